@@ -1,0 +1,189 @@
+"""What a comparison measured: the data behind `metrics.json`, the terminal table and the HTML page.
+
+Plain values only, no computing: `jobs` fills it, `report` shows it, and `metrics.json` is this, as JSON.
+Times are seconds, sizes are bytes as the wire codec writes them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from securevfl.errors import InputError
+
+__all__ = [
+    "FORMAT",
+    "AlignmentRecord",
+    "EpochRecord",
+    "EpsilonRecord",
+    "LearnedRecord",
+    "LinkRecord",
+    "PartyRecord",
+    "Phases",
+    "ReceiptLine",
+    "Record",
+    "RunRecord",
+]
+
+FORMAT = 1
+
+
+class Phases(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one party's wall clock went, in seconds."""
+
+    compute: float = 0.0
+    """own plaintext work: forward, backward, optimiser, metrics"""
+    he: float = 0.0
+    """encrypting, computing on ciphertexts, masking, decrypting"""
+    wait: float = 0.0
+    """waiting for a peer (in a simulation this includes the peers' own work: one process takes turns)"""
+
+
+class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
+    epoch: int
+    """from 1"""
+    train_loss: float
+    valid: dict[str, float]
+    """metrics on the validation rows: auc, accuracy, log_loss, ks (what the task defines)"""
+    seconds: float
+    phases: dict[str, Phases]
+    """party → phases"""
+    bytes: dict[str, int]
+    """"sender -> receiver" → bytes in this epoch"""
+
+
+class EpsilonRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What one party's releases cost so far; one row's content is replaced (bounded differential privacy)."""
+
+    party: str
+    """whose data it protects"""
+    what: str
+    """"activations" or "gradients" (labels)"""
+    epsilon_rdp: float
+    epsilon_prv: float
+    delta: float
+    releases: int
+    """times that one row was released"""
+    noise_multiplier: float
+    """standard deviation of the noise over the sensitivity"""
+    clip: float
+
+
+class ReceiptLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the protection receipt: what went over one link, counted from the ledgers."""
+
+    sender: str
+    receiver: str
+    what: str
+    """in words: "gradient at the cut", "masked shares of the weights", …"""
+    kind: str
+    """the message kind, from the closed list"""
+    protection: str
+    """"Paillier-2048, key 3f2a…", "masked (statistical, 40 bits)", "none" …"""
+    protected: bool
+    """False where the receiver can read the content itself"""
+    messages: int
+    bytes: int
+
+
+class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that one party can learn from what it received."""
+
+    party: str
+    about: str
+    learns: str
+    severity: str
+    """"ok" (by design, harmless), "note" (a known leak, limited), "leak" (readable data)"""
+
+
+class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
+    sender: str
+    receiver: str
+    messages: int
+    bytes: int
+
+
+class PartyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    role: str
+    """"active" or "passive" """
+    rows: int
+    columns: list[str]
+
+
+class AlignmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    protocol: str
+    common: int
+    train: int
+    valid: int
+    test: int
+    pairwise: dict[str, int]
+    """passive party → size of its intersection with the active party (which the active party learns)"""
+    seconds: float
+    links: list[LinkRecord]
+    verified_by: list[str]
+    digest: str
+    """first 16 hex digits of the keyed digest that all parties found equal"""
+
+
+class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of one algorithm under one protection (or one baseline)."""
+
+    key: str
+    """"alone", "pooled", "plain", "paillier", "dp", …: unique in the record"""
+    title: str
+    """as shown: "VFL, sealed by Paillier 2048" """
+    baseline: bool
+    """True for runs that need no federation (alone) or that nobody may do (pooled)"""
+    protection: str
+    epochs: list[EpochRecord]
+    best_epoch: int
+    stopped: str
+    """why training ended: "all epochs done", "no gain on validation rows for 3 epochs", … """
+    test: dict[str, float]
+    seconds: float
+    """training and evaluation, alignment not counted"""
+    links: list[LinkRecord] = []
+    epsilon: list[EpsilonRecord] = []
+    receipt: list[ReceiptLine] = []
+    learned: list[LearnedRecord] = []
+    rows_trained: int = 0
+    notes: list[str] = []
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    format: int = FORMAT
+    name: str
+    title: str
+    created: str
+    """UTC, ISO 8601"""
+    command: str
+    """what makes these figures again"""
+    versions: dict[str, str]
+    machine: dict[str, str]
+    job: dict[str, object]
+    parties: list[PartyRecord]
+    alignment: AlignmentRecord
+    runs: list[RunRecord]
+
+    def to_json(self) -> bytes:
+        """UTF-8 JSON, indented."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """Read `metrics.json`.
+
+        Raises:
+            InputError: no such file, or not a record of this format.
+        """
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit") from None
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path} is not a record of a run ({error}); run the job again") from None
+        if record.format != FORMAT:
+            raise InputError(f"{path} has format {record.format}, this version reads {FORMAT}: run the job again")
+        return record
