@@ -1,0 +1,50 @@
+# Everything that a person or CI does here. Each target sets up .venv itself when it is missing or stale.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.stamp
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check lint types contracts docs bench clean
+
+help: ## Show what can be made.
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(STAMP) ## Make .venv with exact versions.
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "securevfl needs Python 3.11 or later; set PYTHON=…")'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch numpy
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP) ## Run the main job and show its report (ARGS=--full for the whole table).
+	$(BIN)/securevfl demo $(ARGS)
+
+test: $(STAMP) ## Run the tests.
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+check: lint types contracts docs test ## Lint, types, import contracts, docs, tests: what CI runs.
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+contracts: $(STAMP)
+	$(BIN)/lint-imports
+
+docs: $(STAMP) ## Build the documentation site, strictly.
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(STAMP) ## Run the benchmarks; they write JSON to benchmarks/results.
+	$(BIN)/python -m benchmarks.overhead
+
+clean: ## Remove what was made.
+	rm -rf $(VENV) site runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,61 @@
+"""Masks that cancel: each two parties expand a common seed to the same stream; one adds it, the other subtracts it."""
+
+from __future__ import annotations
+
+from gmpy2 import mpz
+
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+from securevfl_crypto.errors import CryptoError
+
+__all__ = ["PairwiseMasks", "ZeroShares"]
+
+_SLACK = 128
+
+
+class PairwiseMasks:
+    """Integers modulo n from a seed of two parties, by ChaCha20 (RFC 8439): a block of them for each counter.
+
+    Args:
+        seed: 32 bytes that both parties derived, and nobody else.
+        positive: whether this party adds; the other subtracts.
+    """
+
+    def __init__(self, seed: bytes, *, positive: bool) -> None:
+        if len(seed) != 32:
+            raise CryptoError(f"a mask seed of {len(seed)} bytes; 32 are needed")
+        self._seed = seed
+        self._sign = 1 if positive else -1
+        self._last = -1
+
+    def masks(self, counter: int, count: int, modulus: mpz) -> list[mpz]:
+        """`count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform, never the same again.
+
+        Raises:
+            CryptoError: a counter that was used, or is below one that was: a mask used twice is no mask.
+        """
+        if counter <= self._last:
+            raise CryptoError(f"mask counter {counter} after {self._last}; it must only grow: masks are never used twice")
+        self._last = counter
+        width = (int(modulus).bit_length() + _SLACK + 7) // 8
+        nonce = (0).to_bytes(8, "little") + counter.to_bytes(8, "little")  # 64-bit block counter, 64-bit nonce
+        stream = Cipher(algorithms.ChaCha20(self._seed, nonce), mode=None).encryptor().update(bytes(width * count))
+        parts = (int.from_bytes(stream[i : i + width], "little") for i in range(0, width * count, width))
+        return [mpz(self._sign * part) % modulus for part in parts]
+
+
+class ZeroShares:
+    """One party's shares of zero: the sum of its pairwise masks with all the others."""
+
+    def __init__(self, pairs: list[PairwiseMasks]) -> None:
+        self._pairs = pairs
+        self._counter = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    def next(self, count: int, modulus: mpz) -> list[mpz]:
+        """`count` fresh shares modulo `modulus`. All parties call this equally often, with the same counts."""
+        self._counter += 1
+        blocks = [pair.masks(self._counter, count, modulus) for pair in self._pairs]
+        return [mpz(sum(column)) % modulus for column in zip(*blocks, strict=True)] if blocks else [mpz(0)] * count

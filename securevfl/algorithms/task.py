@@ -1,0 +1,67 @@
+"""What is learned: the loss, the probabilities and the metrics of a classification with two or more classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+from torch.nn import functional
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A classification.
+
+    Attributes:
+        classes: number of classes; with two the model has one output, a logit.
+    """
+
+    classes: int
+
+    @property
+    def outputs(self) -> int:
+        """Width of the top model's output."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def score(self) -> str:
+        """The metric by which checkpoints are chosen; larger is better."""
+        return "auc"
+
+    def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cross entropy of each row, (n,), for logits (n, outputs) and labels (n,) int64."""
+        if self.classes == 2:
+            target = labels.to(logits.dtype)
+            return functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
+        return functional.cross_entropy(logits, labels, reduction="none")
+
+    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+        """(n, classes) float64, rows sum to one."""
+        wide = logits.double()
+        if self.classes == 2:
+            positive = torch.sigmoid(wide[:, 0])
+            return torch.stack([1 - positive, positive], dim=1).cpu().numpy()
+        return torch.softmax(wide, dim=1).cpu().numpy()
+
+    def metrics(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes.
+
+        A metric that the rows do not define (AUC where they are all of one class) is left out.
+        """
+        found = {
+            "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
+            "log_loss": float(log_loss(labels, probabilities, labels=list(range(self.classes)))),
+        }
+        present = len(np.unique(labels))
+        if self.classes == 2 and present == 2:
+            positive = probabilities[:, 1]
+            false_rate, true_rate, _ = roc_curve(labels, positive)
+            found["auc"] = float(roc_auc_score(labels, positive))
+            found["ks"] = float((true_rate - false_rate).max())
+        elif self.classes > 2 and present == self.classes:
+            found["auc"] = float(roc_auc_score(labels, probabilities, multi_class="ovr"))
+        return found

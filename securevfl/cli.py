@@ -1,0 +1,196 @@
+"""The command line: `securevfl demo | run | report | audit`.
+
+Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
+not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
+fixed-point range; 8 a ledger does not verify; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from securevfl import __version__
+from securevfl.errors import InputError, SecureVFLError
+from securevfl.jobs import Result, audit, demo, read_job, simulate
+from securevfl.party import Observer
+from securevfl.report import Record, comparison_table, learned_table, receipt_table, write
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="securevfl",
+    help="Vertical federated learning that is private, provable and fast.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+out = Console()
+err = Console(stderr=True)
+
+
+class _Bars(Observer):
+    """Progress bars: one line for each run, its epochs as they end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._run = ""
+
+    def run(self, title: str) -> None:
+        self._finish()
+        self._run = title
+        self._task = self._progress.add_task(title, total=None, note="")
+
+    def phase(self, name: str) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, note=name)
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=total, completed=done, note=f"epoch {epoch}")
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if self._task is not None and "auc" in valid:
+            self._progress.update(self._task, note=f"epoch {epoch}, AUC {valid['auc']:.3f}")
+
+    def _finish(self) -> None:
+        if self._task is not None:
+            task = self._progress.tasks[self._task]
+            self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
+
+
+@contextmanager
+def _bars() -> Iterator[_Bars]:
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=err, transient=False) as progress:
+        bars = _Bars(progress)
+        yield bars
+        bars.run("done")
+
+
+def _show(result: Result, folder: Path) -> None:
+    page = result.report(folder)
+    out.print(comparison_table(result.record))
+    federated = [run for run in result.record.runs if not run.baseline]
+    if federated:
+        out.print(learned_table(result.record))
+    for run in federated:
+        out.print(receipt_table(run))
+    out.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    out.print(f"Check the ledgers with: securevfl audit {folder}", soft_wrap=True, highlight=False)
+
+
+@app.command("demo")
+def demo_command(
+    full: Annotated[bool, typer.Option("--full", help="The whole table of 30,000 clients.")] = False,
+    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("runs/credit"),
+    seed: Annotated[int, typer.Option(help="Seed of the data split and of all that is learned.")] = 0,
+    bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
+) -> None:
+    """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
+    with _bars() as bars:
+        result = demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
+    _show(result, folder)
+
+
+@app.command("run")
+def run_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
+    folder: Annotated[Path | None, typer.Option("--out", help="Where the report goes; runs/<name> if not given.")] = None,
+) -> None:
+    """Run a job file with all parties in this process."""
+    file = read_job(job)
+    with _bars() as bars:
+        result = simulate(
+            file.job, file.parties, baselines=file.baselines, name=file.name, command=_command(), observer=bars
+        )
+    _show(result, folder or Path("runs") / file.name)
+
+
+@app.command("report")
+def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
+    """Show a finished run again, and write its page again."""
+    record = Record.read(folder / "metrics.json")
+    out.print(comparison_table(record))
+    out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
+
+
+@app.command("audit")
+def audit_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
+    """Verify the ledgers of a run: what left each party, how it was protected, what its receiver can compute from it."""
+    chains, lines = audit(folder)
+    table = Table(title=f"Ledgers of {folder}", title_justify="left")
+    for column in ("run", "from", "to", "kind", "messages", "bytes", "protection", "the receiver learns"):
+        table.add_column(column, justify="right" if column in ("messages", "bytes") else "left", overflow="fold")
+    previous = ""
+    for line in lines:
+        if previous and line.run != previous:
+            table.add_section()
+        previous = line.run
+        table.add_row(
+            line.run,
+            line.party,
+            line.peer,
+            line.kind.value,
+            f"{line.messages:,}",
+            f"{line.bytes:,}",
+            line.guard.label,
+            line.reveals,
+        )
+    out.print(table)
+    messages = sum(len(chain.entries) for chain in chains)
+    out.print(f"{len(chains)} ledgers verified, {messages:,} entries: hash chains whole, both ends of every link agree.")
+    for chain in chains:
+        if chain.outcome != "done":
+            out.print(f"{chain.run}: {chain.party} ended with: {chain.outcome}")
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        out.print(f"securevfl {__version__}", highlight=False)
+        raise typer.Exit
+
+
+def _command() -> str:
+    return shlex.join(["securevfl", *sys.argv[1:]])
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs the command, turns errors into one message and an exit code."""
+    try:
+        app(args=arguments, standalone_mode=True)
+    except SecureVFLError as error:
+        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        for note in getattr(error, "__notes__", []):
+            err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        sys.exit(130)
+    except OSError as error:
+        wrapped = InputError(f"{error.strerror or error}: {error.filename or ''}")
+        err.print(f"[bold red]InputError[/]: {wrapped}", highlight=False, soft_wrap=True)
+        sys.exit(wrapped.exit_code)

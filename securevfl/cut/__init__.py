@@ -1,0 +1,6 @@
+"""The cut layer, plain and sealed: the one place where protection lives."""
+
+from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.protections import PROTECTIONS, Paillier, Plain, Protection
+
+__all__ = ["PROTECTIONS", "ActiveCut", "CutSpec", "Paillier", "PassiveCut", "Plain", "Protection"]

@@ -1,0 +1,125 @@
+"""The cut layer: the joint linear map ``z = Σ_p a_p W_p`` from the passive parties' activations to the top model's input.
+
+Shapes: ``B`` rows in a batch, ``d_p`` width of party p's activations, ``h`` width of the cut. The active party's own
+block and the bias belong to its own network; it adds them to ``z`` itself.
+
+Algorithms call `forward` and `backward` on their side and know nothing of how: two matrix products or a protocol on
+ciphertexts is the job's choice. The rule of the cut's optimiser is the same everywhere, ``W ← W − η ∂L/∂W`` (SGD), because it is
+linear: with shares, each side steps on its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from securevfl.cut.integers import FixedPoint
+from securevfl.errors import InputError
+from securevfl.party import derive_seed
+
+__all__ = ["ActiveCut", "CutSpec", "PassiveCut", "initial_share"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CutSpec:
+    """What both sides of a cut agree on.
+
+    Attributes:
+        width: h, the width of the cut.
+        lr: η, the learning rate of the cut's weights.
+        batch_size: nominal batch; the loss is the sum over a batch divided by it.
+        activation_bound: activations stay below this magnitude (standardised and clipped features, bounded activation
+            functions, or clip + noise); the integers at the cut are sized by it.
+        device: where plain tensors live.
+    """
+
+    width: int
+    lr: float
+    batch_size: int
+    activation_bound: float = 8.0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"the cut is {self.width} wide; it has to be at least 1")
+        if not (math.isfinite(self.lr) and 0 < self.lr <= 100):
+            raise InputError(f"the cut's learning rate is {self.lr}; it lies between 0 and 100")
+
+    @property
+    def fixed_point(self) -> FixedPoint:
+        """12 fractional bits for activations; gradients of single rows to 2^-16, their magnitude below 16."""
+        shrink = math.ceil(math.log2(self.batch_size / self.lr))
+        return FixedPoint(
+            fx=12,
+            fs=max(16 + shrink, 12),
+            x_int_bits=max(math.ceil(math.log2(self.activation_bound)), 0),
+            s_bits=max(16 + shrink, 12) - shrink + 5,
+            lr=self.lr,
+        )
+
+
+class ActiveCut(Protocol):
+    """The active party's side."""
+
+    async def setup(self) -> None:
+        """Learn the passive parties' widths, exchange keys and initial shares."""
+        ...
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """z (rows, h), float32, the sum over the passive parties.
+
+        Args:
+            rows: how many rows the passive parties feed.
+            train: whether `backward` follows.
+        """
+        ...
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        """Hand back ∂L/∂z (rows, h) of the batch just seen; the cut steps its weights."""
+        ...
+
+    def snapshot(self) -> object:
+        """This side's weights or shares, for `restore`; both sides have to take and restore theirs together."""
+        ...
+
+    def restore(self, state: object) -> None:
+        """Go back to a snapshot of this cut."""
+        ...
+
+
+class PassiveCut(Protocol):
+    """A passive party's side."""
+
+    async def setup(self, width: int, *, trainable: bool) -> None:
+        """Announce the width d_p of the activations, and whether the bottom below has parameters."""
+        ...
+
+    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
+        """Feed activations (rows, d_p)."""
+        ...
+
+    async def backward(self) -> torch.Tensor | None:
+        """Step the weights; ∂L/∂a_p (rows, d_p) of the batch just fed, or None where the bottom has no parameters."""
+        ...
+
+    def snapshot(self) -> object:
+        """See `ActiveCut.snapshot`."""
+        ...
+
+    def restore(self, state: object) -> None:
+        """See `ActiveCut.restore`."""
+        ...
+
+
+def initial_share(private_seed: int, label: str, rows: int, columns: int) -> np.ndarray:
+    """One side's half of the initial weights, (rows, columns) float64 ~ N(0, 1/(2·rows)).
+
+    The two halves are drawn from the two sides' private seeds and added up, so that neither knows the weights; their
+    sum has the usual variance of one over the number of inputs.
+    """
+    generator = np.random.default_rng(derive_seed(private_seed, "cut", label))
+    return generator.normal(scale=math.sqrt(0.5 / rows), size=(rows, columns))

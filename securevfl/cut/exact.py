@@ -1,0 +1,82 @@
+"""The plain cut in exact integers, rounded where the sealed cut rounds: the reference that sealed runs equal bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.handshake import announce, checked, once
+from securevfl.cut.integers import fixed_activations, fixed_weights, input_gradient, scaled_gradient, to_float
+from securevfl.cut.plain import FloatActive
+from securevfl.errors import RangeError
+from securevfl.party import Site
+from securevfl.transport import Guard, Kind
+
+__all__ = ["FixedActive", "FixedPassive"]
+
+
+class FixedActive(FloatActive):
+    """The active party's side in exact integers, rounded where the sealed cut rounds."""
+
+    protection = "plain, fixed point"
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        shape = (rows, self._spec.width)
+        z = np.zeros(shape, dtype=object)
+        for name in self._site.passive:
+            message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
+            z = z + np.asarray(checked(name, message.arrays["z"], shape)).astype(object)
+        return to_float(z, self._spec.fixed_point.fz, self._spec.device)
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        step = scaled_gradient(gradient, self._spec.fixed_point)
+        for name in self._site.passive:
+            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=step)
+
+
+class FixedPassive:
+    """A passive party's side in exact integers."""
+
+    protection = "plain, fixed point"
+
+    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+        self._site = site
+        self._link = site.links[site.active]
+        self._spec = spec
+        self._guard = Guard(noise=noise)
+        self._trainable = False
+        self._weights = np.empty((0, 0), dtype=object)
+        self._fed: np.ndarray | None = None
+
+    async def setup(self, width: int, *, trainable: bool) -> None:
+        self._trainable = trainable
+        announce(self._site, self._spec, self.protection, width, trainable)
+        message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
+        theirs = np.asarray(checked(self._link.peer, message.arrays["share"], (width, self._spec.width)))
+        mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
+        point = self._spec.fixed_point
+        self._weights = fixed_weights(mine, point) + fixed_weights(theirs, point)
+
+    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
+        x = fixed_activations(activations, self._spec.fixed_point)
+        self._fed = x if train else None
+        z = x.astype(object) @ self._weights
+        if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
+            raise RangeError("z does not fit in 63 bits; lower the cut's learning rate or standardise the features")
+        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
+
+    async def backward(self) -> torch.Tensor | None:
+        message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
+        fed, self._fed = once(self._fed), None
+        array = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
+        step = np.asarray(array).astype(object)
+        back = input_gradient(step @ self._weights.T, self._spec.fixed_point) if self._trainable else None
+        self._weights = self._weights - fed.T.astype(object) @ step
+        return back
+
+    def snapshot(self) -> object:
+        return self._weights
+
+    def restore(self, state: object) -> None:
+        self._weights = np.asarray(state, dtype=object)

@@ -1,0 +1,65 @@
+"""What both sides of a cut tell each other before training, and the check of what arrives later."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from securevfl.cut.base import CutSpec
+from securevfl.errors import ProtocolError
+from securevfl.party import Site
+from securevfl.transport import Array, Kind
+
+__all__ = ["announce", "checked", "once", "receive_widths"]
+
+
+async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str, tuple[int, bool]]:
+    """Each passive party's (width, whether its bottom is trainable), and check that it runs the same job.
+
+    Raises:
+        ProtocolError: another job, another protection or a width out of range.
+    """
+    widths = {}
+    for name in site.passive:
+        message = await site.links[name].receive(Kind.CONTROL, "cut/setup")
+        meta = message.meta
+        for key, mine in (("job", site.job), ("protection", protection), ("h", spec.width)):
+            if meta.get(key) != mine:
+                raise ProtocolError(
+                    f"{name!r} runs with {key} {meta.get(key)!r}, {site.name!r} with {mine!r}: use one job file"
+                )
+        width = meta.get("width")
+        if not isinstance(width, int) or not 1 <= width <= 1 << 20:
+            raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
+        widths[name] = (width, bool(meta.get("trainable")))
+    return widths
+
+
+def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
+    """A passive party's half of `receive_widths`."""
+    meta = {"job": site.job, "protection": protection, "h": spec.width, "width": width, "trainable": trainable}
+    site.links[site.active].send(Kind.CONTROL, "cut/setup", meta=meta)
+
+
+def checked(name: str, array: Array, shape: tuple[int, ...]) -> Array:
+    """`array`, if it has this shape.
+
+    Raises:
+        ProtocolError: it has another.
+    """
+    if tuple(array.shape) != shape:
+        raise ProtocolError(f"{name!r} sent an array of shape {tuple(array.shape)}; {shape} was expected")
+    return array
+
+
+T = TypeVar("T")
+
+
+def once(fed: T | None) -> T:
+    """What the last training forward kept.
+
+    Raises:
+        ProtocolError: there was none.
+    """
+    if fed is None:
+        raise ProtocolError("backward without a training forward before it; feed a batch with train=True first")
+    return fed

@@ -1,0 +1,102 @@
+"""Fixed point at the cut: how activations, weights and gradients become integers, the same for every exact cut."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from securevfl.errors import RangeError
+
+__all__ = [
+    "FixedPoint",
+    "fixed_activations",
+    "fixed_weights",
+    "input_gradient",
+    "scaled_gradient",
+    "to_float",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixedPoint:
+    """Fractional bits of the integers at the cut.
+
+    The active party multiplies the learning rate into the gradient before it rounds: ``S = η ∂L/∂z``. Then the step
+    ``W ← W − aᵀS`` is exact in integers when W carries as many fractional bits as a and S together.
+
+    Attributes:
+        fx: fractional bits of activations; their magnitude stays below 2^x_int_bits.
+        fs: fractional bits of S; its integers stay below 2^s_bits.
+        lr: η.
+    """
+
+    fx: int
+    fs: int
+    x_int_bits: int
+    s_bits: int
+    lr: float
+
+    @property
+    def fw(self) -> int:
+        """Fractional bits of the weights."""
+        return self.fx + self.fs
+
+    @property
+    def fz(self) -> int:
+        """Fractional bits of z."""
+        return self.fx + self.fw
+
+
+def _to_fixed(values: torch.Tensor, fractional_bits: int, bound_bits: int, what: str, cure: str) -> np.ndarray:
+    """Round to integers with `fractional_bits`, int64.
+
+    Raises:
+        RangeError: a value is not finite, or its integer does not fit in `bound_bits` bits and a sign.
+    """
+    array = values.detach().to("cpu", torch.float64).numpy()
+    scaled = np.rint(array * 2.0**fractional_bits)
+    largest = float(np.abs(scaled).max(initial=0.0))
+    if not largest < 2.0**bound_bits:  # also when NaN
+        found = float(np.abs(array).max(initial=0.0))
+        bound = 2.0 ** (bound_bits - fractional_bits)
+        raise RangeError(f"{what} reach {found:.4g}; the fixed-point range ends at {bound:.4g}: {cure}")
+    return scaled.astype(np.int64)
+
+
+def to_float(integers: np.ndarray, fractional_bits: int, device: str = "cpu") -> torch.Tensor:
+    """Integers (int64 or Python's) with `fractional_bits` as float32, rounded once through float64."""
+    return torch.from_numpy(integers.astype(np.float64) * 2.0**-fractional_bits).to(device, torch.float32)
+
+
+def fixed_weights(share: np.ndarray, point: FixedPoint) -> np.ndarray:
+    """A float share of the initial weights as integers with fw fractional bits, an object array."""
+    scaled = np.rint(share * 2.0**24).astype(np.int64).astype(object)
+    return np.asarray(scaled << (point.fw - 24), dtype=object)
+
+
+def fixed_activations(activations: torch.Tensor, point: FixedPoint) -> np.ndarray:
+    """Activations as int64 with fx fractional bits.
+
+    Raises:
+        RangeError: an activation is as large as the job's bound, or not a number.
+    """
+    cure = "clip the features (clip=5 keeps standardised ones below), or end the bottom with a bounded activation"
+    return _to_fixed(activations, point.fx, point.fx + point.x_int_bits, "activations", cure)
+
+
+def scaled_gradient(gradient: torch.Tensor, point: FixedPoint) -> np.ndarray:
+    """S = η ∂L/∂z as int64 with fs fractional bits.
+
+    Raises:
+        RangeError: a row's gradient is 16 or more, or not a number.
+    """
+    cure = "training diverges; lower the learning rates"
+    return _to_fixed(gradient.double() * point.lr, point.fs, point.s_bits, "steps η ∂L/∂z", cure)
+
+
+def input_gradient(product: np.ndarray, point: FixedPoint) -> torch.Tensor:
+    """∂L/∂a from the integers S Wᵀ, which still carry the learning rate."""
+    exact = product.astype(np.float64) * 2.0 ** -(point.fs + point.fw) / point.lr
+    return torch.from_numpy(exact).float()

@@ -1,0 +1,102 @@
+"""The plain cut: no protection beyond the ledger. Each passive party keeps its weights and sends ``z_p = a_p W_p``.
+
+In floats, on any device; in a simulation tensors never leave it. `exact.py` is the same in integers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.handshake import announce, checked, once, receive_widths
+from securevfl.party import Site
+from securevfl.transport import Array, Guard, Kind
+
+__all__ = ["FloatActive", "FloatPassive"]
+
+
+def tensor(array: Array, device: str) -> torch.Tensor:
+    """As a float32 tensor on `device`; by reference when it is one already."""
+    value = array if isinstance(array, torch.Tensor) else torch.from_numpy(np.array(array))
+    return value.to(device, torch.float32)
+
+
+class FloatActive:
+    """The active party's side, in floats."""
+
+    protection = "plain"
+
+    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+        self._site = site
+        self._spec = spec
+        self._guard = Guard(noise=noise)
+        self._rows = 0
+
+    async def setup(self) -> None:
+        widths = await receive_widths(self._site, self._spec, self.protection)
+        for name, (width, _) in widths.items():
+            share = initial_share(self._site.private_seed, name, width, self._spec.width)
+            self._site.links[name].send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        self._rows = rows
+        shape = (rows, self._spec.width)
+        z = torch.zeros(shape, device=self._spec.device)
+        for name in self._site.passive:
+            message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
+            z = z + tensor(checked(name, message.arrays["z"], shape), self._spec.device)
+        return z
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        for name in self._site.passive:
+            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=gradient)
+
+    def snapshot(self) -> object:
+        return None
+
+    def restore(self, state: object) -> None:
+        pass
+
+
+class FloatPassive:
+    """A passive party's side, in floats."""
+
+    protection = "plain"
+
+    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+        self._site = site
+        self._link = site.links[site.active]
+        self._spec = spec
+        self._guard = Guard(noise=noise)
+        self._trainable = False
+        self._weights = torch.empty(0)
+        self._fed: torch.Tensor | None = None
+
+    async def setup(self, width: int, *, trainable: bool) -> None:
+        self._trainable = trainable
+        announce(self._site, self._spec, self.protection, width, trainable)
+        message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
+        theirs = checked(self._link.peer, message.arrays["share"], (width, self._spec.width))
+        mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
+        self._weights = torch.from_numpy(mine + np.asarray(theirs)).to(self._spec.device, torch.float32)
+
+    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
+        self._fed = activations if train else None
+        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=activations @ self._weights)
+
+    async def backward(self) -> torch.Tensor | None:
+        message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
+        fed, self._fed = once(self._fed), None
+        gradient = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
+        g = tensor(gradient, self._spec.device)
+        back = g @ self._weights.T if self._trainable else None
+        self._weights = self._weights - self._spec.lr * (fed.T @ g)
+        return back
+
+    def snapshot(self) -> object:
+        return self._weights
+
+    def restore(self, state: object) -> None:
+        assert isinstance(state, torch.Tensor)  # noqa: S101 - narrows the type; snapshots come from this class
+        self._weights = state

@@ -1,0 +1,273 @@
+"""Runs of one or more jobs over the same parties, with baselines, and what they measured."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+
+from securevfl.algorithms import Split
+from securevfl.align import PROTOCOL, Alignment
+from securevfl.cut import Plain
+from securevfl.data import Parties, PartyTable
+from securevfl.errors import InputError, ProtectionInactive, UnknownNameError
+from securevfl.jobs.job import Job
+from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.receipt import check_protection, links, receipt
+from securevfl.jobs.result import Result
+from securevfl.jobs.simulate import Aligned, Ran, align_parties, run_parties
+from securevfl.party import Observer
+from securevfl.privacy import Finding, Ledger, Reading
+from securevfl.report.record import (
+    AlignmentRecord,
+    EpochRecord,
+    EpsilonRecord,
+    LearnedRecord,
+    PartyRecord,
+    Phases,
+    Record,
+    RunRecord,
+)
+
+__all__ = ["BASELINES", "compare", "simulate"]
+
+BASELINES = ("alone", "pooled")
+"""What a federation is measured against: the active party alone, and all columns pooled in the clear."""
+
+
+def simulate(
+    job: Job,
+    parties: Parties,
+    *,
+    baselines: Sequence[str] = (),
+    name: str = "run",
+    command: str = "",
+    aligned: Aligned | None = None,
+    observer: Observer | None = None,
+) -> Result:
+    """Run one job with all parties in this process: align, verify, train, test.
+
+    Args:
+        job: what to run.
+        parties: the parties' tables; one of them has the labels.
+        baselines: which of `BASELINES` to run beside it.
+        name, command: for the report.
+        aligned: an alignment of the same parties to use again.
+        observer: hears how it goes on.
+
+    Raises:
+        SecureVFLError: whatever ended it; `exit_code` says of what kind.
+    """
+    return compare(
+        {_key(job): job},
+        parties,
+        baselines=baselines,
+        name=name,
+        command=command,
+        aligned=aligned,
+        observer=observer,
+    )
+
+
+def compare(
+    jobs: Mapping[str, Job],
+    parties: Parties,
+    *,
+    baselines: Sequence[str] = BASELINES,
+    name: str = "comparison",
+    title: str = "",
+    command: str = "",
+    aligned: Aligned | None = None,
+    observer: Observer | None = None,
+) -> Result:
+    """Run several jobs over the same verified alignment, and baselines on the same rows.
+
+    Args:
+        jobs: key → job; they have to agree on the seed and on the split.
+        parties: the parties' tables.
+        baselines: which of `BASELINES` to run too.
+        name, title, command: for the report.
+        aligned: an alignment of the same parties to use again.
+        observer: hears how it goes on; its phases carry the run's key.
+
+    Raises:
+        SecureVFLError: whatever ended it.
+    """
+    first = _check(jobs, baselines)
+    observer = observer or Observer()
+    observer.run("alignment by PSI")
+    start = time.perf_counter()
+    aligned = aligned or align_parties(parties, first, observer)
+    seconds = time.perf_counter() - start
+    split = Split.of(aligned.common, valid=first.valid, test=first.test, seed=first.seed)
+    runs: list[RunRecord] = []
+    ledgers: dict[str, Mapping[str, Ledger]] = {"alignment": aligned.ledgers}
+    scores: dict[str, np.ndarray] = {}
+    for key in (b for b in BASELINES if b in baselines):
+        observer.run(key)
+        record, ran = _baseline(key, replace(first, protection=Plain()), parties, aligned, split, observer)
+        runs.append(record)
+        scores[key] = ran.trained[parties.active.name].scores
+    for key, job in jobs.items():
+        observer.run(f"VFL, {job.protection.title}")
+        began = time.perf_counter()
+        ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer)
+        check_protection(job, ran.ledgers, tuple(p.name for p in parties.passive))
+        runs.append(_record(key, job, ran, parties, time.perf_counter() - began))
+        ledgers[key] = ran.ledgers
+        scores[key] = ran.trained[parties.active.name].scores
+    record = Record(
+        name=name,
+        title=title or name,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command,
+        versions=versions(),
+        machine=machine(first.device),
+        job=first.describe(),
+        parties=[
+            PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
+        ],
+        alignment=_alignment_record(aligned, split, parties, seconds),
+        runs=runs,
+    )
+    active_rows = aligned.parties[parties.active.name].rows[split.test]
+    return Result(record=record, ledgers=ledgers, scores=scores, test_ids=[parties.active.ids[row] for row in active_rows])
+
+
+def _key(job: Job) -> str:
+    return job.protection.name + ("-dp" if job.protection.dp else "")
+
+
+def _check(jobs: Mapping[str, Job], baselines: Sequence[str]) -> Job:
+    if not jobs:
+        raise InputError("no job to run: give at least one")
+    for baseline in baselines:
+        if baseline not in BASELINES:
+            raise UnknownNameError("baseline", baseline, BASELINES)
+    for reserved in {"alignment", *BASELINES} & set(jobs):
+        raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
+    first = next(iter(jobs.values()))
+    for key, job in jobs.items():
+        for what in ("seed", "valid", "test"):
+            if getattr(job, what) != getattr(first, what):
+                raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
+    return first
+
+
+def _baseline(
+    key: str, job: Job, parties: Parties, aligned: Aligned, split: Split, observer: Observer
+) -> tuple[RunRecord, Ran]:
+    """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one table."""
+    active = parties.active
+    rows = aligned.parties[active.name].rows
+    if key == "alone":
+        table = active
+        others = np.setdiff1d(np.arange(active.rows), rows)
+        rows = np.concatenate([rows, others])
+        extra = np.arange(aligned.common, len(rows))
+        split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
+        title, note = f"{active.name} alone", "trains on all its rows, aligned or not, but those of validation and test"
+    else:
+        table, rows = _pooled(parties, aligned), np.arange(aligned.common)
+        title, note = "pooled in the clear", "the ceiling: nobody may do this"
+    own = Aligned(parties={active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})})
+    began = time.perf_counter()
+    ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
+    record = _record(key, job, ran, Parties.of(table), time.perf_counter() - began, title=title, notes=[note])
+    return record, ran
+
+
+def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
+    """All columns of the common rows in one table, under the active party's name."""
+    columns: dict[str, np.ndarray] = {}
+    categorical: set[str] = set()
+    for name, table in parties.items():
+        part = table.take(aligned.parties[name].rows)
+        for column, values in part.columns.items():
+            label = column if column not in columns else f"{name}.{column}"
+            columns[label] = values
+            if column in part.categorical:
+                categorical.add(label)
+    active = parties.active.take(aligned.parties[parties.active.name].rows)
+    return replace(active, columns=columns, categorical=frozenset(categorical))
+
+
+def _record(
+    key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
+) -> RunRecord:
+    active = parties.active.name
+    passive = [table.name for table in parties.passive]
+    chief = ran.trained[active]
+    findings = job.algorithm.findings(job.protection, passive, active) if passive else []
+    if job.protection.dp is not None and not any(trained.spent for trained in ran.trained.values()):
+        raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
+    return RunRecord(
+        key=key,
+        title=title or f"VFL, {job.protection.title}",
+        baseline=not passive,
+        protection=job.protection.title if passive else "none",
+        epochs=[_epoch(i, ran) for i in range(len(chief.epochs))],
+        best_epoch=chief.best_epoch,
+        stopped=chief.stopped,
+        test=chief.test,
+        seconds=seconds,
+        links=links(ran.ledgers),
+        epsilon=[
+            EpsilonRecord(
+                party=name,
+                what=spent.what,
+                epsilon_rdp=spent.epsilon_rdp,
+                epsilon_prv=spent.epsilon_prv,
+                delta=spent.delta,
+                releases=spent.times,
+                noise_multiplier=spent.noise_multiplier,
+                clip=spent.clip,
+            )
+            for name, trained in ran.trained.items()
+            for spent in trained.spent
+        ],
+        receipt=receipt(ran.ledgers),
+        learned=[_learned(finding) for finding in findings],
+        rows_trained=len(ran.split.train),
+        notes=list(notes),
+    )
+
+
+def _epoch(index: int, ran: Ran) -> EpochRecord:
+    """One epoch, put together from every party's clock."""
+    readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
+    chief = next(trained for trained in ran.trained.values() if trained.epochs)
+    longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
+    return EpochRecord(
+        epoch=index + 1,
+        train_loss=chief.epochs[index].loss,
+        valid=chief.epochs[index].valid,
+        seconds=longest,
+        phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
+        bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},
+    )
+
+
+def _learned(finding: Finding) -> LearnedRecord:
+    return LearnedRecord(
+        party=finding.party, about=finding.about, learns=finding.learns, severity=finding.severity
+    )
+
+
+def _alignment_record(aligned: Aligned, split: Split, parties: Parties, seconds: float) -> AlignmentRecord:
+    active = aligned.parties[parties.active.name]
+    return AlignmentRecord(
+        protocol=PROTOCOL,
+        common=aligned.common,
+        train=len(split.train),
+        valid=len(split.valid),
+        test=len(split.test),
+        pairwise=active.pairwise,
+        seconds=seconds,
+        links=links(aligned.ledgers),
+        verified_by=list(aligned.parties),
+        digest=active.digest[:16],
+    )

@@ -1,0 +1,50 @@
+"""What the figures were measured on."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+
+__all__ = ["machine", "versions"]
+
+_FEATURES = ("avx2", "avx512f", "avx512ifma", "vaes", "sha_ni")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that the figures depend on."""
+    found = {"python": platform.python_version()}
+    for name in ("securevfl", "torch", "numpy", "gmpy2", "cryptography", "opacus", "scikit-learn"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def machine(device: str = "cpu") -> dict[str, str]:
+    """Processor, cores, CPU features, memory and accelerator."""
+    info = _cpuinfo()
+    flags = set(info.get("flags", "").split())
+    found = {
+        "cpu": info.get("model name") or platform.processor() or platform.machine(),
+        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "cpu features": " ".join(name for name in _FEATURES if name in flags) or "unknown",
+        "system": f"{platform.system()} {platform.release()}",
+    }
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found["memory"] = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
+    found["device"] = torch.cuda.get_device_name() if device.startswith("cuda") else "cpu"
+    return found
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.split(":", 1) for line in lines if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}

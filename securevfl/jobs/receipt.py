@@ -1,0 +1,121 @@
+"""The protection receipt: what went over each link and how it was protected, counted from the ledgers, not from the job.
+
+And the check behind it: a protection that was asked for must be seen at work in the ledgers, or the run is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.errors import ProtectionInactive
+from securevfl.jobs.job import Job
+from securevfl.privacy import READABLE_KINDS, Entry, Ledger
+from securevfl.report.record import LinkRecord, ReceiptLine
+from securevfl.transport import Guard, Kind
+
+__all__ = ["check_protection", "links", "receipt"]
+
+_WORDS = {
+    "psi/hello": "session, number of rows",
+    "psi/blinded": "identifiers, blinded",
+    "psi/doubled": "identifiers, blinded twice",
+    "psi/common": "which rows are common",
+    "psi/digest": "keyed digest of the common rows",
+    "cut/setup": "width of the activations",
+    "cut/initial weights": "half of the initial weights",
+    "cut/public key": "public key",
+    "cut/seed": "public key for pairwise masks",
+    "cut/weights": "weight share V",
+    "cut/forward": "activations at the cut",
+    "cut/backward": "gradient at the cut",
+    "cut/weight gradient": "weight gradient, masked",
+    "cut/reshare": "change of the weight shares",
+    "cut/gradient by sample": "gradient at the cut, packed by row",
+    "cut/input gradient": "gradient at the activations, masked",
+    "cut/input gradient share": "gradient at the activations, masked",
+    "train/epoch": "whether to keep, whether to stop",
+}
+_HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
+
+
+def receipt(ledgers: Mapping[str, Ledger]) -> list[ReceiptLine]:
+    """One line for each link, step and protection, in the order in which they first appeared at their sender."""
+    lines: dict[tuple[str, str, str, Kind, Guard], list[int]] = {}
+    for sender, ledger in sorted(ledgers.items()):
+        for entry in _sent(ledger):
+            tally = lines.setdefault((sender, entry.peer, entry.what, entry.kind, entry.guard), [0, 0])
+            tally[0] += 1
+            tally[1] += entry.bytes
+    return [
+        ReceiptLine(
+            sender=sender,
+            receiver=peer,
+            what=_WORDS.get(what, what),
+            kind=kind.value,
+            protection=_protection(kind, guard),
+            protected=not _readable(kind, guard),
+            messages=messages,
+            bytes=size,
+        )
+        for (sender, peer, what, kind, guard), (messages, size) in lines.items()
+    ]
+
+
+def links(ledgers: Mapping[str, Ledger]) -> list[LinkRecord]:
+    """Messages and bytes of each direction of each link that was used."""
+    tally: dict[tuple[str, str], list[int]] = {}
+    for sender, ledger in sorted(ledgers.items()):
+        for entry in _sent(ledger):
+            pair = tally.setdefault((sender, entry.peer), [0, 0])
+            pair[0] += 1
+            pair[1] += entry.bytes
+    return [LinkRecord(sender=a, receiver=b, messages=n, bytes=size) for (a, b), (n, size) in tally.items()]
+
+
+def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str, ...]) -> None:
+    """Hold the ledgers against the job.
+
+    Raises:
+        ProtectionInactive: a protection was asked for and is not to be seen in what was sent.
+    """
+    dp = job.protection.dp
+    for name, ledger in ledgers.items():
+        sent = list(_sent(ledger))
+        peers = {entry.peer for entry in sent}
+        content = [e for e in sent if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT]
+        if not content:
+            raise ProtectionInactive(f"{name!r} sent nothing to train with ({len(sent)} messages to {sorted(peers)})")
+        if job.protection.name == "paillier":
+            _check_sealed(name, content, int(getattr(job.protection, "bits", 0)))
+        asked = dp is not None and (dp.activations if name in passive else dp.gradients)
+        kinds = (Kind.ACTIVATION, Kind.GRADIENT) if job.protection.name == "plain" else (Kind.CIPHERTEXT,)
+        if asked and not any(e.noise > 0 for e in content if e.kind in kinds):
+            raise ProtectionInactive(f"{name!r} was to add differentially private noise and no message tells of any")
+
+
+def _check_sealed(name: str, content: list[Entry], bits: int) -> None:
+    readable = [entry for entry in content if entry.kind in READABLE_KINDS]
+    if readable:
+        raise ProtectionInactive(
+            f"{name!r} sent {len(readable)} messages that their receiver can read, the first {readable[0].what!r}; the job "
+            "asked for all to be sealed"
+        )
+    weak = [entry for entry in content if entry.cipher != "paillier" or entry.bits < bits]
+    if weak:
+        raise ProtectionInactive(
+            f"{name!r} sent {weak[0].what!r} under {weak[0].guard.label}; the job asked for Paillier of {bits} bits"
+        )
+
+
+def _sent(ledger: Ledger) -> list[Entry]:
+    return [entry for entry in ledger.entries if entry.way == "sent"]
+
+
+def _readable(kind: Kind, guard: Guard) -> bool:
+    return kind in READABLE_KINDS and guard.readable
+
+
+def _protection(kind: Kind, guard: Guard) -> str:
+    if kind in _HARMLESS and guard.cipher == "none":
+        return "not needed"
+    return guard.label

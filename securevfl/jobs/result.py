@@ -1,0 +1,79 @@
+"""What a run or a comparison gives back: its record, its ledgers, the test scores, and ways to show them."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from securevfl.errors import UnknownNameError
+from securevfl.privacy import Ledger
+from securevfl.report import Record, RunRecord, comparison_table, receipt_table, render_text, write
+
+__all__ = ["LEDGER", "Result"]
+
+LEDGER = "ledger.jsonl"
+"""File name of the ledgers in a run's folder: the chains of all parties and runs, one after the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A finished run.
+
+    Attributes:
+        record: all figures, as in `metrics.json`.
+        ledgers: run → party → ledger.
+        scores: run → probabilities of the test rows, (n, classes).
+        test_ids: the active party's identifiers of the test rows, in the order of `scores`.
+    """
+
+    record: Record
+    ledgers: Mapping[str, Mapping[str, Ledger]]
+    scores: Mapping[str, np.ndarray]
+    test_ids: Sequence[str]
+
+    def run(self, key: str) -> RunRecord:
+        """The figures of one run.
+
+        Raises:
+            UnknownNameError: no run has this key.
+        """
+        for run in self.record.runs:
+            if run.key == key:
+                return run
+        raise UnknownNameError("run", key, [run.key for run in self.record.runs])
+
+    def table(self, width: int = 110) -> str:
+        """The comparison as text."""
+        return render_text(comparison_table(self.record), width=width)
+
+    def receipt(self, key: str | None = None, width: int = 110) -> str:
+        """The protection receipt of one run (the last one unless named) as text."""
+        return render_text(receipt_table(self.run(key or self.record.runs[-1].key)), width=width)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write `metrics.json`, `ledger.jsonl`, `scores.csv` and `report.html` to `folder`; returns the page's path."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        chains = b"".join(ledger.to_jsonl() for parties in self.ledgers.values() for ledger in parties.values())
+        _replace(target / LEDGER, chains)
+        self._write_scores(target / "scores.csv")
+        return write(self.record, target)
+
+    def _write_scores(self, path: Path) -> None:
+        """The active party's test rows with the probability of the last class under each run."""
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", *self.scores])
+            for i, name in enumerate(self.test_ids):
+                writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
+
+
+def _replace(path: Path, data: bytes) -> None:
+    temporary = path.with_suffix(path.suffix + ".tmp")
+    temporary.write_bytes(data)
+    os.replace(temporary, path)

@@ -1,0 +1,75 @@
+"""A site: where one party's program runs, and all that it may touch there."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Literal
+
+from securevfl.privacy import Clock, Ledger, Link, Policy
+
+__all__ = ["Observer", "Site", "derive_seed"]
+
+
+def derive_seed(seed: int, *labels: str | int) -> int:
+    """An independent 63-bit seed for learning (never for cryptography), from a seed and what it is for."""
+    text = "\x1f".join(["securevfl", str(seed), *map(str, labels)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+class Observer:
+    """Hears how a run goes on; the base class stays silent. The command line's progress bars are one."""
+
+    def run(self, title: str) -> None:
+        """A new run of a comparison began."""
+
+    def phase(self, name: str) -> None:
+        """A new phase of the run began: alignment, setup, training, test."""
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        """A training step of `epoch` (from 1) ended."""
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        """An epoch ended, with its mean loss and its metrics on the validation rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """One party's place in a run.
+
+    Attributes:
+        name: the party.
+        role: active (owns the labels) or passive.
+        active: name of the active party.
+        passive: names of the passive parties, sorted.
+        links: peer → link; every pair of parties is linked.
+        ledger, policy, clock: the party's own.
+        job: SHA-256 of the job that all parties were given, hexadecimal.
+        seed: the job's seed, known to all parties: batches and splits.
+        private_seed: the party's own seed for learning (initial weights), which its peers must not know.
+            A simulation derives it from the job's seed; a process of its own draws it from the OS.
+        observer: hears how it goes on.
+    """
+
+    name: str
+    role: Literal["active", "passive"]
+    active: str
+    passive: tuple[str, ...]
+    links: dict[str, Link]
+    ledger: Ledger
+    policy: Policy
+    clock: Clock
+    job: str
+    seed: int
+    private_seed: int
+    observer: Observer = field(default_factory=Observer)
+
+    @property
+    def others(self) -> list[Link]:
+        """Links to all peers, by name."""
+        return [self.links[name] for name in sorted(self.links)]
+
+    def close(self) -> None:
+        """Close all links: nothing more will be sent."""
+        for link in self.links.values():
+            link.close()

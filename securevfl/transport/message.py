@@ -1,0 +1,116 @@
+"""What parties say to each other: a closed list of message kinds, and the message itself.
+
+The kind of a message says what its receiver can learn from it; the guard says how its content is protected.
+Both are written to the sender's and to the receiver's ledger, and a party's policy decides by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+import numpy as np
+import torch
+
+__all__ = ["NO_GUARD", "Array", "Guard", "Kind", "Message", "Scalar"]
+
+Array = np.ndarray | torch.Tensor
+"""What a message carries: numpy arrays (bytes of ciphertexts, integers) or torch tensors (activations)."""
+
+Scalar = str | int | float | bool
+
+
+class Kind(StrEnum):
+    """The closed list of message kinds. A new kind is a new way to leak: it needs a line in the threat model."""
+
+    CONTROL = "control"
+    PUBLIC_KEY = "public key"
+    BLINDED_SET = "blinded set"
+    INTERSECTION = "intersection"
+    CIPHERTEXT = "ciphertext"
+    MASKED_SHARE = "masked share"
+    ACTIVATION = "activation"
+    GRADIENT = "gradient"
+    REPRESENTATION = "representation"
+    STATISTIC = "statistic"
+    METRIC = "metric"
+
+    @property
+    def reveals(self) -> str:
+        """What the receiver of an unguarded message of this kind learns."""
+        return _REVEALS[self]
+
+
+_REVEALS: Mapping[Kind, str] = {
+    Kind.CONTROL: "settings of the run, widths, when to stop",
+    Kind.PUBLIC_KEY: "a public key",
+    Kind.BLINDED_SET: "the number of rows; identities only as points blinded by a secret scalar",
+    Kind.INTERSECTION: "which of its own rows all parties hold",
+    Kind.CIPHERTEXT: "sizes and timing; the content only with the secret key",
+    Kind.MASKED_SHARE: "nothing but sizes: a random-looking share",
+    Kind.ACTIVATION: "the sender's activations, from which its features can be estimated",
+    Kind.GRADIENT: "the gradient at the cut, from which labels can be estimated",
+    Kind.REPRESENTATION: "the sender's learned representations of its rows",
+    Kind.STATISTIC: "an aggregate over the sender's rows",
+    Kind.METRIC: "a score of the model",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """How the content of one message is protected.
+
+    Attributes:
+        cipher: ``"none"``, ``"paillier"``, ``"masked"`` or ``"blinded"``.
+        bits: size of the key, or statistical security of the mask, in bits; 0 for none.
+        key: fingerprint of the key; empty for none.
+        noise: noise multiplier of the differentially private release (σ over the sensitivity); 0 for none.
+    """
+
+    cipher: str = "none"
+    bits: int = 0
+    key: str = ""
+    noise: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """In words, as ledgers' readers and receipts see it."""
+        match self.cipher:
+            case "none":
+                text = "in the clear"
+            case "masked":
+                text = f"masked, hidden to 2^-{self.bits}"
+            case "blinded":
+                text = f"blinded on {self.key}"
+            case cipher:
+                text = f"{cipher.capitalize()} {self.bits} bits, key {self.key[:8]}"
+        return f"{text}, Gaussian noise σ/Δ = {self.noise:.3g}" if self.noise else text
+
+    @property
+    def readable(self) -> bool:
+        """Whether the receiver can read the exact content."""
+        return self.cipher == "none" and self.noise == 0.0
+
+
+NO_GUARD = Guard()
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message.
+
+    Attributes:
+        kind: what sort of information it is.
+        what: which step of which protocol it belongs to, for example ``"cut/forward"``.
+        arrays: named arrays; in a simulation they pass by reference, so neither side may write to them after.
+        meta: named scalars.
+        guard: how the content is protected.
+    """
+
+    kind: Kind
+    what: str
+    arrays: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
+    meta: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
+    guard: Guard = NO_GUARD

@@ -1,0 +1,186 @@
+"""The wire codec: a versioned header and raw little-endian buffers; never pickle.
+
+Layout of one message, all integers little-endian::
+
+    bytes 0–3    b"SVFL"
+    bytes 4–5    version (uint16)
+    bytes 6–7    zero
+    bytes 8–11   length of the header (uint32)
+    bytes 12–15  zero
+    header       MessagePack: kind, what, meta, guard, and (name, dtype, shape) of each array
+    padding      zeros up to a multiple of 8
+    buffers      each array in C order, padded with zeros to a multiple of 8
+
+`decode` checks every length against the limits before it allocates anything, and gives read-only views of the
+received buffer. `size` computes what `encode` would write without writing it: simulations count bytes with it.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from securevfl.errors import WireError
+from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
+
+__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "size"]
+
+VERSION = 1
+_MAGIC = b"SVFL"
+_PREFIX = struct.Struct("<4sHHII")
+
+# The closed list of element types on the wire.
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(name) for name in ("|b1", "|u1", "<i4", "<i8", "<u4", "<u8", "<f2", "<f4", "<f8")
+}
+_TORCH = {
+    torch.bool: "|b1",
+    torch.uint8: "|u1",
+    torch.int32: "<i4",
+    torch.int64: "<i8",
+    torch.float16: "<f2",
+    torch.float32: "<f4",
+    torch.float64: "<f8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What `decode` accepts, in bytes and counts; anything larger is refused before memory is taken."""
+
+    message_bytes: int = 1 << 30
+    header_bytes: int = 1 << 16
+    arrays: int = 16
+    dimensions: int = 4
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class _Header(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
+    kind: Kind
+    what: str
+    meta: dict[str, Scalar]
+    guard: tuple[str, int, str, float]
+    arrays: list[tuple[str, str, tuple[int, ...]]]
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(_Header)
+
+
+def _pad(length: int) -> int:
+    return -length % 8
+
+
+def _dtype(name: str, array: Array) -> str:
+    code = _TORCH.get(array.dtype) if isinstance(array, torch.Tensor) else array.dtype.newbyteorder("<").str
+    if code not in _DTYPES:
+        raise WireError(
+            f"array {name!r} has element type {array.dtype}; the wire carries {', '.join(_DTYPES)}: cast it"
+        )
+    return code
+
+
+def _header(message: Message) -> bytes:
+    guard = message.guard
+    return _encoder.encode(
+        (
+            message.kind,
+            message.what,
+            dict(message.meta),
+            (guard.cipher, guard.bits, guard.key, guard.noise),
+            [(name, _dtype(name, array), tuple(array.shape)) for name, array in message.arrays.items()],
+        )
+    )
+
+
+def _nbytes(array: Array) -> int:
+    return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
+
+
+def size(message: Message) -> int:
+    """Bytes that `encode(message)` has, without encoding the arrays."""
+    header = len(_header(message))
+    total = _PREFIX.size + header + _pad(header)
+    for array in message.arrays.values():
+        length = _nbytes(array)
+        total += length + _pad(length)
+    return total
+
+
+def encode(message: Message) -> bytes:
+    """The message as bytes.
+
+    Raises:
+        WireError: an array of an element type that the wire does not carry.
+    """
+    header = _header(message)
+    parts = [_PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0), header, bytes(_pad(len(header)))]
+    for array in message.arrays.values():
+        host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+        raw = np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<")).tobytes()
+        parts += [raw, bytes(_pad(len(raw)))]
+    return b"".join(parts)
+
+
+def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message:
+    """The message that `encode` wrote; arrays are read-only numpy views of `data`.
+
+    Raises:
+        WireError: not a message, another version, over a limit, truncated, or with bytes to spare.
+    """
+    view = memoryview(data)
+    if len(view) > limits.message_bytes:
+        raise WireError(f"message of {len(view)} bytes; the limit is {limits.message_bytes}: send it in parts")
+    if len(view) < _PREFIX.size:
+        raise WireError(f"message of {len(view)} bytes; a message has at least {_PREFIX.size}: it was cut off")
+    magic, version, zero_a, header_length, zero_b = _PREFIX.unpack_from(view)
+    if magic != _MAGIC or zero_a or zero_b:
+        raise WireError(f"message begins with {bytes(view[:16]).hex()}; expected a securevfl message (SVFL)")
+    if version != VERSION:
+        raise WireError(f"message of wire version {version}, this party speaks {VERSION}: install the same securevfl")
+    if header_length > min(limits.header_bytes, len(view) - _PREFIX.size):
+        raise WireError(
+            f"header of {header_length} bytes announced, {len(view) - _PREFIX.size} present, limit {limits.header_bytes}"
+        )
+    offset = _PREFIX.size + header_length
+    try:
+        header = _decoder.decode(view[_PREFIX.size : offset])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise WireError(f"header cannot be read: {error}") from None
+    offset += _pad(header_length)
+    arrays = _read_arrays(view, offset, header.arrays, limits)
+    return Message(header.kind, header.what, arrays, header.meta, Guard(*header.guard))
+
+
+def _read_arrays(
+    view: memoryview, offset: int, specs: list[tuple[str, str, tuple[int, ...]]], limits: Limits
+) -> Mapping[str, Array]:
+    if len(specs) > limits.arrays:
+        raise WireError(f"{len(specs)} arrays in one message; the limit is {limits.arrays}")
+    arrays: dict[str, Array] = {}
+    for name, code, shape in specs:
+        dtype = _DTYPES.get(code)
+        if dtype is None:
+            raise WireError(f"array {name!r} has element type {code!r}; the wire carries {', '.join(_DTYPES)}")
+        if len(shape) > limits.dimensions or any(side < 0 for side in shape):
+            raise WireError(f"array {name!r} has shape {shape}; at most {limits.dimensions} sides, none negative")
+        if name in arrays:
+            raise WireError(f"array {name!r} appears twice in one message")
+        count = math.prod(shape)
+        length = count * dtype.itemsize
+        if length > len(view) - offset:
+            raise WireError(f"array {name!r} needs {length} bytes, {len(view) - offset} are left: it was cut off")
+        arrays[name] = np.frombuffer(view, dtype, count, offset).reshape(shape)
+        offset += length + _pad(length)
+    if offset != len(view):
+        raise WireError(f"message of {len(view)} bytes describes {offset}: it was cut off or has bytes to spare")
+    return arrays

@@ -1,0 +1,123 @@
+"""The wire codec: round trips, sizes, limits, and any bytes at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from securevfl.errors import WireError
+from securevfl.transport import Guard, Kind, Limits, Message, decode, encode, size
+
+DTYPES = ("bool", "uint8", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64")
+arrays = st.sampled_from(DTYPES).flatmap(
+    lambda name: hnp.arrays(np.dtype(name), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+)
+scalars = st.one_of(st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.text(max_size=20))
+messages = st.builds(
+    Message,
+    st.sampled_from(Kind),
+    st.text(max_size=30),
+    st.dictionaries(st.text(max_size=8), arrays, max_size=4),
+    st.dictionaries(st.text(max_size=8), scalars, max_size=4),
+    st.builds(Guard, st.sampled_from(["none", "paillier"]), st.integers(0, 9000), st.text(max_size=8), st.floats(0, 9)),
+)
+
+
+@given(messages)
+def test_what_is_decoded_is_what_was_encoded(message: Message) -> None:
+    data = encode(message)
+    back = decode(data)
+    assert (back.kind, back.what, dict(back.meta), back.guard) == (
+        message.kind,
+        message.what,
+        dict(message.meta),
+        message.guard,
+    )
+    assert list(back.arrays) == list(message.arrays)
+    for name, array in message.arrays.items():
+        assert back.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(back.arrays[name], array)
+
+
+@given(messages)
+def test_size_is_the_length_of_the_bytes(message: Message) -> None:
+    assert size(message) == len(encode(message))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool, torch.float16])
+@pytest.mark.parametrize("shape", [(0, 3), (5,), (7, 3), ()])
+def test_tensors_are_counted_and_written_like_arrays(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    tensor = torch.ones(shape).to(dtype)
+    message = Message(Kind.ACTIVATION, "z", {"z": tensor})
+    assert size(message) == len(encode(message))
+    np.testing.assert_array_equal(decode(encode(message)).arrays["z"], tensor.numpy())
+
+
+def test_slices_and_big_endian_arrays_arrive_in_order() -> None:
+    strided = np.arange(24).reshape(4, 6)[::2, ::3]
+    big = np.arange(5, dtype=">i4")
+    back = decode(encode(Message(Kind.STATISTIC, "x", {"a": strided, "b": big}))).arrays
+    np.testing.assert_array_equal(back["a"], strided)
+    np.testing.assert_array_equal(back["b"], big)
+
+
+@settings(max_examples=300)
+@given(messages, st.data())
+def test_truncated_or_extended_bytes_are_refused(message: Message, data: st.DataObject) -> None:
+    raw = encode(message)
+    cut = data.draw(st.integers(0, len(raw) - 1))
+    with pytest.raises(WireError):
+        decode(raw[:cut])
+    with pytest.raises(WireError):
+        decode(raw + b"\0")
+
+
+@settings(max_examples=300)
+@given(messages, st.data())
+def test_hostile_bytes_raise_wire_errors_only(message: Message, data: st.DataObject) -> None:
+    raw = bytearray(encode(message))
+    for _ in range(data.draw(st.integers(1, 4))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        decode(bytes(raw))
+    except WireError:
+        pass
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_are_refused(raw: bytes) -> None:
+    with pytest.raises(WireError):
+        decode(raw)
+
+
+def test_other_versions_are_named() -> None:
+    raw = bytearray(encode(Message(Kind.CONTROL, "hello")))
+    raw[4] = 9
+    with pytest.raises(WireError, match="version 9, this party speaks 1"):
+        decode(bytes(raw))
+
+
+def test_limits_hold_before_anything_is_allocated() -> None:
+    message = Message(Kind.CONTROL, "x", {"a": np.zeros((4, 4)), "b": np.zeros(3)})
+    raw = encode(message)
+    for limits in (Limits(message_bytes=64), Limits(header_bytes=8), Limits(arrays=1), Limits(dimensions=1)):
+        with pytest.raises(WireError):
+            decode(raw, limits)
+
+
+def test_a_shape_that_promises_more_than_there_is_takes_no_memory() -> None:
+    raw = encode(Message(Kind.CONTROL, "x", {"a": np.zeros((1, 1), dtype=np.uint8)}))
+    at = raw.index(b"|u1") + 3
+    assert raw[at : at + 3] == b"\x92\x01\x01"
+    with pytest.raises(WireError, match="cut off"):
+        decode(raw[: at + 1] + b"\x7f\x7f" + raw[at + 3 :])
+
+
+def test_element_types_off_the_list_cannot_be_sent() -> None:
+    for array in (np.zeros(2, dtype=object), np.zeros(2, dtype=complex), torch.zeros(2, dtype=torch.bfloat16)):
+        with pytest.raises(WireError, match="element type"):
+            encode(Message(Kind.CONTROL, "x", {"a": array}))
