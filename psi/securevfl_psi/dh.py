@@ -1,0 +1,209 @@
+"""Private set intersection of two parties by Diffie–Hellman on Curve25519, as state machines over arrays of bytes.
+
+Meadows 1986; Huberman, Franklin and Hogg 1999. Each party blinds ``H(id)`` with a secret scalar; blinding commutes, so doubly
+blinded identifiers of both parties can be compared. The *receiver* learns which of its rows the sender holds; the
+*sender* learns what the receiver tells it. Both learn the size of the other's set.
+
+Receiver                              Sender
+                    ← blinded()       b·H(y), shuffled
+a·H(x), shuffled      blinded() →
+                    ← double(…)       tokens of b·a·H(x), in the order they came
+intersect(…)          positions →     rows(positions)
+
+Semi-honest security in the random oracle model under the (one-more gap) Diffie–Hellman assumption on Curve25519, about
+126 bits. Whoever can enumerate identifiers can run the protocol on them: it hides what is not in the intersection only
+from parties that use their own set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
+from securevfl_psi.hash_to_curve import P, hash_many_to_u
+
+__all__ = ["TOKEN_BYTES", "Matches", "Receiver", "Sender", "Session"]
+
+TOKEN_BYTES = 16
+"""Length of a doubly blinded identifier's digest: two of 2^40 collide with probability 2^-48."""
+_VERSION = b"securevfl-psi-dh-v1"
+_DEFAULT_MAX = 1 << 24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be joined.
+
+    Attributes:
+        names: receiver and sender.
+        nonce: fresh random bytes, at least 16.
+        rules_tag: how identifiers are normalised, `IdRules.tag`.
+    """
+
+    names: tuple[str, str]
+    nonce: bytes
+    rules_tag: str
+
+    def __post_init__(self) -> None:
+        if len(self.nonce) < 16:
+            raise PSIError(f"a session nonce of {len(self.nonce)} bytes; at least 16 random bytes are needed")
+
+    @property
+    def dst(self) -> bytes:
+        """Domain separation tag: version, and a digest of names, nonce and rules."""
+        parts = [self.names[0].encode(), self.names[1].encode(), self.nonce, self.rules_tag.encode()]
+        framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return _VERSION + b"-" + hashlib.sha256(framed).digest()
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What the receiver learns, one entry for each common identifier, by the receiver's rows.
+
+    Attributes:
+        receiver_rows: the receiver's own row numbers, ascending, (n,) int64.
+        sender_positions: where the same identifiers stand in the sender's blinded set, (n,) int64.
+    """
+
+    receiver_rows: np.ndarray
+    sender_positions: np.ndarray
+
+
+def _permutation(count: int) -> np.ndarray:
+    """A uniformly random order from the operating system's randomness."""
+    order = np.arange(count, dtype=np.int64)
+    secrets.SystemRandom().shuffle(order)  # type: ignore[arg-type]
+    return order
+
+
+def _exchange(key: X25519PrivateKey, points: Sequence[bytes], what: str) -> list[bytes]:
+    """Multiples of the points; refuses those of small order.
+
+    `X25519PrivateKey.exchange` raises on an all-zero result, as RFC 7748, section 6.1, allows.
+    """
+    try:
+        return [key.exchange(X25519PublicKey.from_public_bytes(point)) for point in points]
+    except ValueError:
+        raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol") from None
+
+
+def _checked(array: np.ndarray, count: int | None, max_set_size: int, what: str) -> list[bytes]:
+    """The points of a received blinded set.
+
+    Raises:
+        SetSizeError: more than allowed, or not as many as announced.
+        MalformedError: another type or shape, a number that is no canonical coordinate, or the same point twice.
+    """
+    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != 32:
+        raise MalformedError(f"{what} is {array.dtype} {array.shape}; uint8 (n, 32) was expected")
+    if len(array) > max_set_size:
+        raise SetSizeError(f"{what} holds {len(array)} points; at most {max_set_size} are accepted: raise max_set_size")
+    if count is not None and len(array) != count:
+        raise SetSizeError(f"{what} holds {len(array)} points; {count} were announced")
+    raw = np.ascontiguousarray(array).tobytes()
+    points = [raw[i : i + 32] for i in range(0, len(raw), 32)]
+    suspicious = np.flatnonzero(array[:, 31] >= 0x7F)
+    for i in suspicious.tolist():
+        if int.from_bytes(points[i], "little") >= P:
+            raise MalformedError(f"{what} holds a coordinate that is not below 2^255 - 19: it was not made by X25519")
+    if len(set(points)) != len(points):
+        raise MalformedError(f"{what} holds {len(points) - len(set(points))} points twice; every identifier is unique")
+    return points
+
+
+class _Party:
+    """What both roles share: own identifiers, hashed and blinded in a secret order."""
+
+    def __init__(self, ids: Sequence[str], session: Session, *, max_set_size: int = _DEFAULT_MAX) -> None:
+        if len(ids) > max_set_size:
+            raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
+        if len(set(ids)) != len(ids):
+            raise PSIError("identifiers are doubled; normalise them first, which says which")
+        self._session = session
+        self._max = max_set_size
+        self._key = X25519PrivateKey.generate()
+        self._order = _permutation(len(ids))
+        self._hashed = hash_many_to_u([ids[row].encode() for row in self._order.tolist()], session.dst)
+        self._step = 0
+
+    def blinded(self) -> np.ndarray:
+        """The party's set, blinded, in a secret order: uint8 (n, 32)."""
+        points = _exchange(self._key, self._hashed, "the own set")
+        return np.frombuffer(b"".join(points), dtype=np.uint8).reshape(-1, 32)
+
+    def _tokens(self, points: Sequence[bytes], what: str) -> list[bytes]:
+        prefix = self._session.dst + b"token"
+        return [hashlib.sha256(prefix + dual).digest()[:TOKEN_BYTES] for dual in _exchange(self._key, points, what)]
+
+    def _once(self, step: int, what: str) -> None:
+        if self._step != step:
+            raise PSIError(f"{what} was called out of order or twice; one session serves one intersection")
+        self._step = step + 1
+
+
+class Sender(_Party):
+    """The party that answers; it learns the other set's size and what the receiver tells it."""
+
+    def double(self, blinded: np.ndarray, count: int | None = None) -> np.ndarray:
+        """Tokens of the receiver's blinded set, in the order it came: uint8 (n, 16).
+
+        Args:
+            blinded: the receiver's set, uint8 (n, 32).
+            count: how many were announced, if they were.
+
+        Raises:
+            MalformedError, SetSizeError: see `_checked`.
+        """
+        self._once(0, "double")
+        tokens = self._tokens(_checked(blinded, count, self._max, "the receiver's blinded set"), "the receiver's blinded set")
+        return np.frombuffer(b"".join(tokens), dtype=np.uint8).reshape(-1, TOKEN_BYTES)
+
+    def rows(self, positions: np.ndarray) -> np.ndarray:
+        """The party's own row numbers at these positions of its blinded set.
+
+        Raises:
+            MalformedError: another type, a position that does not exist or one that comes twice.
+        """
+        self._once(1, "rows")
+        if positions.dtype != np.int64 or positions.ndim != 1:
+            raise MalformedError(f"positions are {positions.dtype} {positions.shape}; int64 (n,) was expected")
+        if len(positions) and (positions.min() < 0 or positions.max() >= len(self._order)):
+            raise MalformedError(f"a position is outside the set of {len(self._order)} rows")
+        if len(np.unique(positions)) != len(positions):
+            raise MalformedError("a position comes twice; every row is common once")
+        return self._order[positions]
+
+
+class Receiver(_Party):
+    """The party that learns the intersection."""
+
+    def intersect(self, sender_blinded: np.ndarray, doubled: np.ndarray) -> Matches:
+        """Compare doubly blinded identifiers.
+
+        Args:
+            sender_blinded: the sender's set, uint8 (m, 32).
+            doubled: what `Sender.double` made of this party's set, uint8 (n, 16).
+
+        Raises:
+            MalformedError, SetSizeError: another type, shape or number; tokens that come twice.
+        """
+        self._once(0, "intersect")
+        theirs = self._tokens(_checked(sender_blinded, None, self._max, "the sender's blinded set"), "the sender's blinded set")
+        if doubled.dtype != np.uint8 or doubled.shape != (len(self._order), TOKEN_BYTES):
+            raise MalformedError(
+                f"the doubled set is {doubled.dtype} {doubled.shape}; uint8 {(len(self._order), TOKEN_BYTES)} was expected"
+            )
+        raw = np.ascontiguousarray(doubled).tobytes()
+        mine = [raw[i : i + TOKEN_BYTES] for i in range(0, len(raw), TOKEN_BYTES)]
+        place = {token: position for position, token in enumerate(theirs)}
+        if len(place) != len(theirs) or len(set(mine)) != len(mine):
+            raise MalformedError("tokens come twice in one set; the peer does not follow the protocol")
+        pairs = sorted((int(self._order[i]), place[token]) for i, token in enumerate(mine) if token in place)
+        found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+        return Matches(found[:, 0].copy(), found[:, 1].copy())

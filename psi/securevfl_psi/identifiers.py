@@ -1,0 +1,103 @@
+"""Identifiers by declared rules: two parties that normalise differently would silently lose rows."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_psi.errors import IdentifierError
+
+__all__ = ["MAX_ID_BYTES", "IdRules", "normalise"]
+
+MAX_ID_BYTES = 1024
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class IdRules:
+    """How identifiers are normalised. The tag is part of the handshake: parties with other rules are refused.
+
+    Attributes:
+        form: Unicode normalisation form, ``"NFKC"`` or ``"NFC"``.
+        strip: drop white space at both ends.
+        casefold: treat upper and lower case alike.
+    """
+
+    form: str = "NFKC"
+    strip: bool = True
+    casefold: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form not in ("NFC", "NFKC"):
+            raise IdentifierError(f"Unicode form {self.form!r}; 'NFC' and 'NFKC' are known")
+
+    def tag(self) -> str:
+        """Short text that is equal exactly if the rules are."""
+        return "/".join(["v1", self.form, *(["strip"] if self.strip else []), *(["casefold"] if self.casefold else [])])
+
+    def apply(self, text: str) -> str:
+        """One identifier, normalised."""
+        if self.casefold:
+            # Case folding may undo the normal form, and the other way round: Unicode 15, section 3.13, D146.
+            text = unicodedata.normalize(self.form, text).casefold()
+        text = unicodedata.normalize(self.form, text)
+        return text.strip() if self.strip else text
+
+
+def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
+    """Identifiers as texts by `rules`, in their order.
+
+    Args:
+        ids: texts, or whole numbers (written in decimal); not both.
+        rules: how to normalise.
+
+    Raises:
+        IdentifierError: nulls, empty texts, other types, two types, texts longer than `MAX_ID_BYTES`, or identifiers that are
+            equal once normalised; says which and where (rows counted from 0).
+    """
+    raw = list(ids)
+    texts = [_text(value, row) for row, value in enumerate(raw)]
+    kinds = {isinstance(value, str) for value in raw}
+    if len(kinds) > 1:
+        row = next(i for i, value in enumerate(raw) if isinstance(value, str) != isinstance(raw[0], str))
+        raise IdentifierError(
+            f"identifiers are of two types ({type(raw[0]).__name__} in row 0, {type(raw[row]).__name__} in row {row}): "
+            "write all as text"
+        )
+    normal = [rules.apply(text) for text in texts]
+    for row, text in enumerate(normal):
+        if not text:
+            raise IdentifierError(f"the identifier in row {row} is empty; give it one or drop the row")
+        if len(text) > MAX_ID_BYTES // 4 and len(text.encode()) > MAX_ID_BYTES:
+            raise IdentifierError(f"the identifier in row {row} has {len(text.encode())} bytes; at most {MAX_ID_BYTES}")
+    _refuse_duplicates(normal)
+    return normal
+
+
+def _text(value: object, row: int) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
+        raise IdentifierError(f"the identifier in row {row} is null; give it one or drop the row")
+    if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
+        return str(int(value))
+    raise IdentifierError(f"the identifier in row {row} is a {type(value).__name__}; texts and whole numbers are possible")
+
+
+def _refuse_duplicates(normal: Sequence[str]) -> None:
+    if len(set(normal)) == len(normal):
+        return
+    first: dict[str, int] = {}
+    found = []
+    for row, text in enumerate(normal):
+        if text in first:
+            found.append(f"{text!r} in rows {first[text]} and {row}")
+        first.setdefault(text, row)
+    more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
+    raise IdentifierError(
+        f"{len(found)} identifiers are doubled once normalised: {'; '.join(found[:_EXAMPLES])}{more}: keep one row for each"
+    )

@@ -1,0 +1,22 @@
+"""Party tables, their loaders and encoders, vertical partitions, and named data sets."""
+
+from securevfl.data import datasets
+from securevfl.data.features import FeatureEncoder
+from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet
+from securevfl.data.parties import Parties
+from securevfl.data.partition import independent_rows, partition, shared_rows
+from securevfl.data.table import PartyTable
+
+__all__ = [
+    "FeatureEncoder",
+    "Parties",
+    "PartyTable",
+    "datasets",
+    "from_arrow",
+    "from_pandas",
+    "independent_rows",
+    "partition",
+    "read_csv",
+    "read_parquet",
+    "shared_rows",
+]

@@ -1,0 +1,133 @@
+"""Named data sets, split among parties."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import io
+import lzma
+from collections.abc import Callable, Mapping
+from importlib import resources
+
+import numpy as np
+
+from securevfl.data.parties import Parties
+from securevfl.data.partition import independent_rows, partition, shared_rows
+from securevfl.data.table import PartyTable
+from securevfl.errors import InputError, UnknownNameError
+
+__all__ = ["breast_cancer", "default_credit", "load", "names"]
+
+_CREDIT_FILE = "default_credit.csv.xz"
+_CREDIT_SHA256 = "b4b9378b6f863bdc25a8c347e585e4127903ea2b51815d1d08c02e388e2f5971"
+_CREDIT_LABEL = "default.payment.next.month"
+_CREDIT_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "bank": ("LIMIT_BAL", "SEX", "EDUCATION", "MARRIAGE", "AGE"),
+    "network": ("PAY_0", "PAY_2", "PAY_3", "PAY_4", "PAY_5", "PAY_6"),
+    "retailer": (*(f"BILL_AMT{i}" for i in range(1, 7)), *(f"PAY_AMT{i}" for i in range(1, 7))),
+}
+
+
+def default_credit(*, overlap: float = 0.85, seed: int = 0, rows: int | None = None, shared: bool = False) -> Parties:
+    """UCI *Default of Credit Card Clients*, split among a bank, a network and a retailer.
+
+    30,000 clients of a bank in Taiwan, 2005; 23 columns and whether they defaulted in the next month (6,636 did). The
+    **bank** is active: label, LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE. The **network** holds PAY_0 … PAY_6, the **retailer** BILL_AMT*
+    and PAY_AMT*. CC BY 4.0, I-C. Yeh, UCI Machine Learning Repository 2009, doi 10.24432/C55S3H; ships with the package.
+
+    Args:
+        overlap: share of the clients that each party holds, at random and independently, each in an order of its own.
+        seed: of the choice of clients and of the split.
+        rows: take this many clients at random first; all if None.
+        shared: instead, let all parties hold the share `overlap` of the clients, and split the others among them.
+
+    Raises:
+        InputError: an overlap or a number of rows out of range, or a damaged file.
+    """
+    header, values = _credit()
+    total = len(values)
+    if rows is not None:
+        if not isinstance(rows, int) or not 20 <= rows <= total:
+            raise InputError(f"rows is {rows!r}; the table has {total}: give a whole number from 20 to {total}")
+        values = values[np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(99,))).permutation(total)[:rows]]
+    column = {name: values[:, i] for i, name in enumerate(header)}
+    categorical = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
+    table = PartyTable(
+        name="bank",
+        ids=[_reference(int(number)) for number in column["ID"]],
+        columns={
+            name: column[name].astype(np.str_) if name in categorical else column[name].astype(np.float64)
+            for name in header
+            if name not in ("ID", _CREDIT_LABEL)
+        },
+        categorical=categorical,
+        label=column[_CREDIT_LABEL].astype(np.int64),
+        classes=(0, 1),
+        label_name=_CREDIT_LABEL,
+    )
+    split = (shared_rows if shared else independent_rows)(table.rows, 3, overlap=overlap, seed=seed)
+    return partition(table, _CREDIT_COLUMNS, split, description="Default of Credit Card Clients (UCI, CC BY 4.0)")
+
+
+def _credit() -> tuple[list[str], np.ndarray]:
+    """Header and values, int64, of the shipped table."""
+    packed = resources.files("securevfl.data").joinpath("files", _CREDIT_FILE).read_bytes()
+    if hashlib.sha256(packed).hexdigest() != _CREDIT_SHA256:
+        raise InputError(f"{_CREDIT_FILE} in the installed package is damaged; install securevfl again")
+    text = lzma.decompress(packed).decode()
+    header = text[: text.index("\n")].split(",")
+    return header, np.loadtxt(io.StringIO(text), delimiter=",", skiprows=1, dtype=np.int64)
+
+
+def _reference(number: int) -> str:
+    """A customer reference that is not the row number: a fixed permutation of 0 … 9,999,990 (a prime's residues)."""
+    return f"C-{number * 4_821_337 % 9_999_991:07d}"
+
+
+def breast_cancer(*, overlap: float = 0.9, seed: int = 0, shared: bool = False) -> Parties:
+    """Breast Cancer Wisconsin (Diagnostic), from scikit-learn: a clinic with 10 columns and the diagnosis, a lab with 20.
+
+    569 rows. Small: for tests and first steps. Arguments and errors as for `default_credit`.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    bunch = load_breast_cancer()
+    features = [str(name).replace(" ", "_") for name in bunch.feature_names]
+    table = PartyTable(
+        name="clinic",
+        ids=[f"P{number:04d}" for number in range(len(bunch.target))],
+        columns={name: bunch.data[:, i].astype(np.float64) for i, name in enumerate(features)},
+        label=bunch.target.astype(np.int64),
+        classes=("malignant", "benign"),
+        label_name="diagnosis",
+    )
+    split = (shared_rows if shared else independent_rows)(table.rows, 2, overlap=overlap, seed=seed)
+    columns = {"clinic": features[:10], "lab": features[10:]}
+    return partition(table, columns, split, description="Breast Cancer Wisconsin (UCI, CC BY 4.0)")
+
+
+_REGISTRY: Mapping[str, Callable[..., Parties]] = {"breast_cancer": breast_cancer, "default_credit": default_credit}
+
+
+def names() -> list[str]:
+    """Names of all data sets."""
+    return sorted(_REGISTRY)
+
+
+def load(name: str, **options: object) -> Parties:
+    """A data set by name; options as for the function of that name.
+
+    Raises:
+        UnknownNameError: no data set or no option of this name; says which is nearest.
+    """
+    if name not in _REGISTRY:
+        raise UnknownNameError("data set", name, _REGISTRY)
+    known = inspect.signature(_REGISTRY[name]).parameters
+    for option, value in options.items():
+        if option not in known:
+            raise UnknownNameError(f"option of data set {name!r}:", option, known)
+        if option in ("overlap",) and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise InputError(f"{option} is {value!r}; a number was expected")
+        if option == "seed" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise InputError(f"seed is {value!r}; a whole number from 0 was expected")
+    return _REGISTRY[name](**options)
