@@ -1,0 +1,90 @@
+"""Figures that tables, plots and the page derive from a record, in one place."""
+
+from __future__ import annotations
+
+from securevfl.report.record import Record, RunRecord
+
+__all__ = [
+    "baseline",
+    "bytes_per_epoch",
+    "cost_per_epoch",
+    "directions",
+    "epsilon_of",
+    "gain",
+    "human_bytes",
+    "human_seconds",
+    "short",
+]
+
+
+def baseline(record: Record, key: str) -> RunRecord | None:
+    """The run with this key, if there is one."""
+    return next((run for run in record.runs if run.key == key), None)
+
+
+def gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
+    """How much better than the active party alone, or None where that cannot be said."""
+    alone = baseline(record, "alone")
+    if alone is None or run.key == "alone" or metric not in run.test or metric not in alone.test:
+        return None
+    return run.test[metric] - alone.test[metric]
+
+
+def cost_per_epoch(run: RunRecord) -> tuple[float, float]:
+    """(own computing, homomorphic encryption) of all parties together, mean seconds of an epoch."""
+    if not run.epochs:
+        return 0.0, 0.0
+    parts = [(p.compute, p.he) for epoch in run.epochs for p in epoch.phases.values()]
+    return sum(c for c, _ in parts) / len(run.epochs), sum(h for _, h in parts) / len(run.epochs)
+
+
+def directions(record: Record, run: RunRecord) -> tuple[int, int]:
+    """(bytes that the active party sent, bytes that the passive parties sent) in the whole run."""
+    active = {party.name for party in record.parties if party.role == "active"}
+    out = sum(link.bytes for link in run.links if link.sender in active)
+    return out, sum(link.bytes for link in run.links) - out
+
+
+def bytes_per_epoch(record: Record, run: RunRecord) -> tuple[float, float]:
+    """As `directions`, the mean of an epoch (training and validation, without set-up and test)."""
+    if not run.epochs:
+        return 0.0, 0.0
+    active = {party.name for party in record.parties if party.role == "active"}
+    out = back = 0
+    for epoch in run.epochs:
+        for link, size in epoch.bytes.items():
+            if link.split(" -> ")[0] in active:
+                out += size
+            else:
+                back += size
+    return out / len(run.epochs), back / len(run.epochs)
+
+
+def epsilon_of(run: RunRecord) -> float | None:
+    """The largest ε of any party's releases, by the RDP accountant; None without differential privacy."""
+    return max((line.epsilon_rdp for line in run.epsilon), default=None)
+
+
+def human_bytes(size: float) -> str:
+    """1234567 → ``1.23 MB``; decimal units."""
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            value = size / scale
+            return f"{value:.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+    return f"{size:.0f} B"
+
+
+def human_seconds(seconds: float) -> str:
+    """0.0123 → ``12 ms``; 75 → ``75 s``; 600 → ``10 min``."""
+    if seconds >= 300:
+        return f"{seconds / 60:.0f} min"
+    if seconds >= 10:
+        return f"{seconds:.0f} s"
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else "< 1 ms"
+
+
+def short(run: RunRecord) -> str:
+    """The title without the family's name, for axes and legends."""
+    return run.title.removeprefix("VFL, ")

@@ -1,0 +1,129 @@
+"""The page: one self-contained HTML file, without scripts, that shows a record."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from securevfl.report import plots
+from securevfl.report.derived import (
+    baseline,
+    cost_per_epoch,
+    directions,
+    epsilon_of,
+    gain,
+    human_bytes,
+    human_seconds,
+    short,
+)
+from securevfl.report.record import Record, RunRecord
+
+__all__ = ["render", "write"]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """One of the big figures at the top."""
+
+    figure: str
+    label: str
+    detail: str
+
+
+def _headlines(record: Record) -> list[Headline]:
+    """What a manager wants to know first: the gain, the price of each protection, and whether alignment holds."""
+    found = []
+    alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
+    if alone and plain and "auc" in alone.test and "auc" in plain.test:
+        ceiling = f"pooled in the clear: {pooled.test['auc']:.3f}" if pooled and "auc" in pooled.test else "on the test rows"
+        found.append(Headline(f"{alone.test['auc']:.3f} → {plain.test['auc']:.3f}", "AUC, alone → together", ceiling))
+    sealed = next((run for run in record.runs if any(cost_per_epoch(run)[1:])), None)
+    if sealed and plain and plain.epochs and "auc" in sealed.test:
+        ratio = sum(cost_per_epoch(sealed)) / max(sum(cost_per_epoch(plain)), 1e-9)
+        change = sealed.test["auc"] - plain.test["auc"]
+        found.append(
+            Headline(f"× {ratio:,.0f}", "time to seal it", f"{short(sealed)}; AUC {change:+.4f} against plain")
+        )
+    noisy = [run for run in record.runs if run.epsilon]
+    for run in noisy[:2]:
+        if "auc" in run.test:
+            better = gain(record, run)
+            detail = f"AUC {run.test['auc']:.3f}" + ("" if better is None else f", {better:+.3f} against alone")
+            what = " and ".join(sorted({line.what for line in run.epsilon}))
+            found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"privacy of {what}", detail))
+    a = record.alignment
+    if a.pairwise:
+        largest = max(party.rows for party in record.parties)
+        found.append(
+            Headline(f"{a.common:,}", "common rows", f"of up to {largest:,}; verified by {len(a.verified_by)} parties")
+        )
+    return found[:5]
+
+
+def _metrics(record: Record) -> list[tuple[str, str, int]]:
+    known = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
+    return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
+
+
+def _waiting(run: RunRecord) -> dict[str, tuple[float, float, float]]:
+    """Party → mean seconds of an epoch (compute, HE, waiting)."""
+    means: dict[str, tuple[float, float, float]] = {}
+    for name in run.epochs[0].phases if run.epochs else ():
+        parts = [epoch.phases[name] for epoch in run.epochs]
+        count = len(parts)
+        means[name] = (
+            sum(p.compute for p in parts) / count,
+            sum(p.he for p in parts) / count,
+            sum(p.wait for p in parts) / count,
+        )
+    return means
+
+
+def render(record: Record) -> str:
+    """The whole page. The same record gives the same text."""
+    environment = Environment(
+        loader=PackageLoader("securevfl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(bytes=human_bytes, seconds=human_seconds)
+    pictures = {
+        name: Markup(svg) if (svg := plot(record)) else None  # noqa: S704 - made here from escaped numbers and titles
+        for name, plot in (
+            ("test", plots.test_auc),
+            ("epochs", plots.auc_by_epoch),
+            ("seconds", plots.seconds_by_phase),
+            ("bytes", plots.bytes_by_direction),
+        )
+    }
+    return environment.get_template("report.html.j2").render(
+        record=record,
+        pictures=pictures,
+        headlines=_headlines(record),
+        metrics=_metrics(record),
+        federated=[run for run in record.runs if not run.baseline],
+        colors=plots.colors(record.runs),
+        gain={run.key: gain(record, run) for run in record.runs},
+        cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
+        sent={run.key: directions(record, run) for run in record.runs},
+        epsilon={run.key: epsilon_of(run) for run in record.runs},
+        waiting={run.key: _waiting(run) for run in record.runs},
+        short=short,
+    )
+
+
+def write(record: Record, folder: Path) -> Path:
+    """Write `metrics.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "report.html"
+    for path, data in ((folder / "metrics.json", record.to_json()), (page, render(record).encode())):
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    return page

@@ -1,0 +1,216 @@
+"""The page's plots, as inline SVG: no scripts, nothing loaded, the same bytes for the same record."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from securevfl.report.derived import (
+    bytes_per_epoch,
+    cost_per_epoch,
+    gain,
+    human_bytes,
+    human_seconds,
+    short,
+)
+from securevfl.report.record import Record, RunRecord
+
+__all__ = ["auc_by_epoch", "bytes_by_direction", "seconds_by_phase", "test_auc"]
+
+INK, MUTED, GRID = "#1f2933", "#66727f", "#e3e8ee"
+_FIXED = {"alone": "#8b95a1", "pooled": "#30363d", "plain": "#2b6cb0", "paillier": "#0f8a6d", "dp": "#c05621"}
+_SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # after those above; told apart without red and green
+_LOG_FROM = 30.0
+
+
+def colors(runs: Sequence[RunRecord]) -> dict[str, str]:
+    """A colour for each run, the same in all plots."""
+    spare = iter(_SPARE * (len(runs) // len(_SPARE) + 1))
+    return {run.key: _FIXED.get(run.key) or next(spare) for run in runs}
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.add_subplot()
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(GRID)
+    axes.tick_params(colors=MUTED, length=0, labelsize=9)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _svg(figure: Any, name: str, description: str) -> str:
+    import matplotlib as mpl
+
+    settings = {"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}
+    out = io.StringIO()
+    with mpl.rc_context(settings):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<svg ([^>]*?)width="[^"]*" ?', r"<svg \1", text, count=1)
+    text = re.sub(r'<svg ([^>]*?)height="[^"]*" ?', r"<svg \1", text, count=1)
+    # Names inside one page have to be unique, and fonts are the page's own.
+    text = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', text)
+    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
+    text = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', text)
+    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1inherit", text)
+    return text.replace("<svg ", f'<svg role="img" aria-label="{description}" ', 1)
+
+
+def auc_by_epoch(record: Record) -> str | None:
+    """AUC on the validation rows after each epoch, one line a run; None where there is nothing to draw."""
+    runs = [run for run in record.runs if sum("auc" in epoch.valid for epoch in run.epochs) > 1]
+    if not runs:
+        return None
+    figure, axes = _figure(7.6, 3.9)
+    palette = colors(record.runs)
+    ends = []
+    for run in runs:
+        points = [(epoch.epoch, epoch.valid["auc"]) for epoch in run.epochs if "auc" in epoch.valid]
+        xs, ys = zip(*points, strict=True)
+        style = {"lw": 1.8, "ls": (0, (4, 2))} if run.baseline else {"lw": 2.2, "ls": "-"}
+        axes.plot(xs, ys, color=palette[run.key], solid_capstyle="round", **style)
+        axes.plot(xs[-1:], ys[-1:], "o", ms=4.5, color=palette[run.key])
+        ends.append((ys[-1], xs[-1], run))
+    low, high = axes.get_ylim()
+    step = (high - low) / 15
+    places = _spread([y for y, _, _ in sorted(ends, key=lambda e: e[0])], step)
+    last = max(x for _, x, _ in ends)
+    for (y, x, run), place in zip(sorted(ends, key=lambda e: e[0]), places, strict=True):
+        axes.annotate(
+            short(run),
+            (x, y),
+            (last + 0.03 * max(last - 1, 1) + 0.08, place),
+            color=palette[run.key],
+            fontsize=9.5,
+            va="center",
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": palette[run.key], "lw": 0.6, "alpha": 0.6, "shrinkB": 3},
+        )
+    axes.yaxis.grid(True, color=GRID, lw=0.8)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel("epoch", color=MUTED, fontsize=9.5)
+    axes.set_ylabel("AUC, validation rows", color=MUTED, fontsize=9.5)
+    return _svg(figure, "auc-by-epoch", "AUC on the validation rows after each epoch, one line a run")
+
+
+def _spread(values: Sequence[float], step: float) -> list[float]:
+    """Ascending values moved apart to at least `step`, as little as that takes."""
+    places = list(values)
+    for _ in range(200):
+        moved = False
+        for i in range(len(places) - 1):
+            lack = step - (places[i + 1] - places[i])
+            if lack > 1e-9:
+                places[i] -= lack / 2
+                places[i + 1] += lack / 2
+                moved = True
+        if not moved:
+            break
+    return places
+
+
+def test_auc(record: Record) -> str | None:
+    """AUC on the test rows as bars, with the gain over the active party alone."""
+    runs = [run for run in record.runs if "auc" in run.test]
+    if not runs:
+        return None
+    figure, axes = _figure(7.6, 0.5 + 0.46 * len(runs))
+    palette = colors(record.runs)
+    values = [run.test["auc"] for run in runs]
+    start = min(0.5, min(values) - 0.02)
+    axes.barh(range(len(runs)), [v - start for v in values], left=start, height=0.58, color=[palette[r.key] for r in runs])
+    for i, (run, value) in enumerate(zip(runs, values, strict=True)):
+        better = gain(record, run)
+        note = "" if better is None else f"   {better:+.3f}"
+        axes.text(value + 0.003, i, f"{value:.3f}", va="center", fontsize=10, color=INK, fontweight="bold")
+        axes.text(value + 0.028, i, note, va="center", fontsize=9, color=MUTED)
+    _run_labels(axes, runs)
+    axes.set_xlim(start, max(values) + 0.075)
+    axes.set_xlabel("AUC, test rows (0.5 is guessing); beside it the gain over the active party alone", color=MUTED, fontsize=9)
+    axes.xaxis.grid(True, color=GRID, lw=0.8)
+    return _svg(figure, "test-auc", "AUC on the test rows of each run")
+
+
+def _run_labels(axes: Any, runs: Sequence[RunRecord]) -> None:
+    axes.set_yticks(range(len(runs)), [short(run) for run in runs])
+    axes.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
+    axes.invert_yaxis()
+
+
+def seconds_by_phase(record: Record) -> str | None:
+    """Seconds of an epoch, all parties together: own computing and homomorphic encryption."""
+    runs = [run for run in record.runs if run.epochs]
+    if not runs:
+        return None
+    costs = [cost_per_epoch(run) for run in runs]
+    totals = [max(sum(cost), 1e-4) for cost in costs]
+    figure, axes = _figure(7.6, 0.75 + 0.46 * len(runs))
+    log = max(totals) / min(totals) > _LOG_FROM
+    start = min(totals) / 3 if log else 0.0
+    for i, ((compute, he), total) in enumerate(zip(costs, totals, strict=True)):
+        # On a logarithmic axis stacked lengths would lie: the bar is the total, its parts are shares of the length.
+        length = total - start
+        share = he / (compute + he) if compute + he else 0.0
+        if log:
+            split = start * (total / start) ** (1 - share)
+            axes.barh(i, split - start, left=start, height=0.58, color="#9db8d6")
+            axes.barh(i, total - split, left=split, height=0.58, color="#0f8a6d")
+        else:
+            axes.barh(i, length * (1 - share), height=0.58, color="#9db8d6")
+            axes.barh(i, length * share, left=length * (1 - share), height=0.58, color="#0f8a6d")
+        note = f"  {human_seconds(total)}" + (f"  ({share:.0%} HE)" if share else "")
+        axes.text(total, i, note, va="center", fontsize=9.5, color=INK)
+    if log:
+        axes.set_xscale("log")
+        axes.set_xlim(start, max(totals) * 8)
+        axes.minorticks_off()
+    else:
+        axes.set_xlim(0, max(totals) * 1.3)
+    _run_labels(axes, runs)
+    from matplotlib.patches import Patch
+
+    if any(he for _, he in costs):
+        handles = [Patch(color="#9db8d6", label="own computing"), Patch(color="#0f8a6d", label="homomorphic encryption")]
+        axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
+    scale = ", logarithmic; colours show shares of the total" if log else ""
+    axes.set_xlabel(f"seconds of work in an epoch, all parties together{scale}", color=MUTED, fontsize=9)
+    axes.xaxis.grid(True, color=GRID, lw=0.8)
+    return _svg(figure, "seconds", "Seconds of work in an epoch, all parties together")
+
+
+def bytes_by_direction(record: Record) -> str | None:
+    """Bytes of an epoch, each way."""
+    runs = [run for run in record.runs if any(bytes_per_epoch(record, run))]
+    if not runs:
+        return None
+    sizes = [bytes_per_epoch(record, run) for run in runs]
+    positive = [size for pair in sizes for size in pair if size]
+    log = max(positive) / min(positive) > _LOG_FROM
+    figure, axes = _figure(7.6, 0.85 + 0.62 * len(runs))
+    start = min(positive) / 4 if log else 0.0
+    for i, pair in enumerate(sizes):
+        for shift, size, color in ((-0.2, pair[0], "#2b6cb0"), (0.2, pair[1], "#c05621")):
+            axes.barh(i + shift, max(size - start, 0), left=start, height=0.34, color=color)
+            axes.text(max(size, start), i + shift, f"  {human_bytes(size)}", va="center", fontsize=9, color=INK)
+    if log:
+        axes.set_xscale("log")
+        axes.minorticks_off()
+    axes.set_xlim(start, max(positive) * (4 if log else 1.25))
+    from matplotlib.ticker import FuncFormatter
+
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
+    _run_labels(axes, runs)
+    from matplotlib.patches import Patch
+
+    handles = [Patch(color="#2b6cb0", label="active → passive"), Patch(color="#c05621", label="passive → active and each other")]
+    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
+    axes.set_xlabel("bytes in an epoch" + (", logarithmic" if log else ""), color=MUTED, fontsize=9)
+    axes.xaxis.grid(True, color=GRID, lw=0.8)
+    return _svg(figure, "bytes", "Bytes sent in an epoch, each way")

@@ -1,0 +1,91 @@
+"""Tables for the terminal."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+
+from securevfl.report.derived import cost_per_epoch, directions, epsilon_of, gain, human_bytes, human_seconds
+from securevfl.report.record import Record, RunRecord
+
+__all__ = ["comparison_table", "learned_table", "receipt_table", "render_text"]
+
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "leak": ("leak", "red")}
+
+
+def _number(run: RunRecord, metric: str, digits: int) -> str:
+    return f"{run.test[metric]:.{digits}f}" if metric in run.test else "–"
+
+
+def comparison_table(record: Record) -> Table:
+    """One row a run: quality on the test rows, gain over the active party alone, time, bytes, ε."""
+    table = Table(title=record.title, title_justify="left", title_style="bold", header_style="bold")
+    table.add_column("run", overflow="fold", min_width=18)
+    for column in ("AUC", "gain", "accuracy", "log-loss", "KS", "time/epoch", "active sent", "passive sent", "ε"):
+        table.add_column(column, justify="right", no_wrap=True)
+    federated = False
+    for run in record.runs:
+        if not run.baseline and not federated:
+            federated = True
+            table.add_section()
+        better = gain(record, run)
+        out, back = directions(record, run)
+        epsilon = epsilon_of(run)
+        table.add_row(
+            run.title,
+            _number(run, "auc", 4),
+            "–" if better is None else f"{better:+.3f}",
+            _number(run, "accuracy", 4),
+            _number(run, "log_loss", 4),
+            _number(run, "ks", 3),
+            human_seconds(sum(cost_per_epoch(run))) if run.epochs else "–",
+            human_bytes(out) if out else "–",
+            human_bytes(back) if back else "–",
+            "–" if epsilon is None else f"{epsilon:.2f}",
+        )
+    a = record.alignment
+    passive = sum(party.role == "passive" for party in record.parties)
+    verified = f", verified by all {len(a.verified_by)} parties" if passive else ""
+    table.caption = (
+        f"{a.common:,} common rows{verified}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
+        "Figures are of the test rows; time is that of all parties together."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def learned_table(record: Record) -> Table:
+    """Who learned what, one row a party and run."""
+    table = Table(title="Who learned what", title_justify="left", title_style="bold", header_style="bold")
+    for column in ("run", "party", "about", "", "learns"):
+        table.add_column(column, overflow="fold")
+    for run in record.runs:
+        for line in run.learned:
+            word, colour = _MARKS[line.severity]
+            table.add_row(run.title, line.party, line.about, f"[{colour}]{word}[/]", line.learns)
+        if run.learned:
+            table.add_section()
+    return table
+
+
+def receipt_table(run: RunRecord) -> Table:
+    """The protection receipt of one run, counted from its ledgers."""
+    title = f"Protection receipt: {run.title}"
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+    for column in ("from", "to", "what", "protection"):
+        table.add_column(column, overflow="fold")
+    table.add_column("messages", justify="right")
+    table.add_column("size", justify="right", no_wrap=True)
+    for line in run.receipt:
+        text = line.protection if line.protected else f"[red]{line.protection}[/]"
+        table.add_row(line.sender, line.receiver, line.what, text, f"{line.messages:,}", human_bytes(line.bytes))
+    return table
+
+
+def render_text(renderable: RenderableType, *, width: int = 110, color: bool = False) -> str:
+    """What a terminal of this width would show, as text."""
+    console = Console(width=width, file=io.StringIO(), force_terminal=color, no_color=not color, record=True)
+    console.print(renderable)
+    return console.export_text(styles=color)
