@@ -1,9 +1,9 @@
 """Alignment: the parties find their common rows, agree on an order, and verify that they agree.
 
 The active party runs a two-party DH-PSI with each passive party and composes the results: a row is common if
-every passive party holds it. So the active party learns each pairwise intersection; a passive party learns the common rows
-of all parties and nothing else. Then every party sends every other a keyed digest of its own identifiers in the agreed
-order; only an alignment that all found equal can be trained on.
+every passive party holds it. So the active party learns each pairwise intersection; a passive party learns the
+common rows of all parties and nothing else. Then every party sends every other a keyed digest of its own
+identifiers in the agreed order; only an alignment that all found equal can be trained on.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-
 import securevfl_psi as psi
+
 from securevfl.errors import AlignmentError, InputError, ProtocolError
 from securevfl.party import Site
-from securevfl.transport import Array, Guard, Kind, Message
+from securevfl.transport import Array, Guard, Kind, Message, Scalar
 
 __all__ = ["PROTOCOL", "Alignment", "align"]
 
@@ -50,7 +50,9 @@ class Alignment:
         """
         missing = sorted(set(site.links) - set(self.verified_by))
         if missing:
-            raise AlignmentError(f"the common rows were not verified with {', '.join(missing)}; align again before training")
+            raise AlignmentError(
+                f"the common rows were not verified with {', '.join(missing)}; align again before training"
+            )
 
 
 async def align(site: Site, ids: Sequence[str], *, max_set_size: int = 1 << 24) -> Alignment:
@@ -91,7 +93,7 @@ async def _active(site: Site, ids: list[str], max_set_size: int) -> Alignment:
     matches: dict[str, psi.Matches] = {}
     nonce = secrets.token_bytes(16)
     for name in site.passive:
-        hello = {"job": site.job, "rules": _RULES.tag(), "rows": len(ids), "nonce": nonce.hex()}
+        hello: dict[str, Scalar] = {"job": site.job, "rules": _RULES.tag(), "rows": len(ids), "nonce": nonce.hex()}
         site.links[name].send(Kind.CONTROL, "psi/hello", meta=hello)
     for name in site.passive:
         link = site.links[name]
@@ -159,7 +161,8 @@ async def _verify(site: Site, ids: list[str], rows: np.ndarray, key: bytes, pair
         message = await link.receive(Kind.STATISTIC, "psi/digest", "digest")
         if not psi.digests_equal(np.asarray(message.arrays["digest"]).tobytes(), digest):
             raise AlignmentError(
-                f"{site.name!r} ({len(rows)} rows) and {link.peer!r} ({message.meta.get('rows')} rows) do not have the same "
+                f"{site.name!r} ({len(rows)} rows) and {link.peer!r} ({message.meta.get('rows')} rows) do not "
+                "have the same "
                 "common rows in the same order; nothing was trained. Do both normalise identifiers alike?"
             )
     peers = tuple(link.peer for link in site.others)
@@ -178,7 +181,9 @@ def _announced(message: Message, site: Site, max_set_size: int) -> int:
     meta = message.meta
     for key, mine in (("job", site.job), ("rules", _RULES.tag())):
         if meta.get(key) != mine:
-            raise ProtocolError(f"a peer of {site.name!r} runs with {key} {meta.get(key)!r}, not {mine!r}: use one job file")
+            raise ProtocolError(
+                f"a peer of {site.name!r} runs with {key} {meta.get(key)!r}, not {mine!r}: use one job file"
+            )
     count = meta.get("rows")
     if not isinstance(count, int) or not 0 <= count <= max_set_size:
         raise ProtocolError(f"a peer of {site.name!r} announces {count!r} rows; at most {max_set_size} are accepted")

@@ -115,7 +115,9 @@ def demo_command(
 @app.command("run")
 def run_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
-    folder: Annotated[Path | None, typer.Option("--out", help="Where the report goes; runs/<name> if not given.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the report goes; runs/<name> if not given.")
+    ] = None,
 ) -> None:
     """Run a job file with all parties in this process."""
     file = read_job(job)
@@ -136,7 +138,8 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
 
 @app.command("audit")
 def audit_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
-    """Verify the ledgers of a run: what left each party, how it was protected, what its receiver can compute from it."""
+    """Verify the ledgers of a run: what left each party, how it was protected, what its receiver can compute from
+    it."""
     chains, lines = audit(folder)
     table = Table(title=f"Ledgers of {folder}", title_justify="left")
     for column in ("run", "from", "to", "kind", "messages", "bytes", "protection", "the receiver learns"):
@@ -158,7 +161,9 @@ def audit_command(folder: Annotated[Path, typer.Argument(help="The folder of a f
         )
     out.print(table)
     messages = sum(len(chain.entries) for chain in chains)
-    out.print(f"{len(chains)} ledgers verified, {messages:,} entries: hash chains whole, both ends of every link agree.")
+    out.print(
+        f"{len(chains)} ledgers verified, {messages:,} entries: hash chains whole, both ends of every link agree."
+    )
     for chain in chains:
         if chain.outcome != "done":
             out.print(f"{chain.run}: {chain.party} ended with: {chain.outcome}")

@@ -23,7 +23,9 @@ def bigints_to_bytes(values: np.ndarray, width: int) -> np.ndarray:
     flat = [int(value) for value in values.flat]
     for value in flat:
         if not -bound <= value < bound:
-            raise OverflowRefused(f"an integer of {value.bit_length()} bits; {8 * width - 1} fit: widen the range of the job")
+            raise OverflowRefused(
+                f"an integer of {value.bit_length()} bits; {8 * width - 1} fit: widen the range of the job"
+            )
     raw = b"".join(value.to_bytes(width, "little", signed=True) for value in flat)
     return np.frombuffer(raw, dtype=np.uint8).reshape(*values.shape, width)
 
@@ -54,7 +56,7 @@ def uniform_masks(shape: tuple[int, ...], bits: int) -> np.ndarray:
     return result.reshape(shape)
 
 
-def pack(values: Sequence[int], slot_bits: int) -> mpz:
+def pack(values: Sequence[int] | np.ndarray, slot_bits: int) -> mpz:
     """``Σ_k values[k] 2^(k·slot_bits)``: linear, so packed plaintexts add and scale slot by slot.
 
     Slots are signed; a negative one borrows from the next, and `unpack` gives it back.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from gmpy2 import mpz
-
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+from gmpy2 import mpz
 
 from securevfl_crypto.errors import CryptoError
 
@@ -35,7 +34,9 @@ class PairwiseMasks:
             CryptoError: a counter that was used, or is below one that was: a mask used twice is no mask.
         """
         if counter <= self._last:
-            raise CryptoError(f"mask counter {counter} after {self._last}; it must only grow: masks are never used twice")
+            raise CryptoError(
+                f"mask counter {counter} after {self._last}; it must only grow: masks are never used twice"
+            )
         self._last = counter
         width = (int(modulus).bit_length() + _SLACK + 7) // 8
         nonce = (0).to_bytes(8, "little") + counter.to_bytes(8, "little")  # 64-bit block counter, 64-bit nonce

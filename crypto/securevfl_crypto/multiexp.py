@@ -1,8 +1,8 @@
 """Products of powers, ``Π_j b_j^{e_j}``: integer matrices times rows of ciphertexts.
 
-Three shapes occur at a sealed cut and each has its best method: few bases for many rows of short exponents (tables shared by
-all rows, Straus 1964), many bases for few rows (buckets, Pippenger 1976), few bases with long exponents (Straus
-again, its window chosen by cost). Exponents are signed. The digits of the exponents decide which products are
+Three shapes occur at a sealed cut and each has its best method: few bases for many rows of short exponents (tables
+shared by all rows, Straus 1964), many bases for few rows (buckets, Pippenger 1976), few bases with long exponents
+(Straus again, its window chosen by cost). Exponents are signed. The digits of the exponents decide which products are
 formed: the time tells about them to whoever shares the machine with the party that owns them.
 """
 

@@ -1,8 +1,8 @@
 """Paillier's cryptosystem with the short randomness of Damgård, Jurik and Nielsen.
 
 I. Damgård, M. Jurik, J. B. Nielsen, "A generalization of Paillier's public-key system with applications to electronic
-voting", Int. J. Inf. Secur. 9 (2010), section 4.2: n = p q with p ≡ q ≡ 3 mod 4 and gcd(p − 1, q − 1) = 2; h = −x² mod n
-for a random x; h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of ⌈|n|/2⌉ bits. Its
+voting", Int. J. Inf. Secur. 9 (2010), section 4.2: n = p q with p ≡ q ≡ 3 mod 4 and gcd(p − 1, q − 1) = 2; h = −x²
+mod n for a random x; h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of ⌈|n|/2⌉ bits. Its
 security rests on decisional composite residuosity and on short exponents of h_s looking uniform (ibid.).
 
 Plaintexts are integers modulo n, read as signed: those above n/2 are negative. Keys and ciphertexts are those of any
@@ -99,7 +99,7 @@ class PaillierPublicKey:
     @property
     def bits(self) -> int:
         """Bits of the modulus."""
-        return self.n.bit_length()
+        return int(self.n.bit_length())
 
     @property
     def ciphertext_bytes(self) -> int:
@@ -135,7 +135,12 @@ class PaillierPublicKey:
     def to_bytes(self) -> bytes:
         """Version, bits, n, h_s; little-endian, fixed length for the size."""
         width = (self.bits + 7) // 8
-        return _MAGIC + self.bits.to_bytes(4, "little") + int(self.n).to_bytes(width, "little") + int(self.hs).to_bytes(2 * width, "little")
+        return (
+            _MAGIC
+            + self.bits.to_bytes(4, "little")
+            + int(self.n).to_bytes(width, "little")
+            + int(self.hs).to_bytes(2 * width, "little")
+        )
 
     @classmethod
     def from_bytes(cls, data: bytes, *, unsafe_small_key: bool = False) -> PaillierPublicKey:

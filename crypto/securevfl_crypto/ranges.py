@@ -1,4 +1,5 @@
-"""How large the integers at a sealed cut can become, and how they are laid out in plaintexts. Decided before anything is encrypted."""
+"""How large the integers at a sealed cut can become, and how they are laid out in plaintexts. Decided before
+anything is encrypted."""
 
 from __future__ import annotations
 
@@ -34,8 +35,9 @@ class Layout:
 class SealedRange:
     """Bits of everything at one passive party's part of a sealed cut.
 
-    Activations x (B, d) are integers with `fx` fractional bits, below 2^(fx + x_int_bits); steps S = η ∂L/∂z (B, h) have
-    `fs`, below 2^s_bits. Weights have fw = fx + fs, so that ``W − xᵀS`` needs no rounding, and z = x W has fx + fw.
+    Activations x (B, d) are integers with `fx` fractional bits, below 2^(fx + x_int_bits); steps S = η ∂L/∂z (B, h)
+    have `fs`, below 2^s_bits. Weights have fw = fx + fs, so that ``W − xᵀS`` needs no rounding, and z = x W has fx
+    + fw.
 
     Attributes:
         batch: most rows in one training batch.
@@ -113,7 +115,8 @@ class SealedRange:
         room = (key_bits - 2) // slot  # plaintexts are read as signed, between −n/2 and n/2
         if room < 1:
             raise OverflowRefused(
-                f"{what} needs {slot} bits and a key of {key_bits} bits has room for {key_bits - 2}: use a larger key, a "
+                f"{what} needs {slot} bits and a key of {key_bits} bits has room for {key_bits - 2}: use a "
+                "larger key, a "
                 "larger learning rate at the cut or a smaller batch"
             )
         group = min(room, columns)

@@ -1,8 +1,9 @@
 """The algebra of the sealed cut, without input or output: arrays in, arrays out.
 
-Following BlindFL (Fu et al., SIGMOD 2022, arXiv 2206.07975) for one block of weights W = U + V between the key's owner (the
-active party, share V) and the holder of features (a passive party, share U). Ciphertexts travel as uint8 arrays of shape
-(count, ciphertext_bytes), little-endian. Notation: ``[[m]]`` is an encryption of m under the owner's key.
+Following BlindFL (Fu et al., SIGMOD 2022, arXiv 2206.07975) for one block of weights W = U + V between the key's
+owner (the active party, share V) and the holder of features (a passive party, share U). Ciphertexts travel as uint8
+arrays of shape (count, ciphertext_bytes), little-endian. Notation: ``[[m]]`` is an encryption of m under the
+owner's key.
 
 What hides what:
 
@@ -75,7 +76,9 @@ def _shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
 def _within(array: np.ndarray, bits: int, what: str) -> None:
     largest = max((abs(int(value)) for value in array.flat), default=0)
     if largest >> bits:
-        raise OverflowRefused(f"{what} reaches {largest.bit_length()} bits; {bits} fit: lower the learning rates or the clip")
+        raise OverflowRefused(
+            f"{what} reaches {largest.bit_length()} bits; {bits} fit: lower the learning rates or the clip"
+        )
 
 
 class SealedOwner:
@@ -118,7 +121,9 @@ class SealedOwner:
             first = block * layout.per
             count = min(layout.per, rows - first)
             if layout.groups == 1:
-                z[first : first + count] = np.array(unpack(plain[block], layout.slot, count * h), dtype=object).reshape(count, h)
+                z[first : first + count] = np.array(unpack(plain[block], layout.slot, count * h), dtype=object).reshape(
+                    count, h
+                )
                 continue
             for group in range(layout.groups):
                 start = group * layout.group
@@ -164,12 +169,14 @@ class SealedOwner:
         layout, rows, d = self.ranges.by_sample(self._public.bits), len(step), self.ranges.width_in
         blocks = -(-rows // layout.group)
         ciphertexts = from_wire(array, self._public, blocks * d)
-        result = step.astype(object) @ share.T
+        result: np.ndarray = step.astype(object) @ share.T
         for i, c in enumerate(ciphertexts):
             block, column = divmod(i, d)
             first = block * layout.group
             count = min(layout.group, rows - first)
-            result[first : first + count, column] += np.array(unpack(self._key.decrypt(c), layout.slot, count), dtype=object)
+            result[first : first + count, column] += np.array(
+                unpack(self._key.decrypt(c), layout.slot, count), dtype=object
+            )
         return result
 
 
@@ -249,7 +256,8 @@ class SealedHolder:
         return to_wire(out, self._key), masks
 
     def _blinded(self, product: mpz, plain: mpz, extra_bits: int) -> mpz:
-        """A product of ciphertexts plus a plaintext, times a fresh encryption of zero that drowns the product's randomness."""
+        """A product of ciphertexts plus a plaintext, times a fresh encryption of zero that drowns the product's
+        randomness."""
         key = self._key
         return product * key.raw(plain) % key.n2 * key.blinding(extra_bits) % key.n2
 

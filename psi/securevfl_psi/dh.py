@@ -1,8 +1,8 @@
 """Private set intersection of two parties by Diffie–Hellman on Curve25519, as state machines over arrays of bytes.
 
-Meadows 1986; Huberman, Franklin and Hogg 1999. Each party blinds ``H(id)`` with a secret scalar; blinding commutes, so doubly
-blinded identifiers of both parties can be compared. The *receiver* learns which of its rows the sender holds; the
-*sender* learns what the receiver tells it. Both learn the size of the other's set.
+Meadows 1986; Huberman, Franklin and Hogg 1999. Each party blinds ``H(id)`` with a secret scalar; blinding commutes,
+so doubly blinded identifiers of both parties can be compared. The *receiver* learns which of its rows the sender
+holds; the *sender* learns what the receiver tells it. Both learn the size of the other's set.
 
 Receiver                              Sender
                     ← blinded()       b·H(y), shuffled
@@ -38,7 +38,8 @@ _DEFAULT_MAX = 1 << 24
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be joined.
+    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be
+    joined.
 
     Attributes:
         names: receiver and sender.
@@ -161,7 +162,9 @@ class Sender(_Party):
             MalformedError, SetSizeError: see `_checked`.
         """
         self._once(0, "double")
-        tokens = self._tokens(_checked(blinded, count, self._max, "the receiver's blinded set"), "the receiver's blinded set")
+        tokens = self._tokens(
+            _checked(blinded, count, self._max, "the receiver's blinded set"), "the receiver's blinded set"
+        )
         return np.frombuffer(b"".join(tokens), dtype=np.uint8).reshape(-1, TOKEN_BYTES)
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
@@ -177,7 +180,8 @@ class Sender(_Party):
             raise MalformedError(f"a position is outside the set of {len(self._order)} rows")
         if len(np.unique(positions)) != len(positions):
             raise MalformedError("a position comes twice; every row is common once")
-        return self._order[positions]
+        rows: np.ndarray = self._order[positions]
+        return rows
 
 
 class Receiver(_Party):
@@ -194,10 +198,13 @@ class Receiver(_Party):
             MalformedError, SetSizeError: another type, shape or number; tokens that come twice.
         """
         self._once(0, "intersect")
-        theirs = self._tokens(_checked(sender_blinded, None, self._max, "the sender's blinded set"), "the sender's blinded set")
+        theirs = self._tokens(
+            _checked(sender_blinded, None, self._max, "the sender's blinded set"), "the sender's blinded set"
+        )
         if doubled.dtype != np.uint8 or doubled.shape != (len(self._order), TOKEN_BYTES):
             raise MalformedError(
-                f"the doubled set is {doubled.dtype} {doubled.shape}; uint8 {(len(self._order), TOKEN_BYTES)} was expected"
+                f"the doubled set is {doubled.dtype} {doubled.shape}; uint8 {(len(self._order), TOKEN_BYTES)} "
+                "was expected"
             )
         raw = np.ascontiguousarray(doubled).tobytes()
         mine = [raw[i : i + TOKEN_BYTES] for i in range(0, len(raw), TOKEN_BYTES)]

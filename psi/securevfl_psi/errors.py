@@ -1,4 +1,5 @@
-"""The exceptions of this package. Each message gives the value, the bound and the cure; never another party's identifiers."""
+"""The exceptions of this package. Each message gives the value, the bound and the cure; never another party's
+identifiers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Hashing to Curve25519 as a random oracle: the suite ``curve25519_XMD:SHA-512_ELL2_RO_`` of RFC 9380, section 8.5.
 
-Two field elements are hashed from the message (section 5), each mapped to the curve by Elligator 2 (section 6.7.1), and the
-two points are added. All points are on the curve itself, never on its twist: reading a digest as a coordinate, as some
-implementations do, puts half of the items on the twist, and that bit survives blinding.
+Two field elements are hashed from the message (section 5), each mapped to the curve by Elligator 2 (section 6.7.1),
+and the two points are added. All points are on the curve itself, never on its twist: reading a digest as a
+coordinate, as some implementations do, puts half of the items on the twist, and that bit survives blinding.
 
 Messages are hashed many at a time, so that all divisions share one inversion (Montgomery's trick). Not constant in
 time: what is hashed are the party's own identifiers, on its own machine.
@@ -137,8 +137,8 @@ def hash_to_curve(message: bytes, dst: bytes) -> Point:
 def hash_many_to_u(messages: Sequence[bytes], dst: bytes) -> list[bytes]:
     """For each message the u-coordinate, 32 bytes little-endian, of the suite's point *before* its cofactor is cleared.
 
-    Enough for X25519: its scalars k are multiples of 8 (RFC 7748, section 5), so that ``k Q = (k/8) (8 Q)`` is a multiple
-    of the point that the suite defines, 8 Q, and no component of small order is left.
+    Enough for X25519: its scalars k are multiples of 8 (RFC 7748, section 5), so that ``k Q = (k/8) (8 Q)`` is a
+    multiple of the point that the suite defines, 8 Q, and no component of small order is left.
     """
     return [int(x).to_bytes(32, "little") for x, _ in _sums(messages, dst)] if messages else []
 
@@ -146,4 +146,4 @@ def hash_many_to_u(messages: Sequence[bytes], dst: bytes) -> list[bytes]:
 def is_on_curve(u: mpz | int) -> bool:
     """Whether u is a coordinate of a point of the curve rather than of its twist: ``u³ + J u² + u`` is a square."""
     value = mpz(u) * (mpz(u) * (mpz(u) + J) + 1) % P
-    return value == 0 or gmpy2.legendre(value, P) == 1
+    return bool(value == 0 or gmpy2.legendre(value, P) == 1)

@@ -6,6 +6,7 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -27,7 +28,7 @@ class IdRules:
         casefold: treat upper and lower case alike.
     """
 
-    form: str = "NFKC"
+    form: Literal["NFC", "NFKC"] = "NFKC"
     strip: bool = True
     casefold: bool = False
 
@@ -56,8 +57,8 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
         rules: how to normalise.
 
     Raises:
-        IdentifierError: nulls, empty texts, other types, two types, texts longer than `MAX_ID_BYTES`, or identifiers that are
-            equal once normalised; says which and where (rows counted from 0).
+        IdentifierError: nulls, empty texts, other types, two types, texts longer than `MAX_ID_BYTES`, or
+            identifiers that are equal once normalised; says which and where (rows counted from 0).
     """
     raw = list(ids)
     texts = [_text(value, row) for row, value in enumerate(raw)]
@@ -85,7 +86,9 @@ def _text(value: object, row: int) -> str:
         raise IdentifierError(f"the identifier in row {row} is null; give it one or drop the row")
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
         return str(int(value))
-    raise IdentifierError(f"the identifier in row {row} is a {type(value).__name__}; texts and whole numbers are possible")
+    raise IdentifierError(
+        f"the identifier in row {row} is a {type(value).__name__}; texts and whole numbers are possible"
+    )
 
 
 def _refuse_duplicates(normal: Sequence[str]) -> None:
@@ -99,5 +102,6 @@ def _refuse_duplicates(normal: Sequence[str]) -> None:
         first.setdefault(text, row)
     more = f" and {len(found) - _EXAMPLES} more" if len(found) > _EXAMPLES else ""
     raise IdentifierError(
-        f"{len(found)} identifiers are doubled once normalised: {'; '.join(found[:_EXAMPLES])}{more}: keep one row for each"
+        f"{len(found)} identifiers are doubled once normalised: {'; '.join(found[:_EXAMPLES])}{more}: keep one "
+        "row for each"
     )

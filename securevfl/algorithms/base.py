@@ -6,6 +6,7 @@ fills in how a batch is trained on and how rows are scored.
 
 from __future__ import annotations
 
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -24,7 +25,19 @@ from securevfl.party import Site, derive_seed
 from securevfl.privacy import DP, Reading, RowRelease, Spent
 from securevfl.transport import Kind
 
-__all__ = ["ActiveRole", "Epoch", "PassiveRole", "Plan", "Role", "Table", "Trained", "mlp", "seeded"]
+__all__ = [
+    "ActiveRole",
+    "Epoch",
+    "PassiveRole",
+    "Plan",
+    "Role",
+    "Table",
+    "Trained",
+    "as_pair",
+    "cut_spec",
+    "mlp",
+    "seeded",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +92,8 @@ class Trained:
         readings: the party's clock, one reading an epoch.
         setup, finish: its clock before the first epoch, and for the test rows after the last.
         spent: what its releases cost in privacy.
-        epochs, best_epoch, stopped, test: at the active party: the history, the epoch whose weights were kept (from 1), why
-            training ended, and the metrics on the test rows.
+        epochs, best_epoch, stopped, test: at the active party: the history, the epoch whose weights were kept (from
+            1), why training ended, and the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
     """
 
@@ -103,10 +116,21 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def as_pair(state: object) -> tuple[dict[str, torch.Tensor], object]:
+    """A snapshot that a role made of its networks' weights and of its side of the cut.
+
+    Raises:
+        TypeError: something else.
+    """
+    if not isinstance(state, tuple) or len(state) != 2:
+        raise TypeError("not a snapshot of this role")
+    return state
+
+
 def mlp(widths: list[int], *, last: nn.Module | None = None) -> nn.Sequential:
     """Linear layers of these widths with ReLU between them, and `last` after the last."""
     layers: list[nn.Module] = []
-    for i, (inputs, outputs) in enumerate(zip(widths, widths[1:], strict=False)):
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
         layers += [nn.ReLU()] if i else []
         layers.append(nn.Linear(inputs, outputs))
     return nn.Sequential(*layers, *([last] if last is not None else []))
@@ -131,9 +155,7 @@ class Role(ABC):
     def row_release(self, what: str, dp: DP, *, clip: float, times: int, once: bool = False) -> RowRelease:
         """A noisy release of rows, planned for `times` of each row, checked against the party's policy."""
         sigma = dp.sigma(times)
-        release = RowRelease(
-            what, rows=len(self.x), times=times, sigma=sigma, clip=clip, delta=dp.delta, once=once
-        )
+        release = RowRelease(what, rows=len(self.x), times=times, sigma=sigma, clip=clip, delta=dp.delta, once=once)
         self.site.policy.check_epsilon(release.planned_epsilon, what)
         return release
 

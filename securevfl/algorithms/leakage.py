@@ -1,4 +1,5 @@
-"""Who learns what at the cut, for each protection and kind of bottom. The threat model page tells the same at length."""
+"""Who learns what at the cut, for each protection and kind of bottom. The threat model page tells the same at
+length."""
 
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ def _about_features(active: str, name: str, sealed: bool, noisy: bool, trainable
         if noisy:
             return Finding(active, name, f"{text}, with differentially private noise in it", "note")
         if not trainable:
-            text += "; over many steps it gives the passive features up to a rotation, and with d + 1 known records themselves"
+            text += (
+                "; over many steps it gives the passive features up to a rotation, and with d + 1 known "
+                "records themselves"
+            )
         return Finding(active, name, text, "note")
     text = f"a_p W_p of each row and step in the clear: {image}"
     if noisy:

@@ -1,4 +1,5 @@
-"""Which common rows train, validate and test; and in which batches. All parties compute the same from the job's seed."""
+"""Which common rows train, validate and test; and in which batches. All parties compute the same from the job's
+seed."""
 
 from __future__ import annotations
 

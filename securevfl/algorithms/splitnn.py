@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, cut_spec, mlp, seeded
+from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, as_pair, cut_spec, mlp, seeded
 from securevfl.algorithms.leakage import Finding, at_the_cut
 from securevfl.cut import Protection
 from securevfl.errors import InputError
@@ -53,7 +53,9 @@ class SplitNN:
         for name, values in widths.items():
             for value in values:
                 if not isinstance(value, int) or not 1 <= value <= 1 << 16:
-                    raise InputError(f"splitnn.{name} has a width of {value!r}; widths are whole numbers from 1 to {1 << 16}")
+                    raise InputError(
+                        f"splitnn.{name} has a width of {value!r}; widths are whole numbers from 1 to {1 << 16}"
+                    )
         for name in ("lr", "cut_lr"):
             if not 0 < getattr(self, name) <= 100:
                 raise InputError(f"splitnn.{name} is {getattr(self, name)}; a learning rate lies between 0 and 100")
@@ -120,7 +122,7 @@ class Active(ActiveRole):
         remote = (await self.cut.forward(len(rows), train=True)).requires_grad_()
         losses = self.task.losses(self.logits(remote, index), self.y[index])
         self.optimizer.zero_grad(set_to_none=True)
-        (losses.sum() / self.plan.batch_size).backward()
+        torch.autograd.backward(losses.sum() / self.plan.batch_size)
         if remote.grad is None:
             raise ValueError("the top model does not depend on z")
         await self.cut.backward(self._released(remote.grad, rows))
@@ -142,13 +144,14 @@ class Active(ActiveRole):
         return copy.deepcopy(self.model.state_dict()), self.cut.snapshot()
 
     def restore(self, state: object) -> None:
-        weights, cut = state  # type: ignore[misc]
+        weights, cut = as_pair(state)
         self.model.load_state_dict(weights)
         self.cut.restore(cut)
 
 
 class Passive(PassiveRole):
-    """Owns features and a bottom model; its block of the cut is its own (plain) or shared with the active party (sealed)."""
+    """Owns features and a bottom model; its block of the cut is its own (plain) or shared with the active party
+    (sealed)."""
 
     def __init__(self, config: SplitNN, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
         super().__init__(site, plan, protection, table)
@@ -184,7 +187,7 @@ class Passive(PassiveRole):
         gradient = await self.cut.backward()
         if self.optimizer is not None and gradient is not None:
             self.optimizer.zero_grad(set_to_none=True)
-            a.backward(gradient)
+            torch.autograd.backward(a, gradient)
             self.optimizer.step()
 
     async def answer(self, rows: np.ndarray) -> None:
@@ -196,6 +199,6 @@ class Passive(PassiveRole):
         return copy.deepcopy(self.bottom.state_dict()), self.cut.snapshot()
 
     def restore(self, state: object) -> None:
-        weights, cut = state  # type: ignore[misc]
+        weights, cut = as_pair(state)
         self.bottom.load_state_dict(weights)
         self.cut.restore(cut)

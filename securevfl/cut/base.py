@@ -1,11 +1,12 @@
-"""The cut layer: the joint linear map ``z = Σ_p a_p W_p`` from the passive parties' activations to the top model's input.
+"""The cut layer: the joint linear map ``z = Σ_p a_p W_p`` from the passive parties' activations to the top model's
+input.
 
 Shapes: ``B`` rows in a batch, ``d_p`` width of party p's activations, ``h`` width of the cut. The active party's own
 block and the bias belong to its own network; it adds them to ``z`` itself.
 
 Algorithms call `forward` and `backward` on their side and know nothing of how: two matrix products or a protocol on
-ciphertexts is the job's choice. The rule of the cut's optimiser is the same everywhere, ``W ← W − η ∂L/∂W`` (SGD), because it is
-linear: with shares, each side steps on its own.
+ciphertexts is the job's choice. The rule of the cut's optimiser is the same everywhere, ``W ← W − η ∂L/∂W`` (SGD),
+because it is linear: with shares, each side steps on its own.
 """
 
 from __future__ import annotations

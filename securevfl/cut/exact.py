@@ -1,4 +1,5 @@
-"""The plain cut in exact integers, rounded where the sealed cut rounds: the reference that sealed runs equal bit by bit."""
+"""The plain cut in exact integers, rounded where the sealed cut rounds: the reference that sealed runs equal bit by
+bit."""
 
 from __future__ import annotations
 

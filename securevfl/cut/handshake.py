@@ -7,7 +7,7 @@ from typing import TypeVar
 from securevfl.cut.base import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.party import Site
-from securevfl.transport import Array, Kind
+from securevfl.transport import Array, Kind, Scalar
 
 __all__ = ["announce", "checked", "once", "receive_widths"]
 
@@ -36,7 +36,13 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
 
 def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
     """A passive party's half of `receive_widths`."""
-    meta = {"job": site.job, "protection": protection, "h": spec.width, "width": width, "trainable": trainable}
+    meta: dict[str, Scalar] = {
+        "job": site.job,
+        "protection": protection,
+        "h": spec.width,
+        "width": width,
+        "trainable": trainable,
+    }
     site.links[site.active].send(Kind.CONTROL, "cut/setup", meta=meta)
 
 

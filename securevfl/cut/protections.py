@@ -1,4 +1,5 @@
-"""The protections that a job can ask for. Each knows how to make both sides of the cut, and the policy that enforces it."""
+"""The protections that a job can ask for. Each knows how to make both sides of the cut, and the policy that
+enforces it."""
 
 from __future__ import annotations
 
@@ -102,7 +103,8 @@ class Paillier:
     def __post_init__(self) -> None:
         if not isinstance(self.bits, int) or not 2048 <= self.bits <= 8192 or self.bits % 64:
             raise InputError(
-                f"a Paillier key of {self.bits} bits was asked for; 2048 (112-bit security) is the least, 8192 the most, "
+                f"a Paillier key of {self.bits} bits was asked for; 2048 (112-bit security) is the least, 8192 "
+                "the most, "
                 "in steps of 64: use 3072 for 128-bit security"
             )
 

@@ -5,7 +5,8 @@ Forward: A sends ``[[V_p]]``; p returns ``[[a_p (V_p + U_p) + Z_p]]``, re-random
 modulo the Paillier modulus and cancel in the sum; A adds the parties' ciphertexts and decrypts z, once.
 Backward: A sends ``[[S]]`` with ``S = η ∂L/∂z``; p returns ``[[a_pᵀS − Φ_p]]``; both step on their share,
 ``U_p ← U_p − Φ_p`` and ``V_p ← V_p − (a_pᵀS − Φ_p)``, exactly, in integers. Then p draws a fresh U_p and sends the
-difference, so that shares stay small. A bottom with parameters gets ``S (U_p + V_p)ᵀ`` back through one more masked round trip.
+difference, so that shares stay small. A bottom with parameters gets ``S (U_p + V_p)ᵀ`` back through one more masked
+round trip.
 
 The algebra is `securevfl_crypto`'s, without input or output; this file moves it over links.
 """
@@ -17,12 +18,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import securevfl_crypto as crypto
 import torch
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-import securevfl_crypto as crypto
 from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.handshake import announce, once, receive_widths
 from securevfl.cut.integers import fixed_activations, fixed_weights, input_gradient, scaled_gradient, to_float
@@ -200,7 +201,8 @@ class SealedPassive:
             self._holder = crypto.SealedHolder(key, _ranges(spec, width), crypto.ZeroShares(pairs))
         if key.bits < self._bits:
             raise PolicyError(
-                f"{site.active!r} sent a Paillier key of {key.bits} bits; the job demands {self._bits}: nothing was encrypted"
+                f"{site.active!r} sent a Paillier key of {key.bits} bits; the job demands {self._bits}: nothing "
+                "was encrypted"
             )
         self._guard = Guard("paillier", key.bits, key.fingerprint, self._noise)
         self._share = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
@@ -215,7 +217,9 @@ class SealedPassive:
             site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
         pairs = []
         for name in others:
-            theirs = _bytes((await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")).arrays["key"]).tobytes()
+            theirs = _bytes(
+                (await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")).arrays["key"]
+            ).tobytes()
             try:
                 shared = secret.exchange(X25519PublicKey.from_public_bytes(theirs))
             except ValueError as error:

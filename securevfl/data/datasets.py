@@ -32,8 +32,9 @@ def default_credit(*, overlap: float = 0.85, seed: int = 0, rows: int | None = N
     """UCI *Default of Credit Card Clients*, split among a bank, a network and a retailer.
 
     30,000 clients of a bank in Taiwan, 2005; 23 columns and whether they defaulted in the next month (6,636 did). The
-    **bank** is active: label, LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE. The **network** holds PAY_0 … PAY_6, the **retailer** BILL_AMT*
-    and PAY_AMT*. CC BY 4.0, I-C. Yeh, UCI Machine Learning Repository 2009, doi 10.24432/C55S3H; ships with the package.
+    **bank** is active: label, LIMIT_BAL, SEX, EDUCATION, MARRIAGE, AGE. The **network** holds PAY_0 … PAY_6, the
+    **retailer** BILL_AMT* and PAY_AMT*. CC BY 4.0, I-C. Yeh, UCI Machine Learning Repository 2009, doi
+    10.24432/C55S3H; ships with the package.
 
     Args:
         overlap: share of the clients that each party holds, at random and independently, each in an order of its own.
@@ -85,7 +86,8 @@ def _reference(number: int) -> str:
 
 
 def breast_cancer(*, overlap: float = 0.9, seed: int = 0, shared: bool = False) -> Parties:
-    """Breast Cancer Wisconsin (Diagnostic), from scikit-learn: a clinic with 10 columns and the diagnosis, a lab with 20.
+    """Breast Cancer Wisconsin (Diagnostic), from scikit-learn: a clinic with 10 columns and the diagnosis, a lab
+    with 20.
 
     569 rows. Small: for tests and first steps. Arguments and errors as for `default_credit`.
     """

@@ -26,7 +26,8 @@ class _Standard:
     def __call__(self, values: np.ndarray) -> np.ndarray:
         if self.deviation == 0:
             return np.zeros((len(values), 1))
-        return ((values - self.mean) / self.deviation)[:, None]
+        standard: np.ndarray = ((values - self.mean) / self.deviation)[:, None]
+        return standard
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,8 @@ class FeatureEncoder:
                 categories = np.unique(seen.astype(np.str_))
                 if len(categories) > _MAX_CATEGORIES:
                     raise InputError(
-                        f"{table.name!r}: column {name!r} has {len(categories)} categories; at most {_MAX_CATEGORIES}: group the "
+                        f"{table.name!r}: column {name!r} has {len(categories)} categories; at most "
+                        f"{_MAX_CATEGORIES}: group the "
                         "rare ones, or drop it with features=…"
                     )
                 columns[name] = _OneHot(tuple(str(category) for category in categories))
@@ -119,8 +121,11 @@ class FeatureEncoder:
             if name not in table.columns:
                 raise UnknownNameError(f"column of {table.name!r}:", name, table.columns)
             values = table.columns[name] if rows is None else table.columns[name][rows]
-            parts.append(encoding(values.astype(np.str_) if isinstance(encoding, _OneHot) else values.astype(np.float64)))
-        return np.clip(np.concatenate(parts, axis=1), -self.clip, self.clip).astype(np.float32)
+            parts.append(
+                encoding(values.astype(np.str_) if isinstance(encoding, _OneHot) else values.astype(np.float64))
+            )
+        encoded: np.ndarray = np.clip(np.concatenate(parts, axis=1), -self.clip, self.clip).astype(np.float32)
+        return encoded
 
 
 def _quantile(values: np.ndarray) -> _Quantile:

@@ -50,7 +50,16 @@ def read_csv(
         table = pa_csv.read_csv(file, convert_options=convert)
     except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
         raise InputError(f"{file} is not a CSV table: {str(error).splitlines()[0]}") from None
-    return from_arrow(table, name=name, id=id, label=label, features=features, categorical=categorical, classes=classes, source=str(file))
+    return from_arrow(
+        table,
+        name=name,
+        id=id,
+        label=label,
+        features=features,
+        categorical=categorical,
+        classes=classes,
+        source=str(file),
+    )
 
 
 def read_parquet(
@@ -69,7 +78,16 @@ def read_parquet(
         table = pa_parquet.read_table(file)
     except (pa.ArrowInvalid, OSError) as error:
         raise InputError(f"{file} is not a Parquet table: {str(error).splitlines()[0]}") from None
-    return from_arrow(table, name=name, id=id, label=label, features=features, categorical=categorical, classes=classes, source=str(file))
+    return from_arrow(
+        table,
+        name=name,
+        id=id,
+        label=label,
+        features=features,
+        categorical=categorical,
+        classes=classes,
+        source=str(file),
+    )
 
 
 def from_pandas(frame: Any, *, name: str, id: str, **options: Any) -> PartyTable:
@@ -104,8 +122,12 @@ def from_arrow(
         raise InputError(f"{where} has column {doubled[0]!r} twice; rename one")
     categories = frozenset([categorical] if isinstance(categorical, str) else categorical)
     chosen = [c for c in names if c not in (id, label)] if features is None else list(features)
-    for what, columns in (("id column", [id]), ("label column", [label] if label else []), ("column", [*chosen, *sorted(categories)])):
-        for column in columns:
+    for what, wanted in (
+        ("id column", [id]),
+        ("label column", [label] if label else []),
+        ("column", [*chosen, *sorted(categories)]),
+    ):
+        for column in wanted:
             if column not in names:
                 raise UnknownNameError(f"{what} of {where}:", column, names)
     if id in chosen or (label and label in chosen):
@@ -113,7 +135,9 @@ def from_arrow(
     if not table.num_rows:
         raise InputError(f"{where} has no rows")
     columns = {
-        column: _categories(table[column], column, where) if column in categories else _numbers(table[column], column, where)
+        column: _categories(table[column], column, where)
+        if column in categories
+        else _numbers(table[column], column, where)
         for column in chosen
     }
     indexes, known = (None, ()) if label is None else encode_labels(table[label].to_pylist(), classes, where)
@@ -139,12 +163,16 @@ def _existing(path: str | Path) -> Path:
 def _ids(values: Any, column: str, where: str) -> list[str]:
     kind = values.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-        raise InputError(f"{where}: id column {column!r} holds {kind}; identifiers are texts or whole numbers: convert it")
+        raise InputError(
+            f"{where}: id column {column!r} holds {kind}; identifiers are texts or whole numbers: convert it"
+        )
     found = values.to_pylist()
     missing = [row + 1 for row, value in enumerate(found) if value is None or value == ""]
     if missing:
         rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
-        raise InputError(f"{where}: id column {column!r} is null or empty in {len(missing)} rows (rows {rows}); drop them")
+        raise InputError(
+            f"{where}: id column {column!r} is null or empty in {len(missing)} rows (rows {rows}); drop them"
+        )
     return [str(value) for value in found]
 
 
@@ -152,14 +180,22 @@ def _numbers(values: Any, column: str, where: str) -> np.ndarray:
     kind = values.type
     if pa.types.is_null(kind):
         raise InputError(f"{where}: column {column!r} is null in all rows; drop it with features=…")
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind) or pa.types.is_decimal(kind)):
+    if not (
+        pa.types.is_integer(kind)
+        or pa.types.is_floating(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_decimal(kind)
+    ):
         raise InputError(_no_number(values, column, where))
     found = values.to_pylist()
-    missing = [row + 1 for row, value in enumerate(found) if value is None or (isinstance(value, float) and math.isnan(value))]
+    missing = [
+        row + 1 for row, value in enumerate(found) if value is None or (isinstance(value, float) and math.isnan(value))
+    ]
     if missing:
         rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
         raise InputError(
-            f"{where}: column {column!r} is null or NaN in {len(missing)} of {len(found)} rows (rows {rows}); fill or drop them"
+            f"{where}: column {column!r} is null or NaN in {len(missing)} of {len(found)} rows (rows {rows}); "
+            "fill or drop them"
         )
     return np.array(found, dtype=np.float64)
 
@@ -171,9 +207,13 @@ def _no_number(values: Any, column: str, where: str) -> str:
                 float(value)
             except ValueError:
                 return (
-                    f"{where}: column {column!r} holds text, {value!r} in row {row + 1}; list it in categorical=… or correct it"
+                    f"{where}: column {column!r} holds text, {value!r} in row {row + 1}; list it in "
+                    "categorical=… or correct it"
                 )
-    return f"{where}: column {column!r} holds {values.type}, no numbers; list it in categorical=… or drop it with features=…"
+    return (
+        f"{where}: column {column!r} holds {values.type}, no numbers; list it in categorical=… or drop it "
+        "with features=…"
+    )
 
 
 def _categories(values: Any, column: str, where: str) -> np.ndarray:
@@ -182,7 +222,8 @@ def _categories(values: Any, column: str, where: str) -> np.ndarray:
     if missing:
         rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
         raise InputError(
-            f"{where}: column {column!r} is null in {len(missing)} rows (rows {rows}); write a category for it, such as 'unknown'"
+            f"{where}: column {column!r} is null in {len(missing)} rows (rows {rows}); write a category for it, "
+            "such as 'unknown'"
         )
     return np.array([_word(value) for value in found], dtype=np.str_)
 

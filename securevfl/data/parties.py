@@ -28,7 +28,8 @@ class Parties(Mapping[str, PartyTable]):
         if len(labelled) != 1:
             found = ", ".join(labelled) or "none"
             raise InputError(
-                f"of {len(self._tables)} parties, {found} own labels; exactly one has to: give label=… for one table only"
+                f"of {len(self._tables)} parties, {found} own labels; exactly one has to: give label=… for one "
+                "table only"
             )
         self._active = labelled[0]
 
@@ -70,5 +71,8 @@ class Parties(Mapping[str, PartyTable]):
         for table in self._tables.values():
             label = f", label {table.label_name}" if table.label is not None else ""
             columns = ", ".join(table.feature_names[:6]) + (", …" if len(table.feature_names) > 6 else "")
-            lines.append(f"  {table.name:<12} {table.role:<8} {table.rows:>7,} rows, {len(table.columns):>3} columns ({columns}){label}")
+            lines.append(
+                f"  {table.name:<12} {table.role:<8} {table.rows:>7,} rows, {len(table.columns):>3} columns "
+                f"({columns}){label}"
+            )
         return "\n".join(lines)

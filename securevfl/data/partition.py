@@ -53,7 +53,9 @@ def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[n
     ]
 
 
-def partition(table: PartyTable, columns: Mapping[str, Sequence[str]], rows: Sequence[np.ndarray], *, description: str = "") -> Parties:
+def partition(
+    table: PartyTable, columns: Mapping[str, Sequence[str]], rows: Sequence[np.ndarray], *, description: str = ""
+) -> Parties:
     """Parties that each hold some columns and rows of `table`; its own name says who keeps the labels.
 
     Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,8 @@ class PartyTable:
         label_name: the label's column.
 
     Raises:
-        InputError: columns of different lengths, nulls, values that are not finite, no rows, no columns, doubled identifiers.
+        InputError: columns of different lengths, nulls, values that are not finite, no rows, no columns, doubled
+        identifiers.
     """
 
     name: str
@@ -46,7 +48,9 @@ class PartyTable:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
-            raise InputError(f"a party is called {self.name!r}; names are lower-case words of up to 32 letters, digits, - and _")
+            raise InputError(
+                f"a party is called {self.name!r}; names are lower-case words of up to 32 letters, digits, - and _"
+            )
         object.__setattr__(self, "ids", tuple(self.ids))
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         where = self.source or f"the table of {self.name!r}"
@@ -137,14 +141,17 @@ def _check_ids(ids: Sequence[str], where: str) -> None:
 
 def _check_numbers(column: str, values: np.ndarray, where: str) -> None:
     if values.dtype.kind not in "fiub":
-        raise InputError(f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it")
+        raise InputError(
+            f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it"
+        )
     bad = np.flatnonzero(~np.isfinite(values))
     if len(bad):
         rows = ", ".join(str(row + 1) for row in bad[:_SHOWN].tolist())
         more = ", …" if len(bad) > _SHOWN else ""
         what = "NaN" if np.isnan(values[bad[0]]) else "infinite"
         raise InputError(
-            f"{where}: column {column!r} is {what} in {len(bad)} of {len(values)} rows (rows {rows}{more}); fill or drop them"
+            f"{where}: column {column!r} is {what} in {len(bad)} of {len(values)} rows (rows {rows}{more}); "
+            "fill or drop them"
         )
 
 
@@ -152,19 +159,23 @@ def _check_label(label: np.ndarray, classes: tuple[object, ...], rows: int, wher
     if label.dtype != np.int64 or label.shape != (rows,):
         raise InputError(f"{where}: labels are {label.dtype} {label.shape}; int64 ({rows},) was expected")
     if len(classes) < 2:
-        raise InputError(f"{where}: the labels have {len(classes)} class; there is nothing to tell apart with fewer than two")
+        raise InputError(
+            f"{where}: the labels have {len(classes)} class; there is nothing to tell apart with fewer than two"
+        )
     if label.min() < 0 or label.max() >= len(classes):
         raise InputError(f"{where}: label indexes reach {label.max()}; there are {len(classes)} classes")
 
 
-def encode_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> tuple[np.ndarray, tuple[object, ...]]:
+def encode_labels(
+    values: Sequence[object], classes: Sequence[object] | None, where: str
+) -> tuple[np.ndarray, tuple[object, ...]]:
     """Class indexes, int64, and the classes: the given ones, or those found, sorted.
 
     Raises:
         InputError: nulls, values outside the given classes, or a single class.
     """
     for row, value in enumerate(values):
-        if value is None or value != value:
+        if value is None or (isinstance(value, float) and math.isnan(value)):
             raise InputError(f"{where}: the label in row {row + 1} is null; drop the row")
     found = set(values)
     if classes is None:
@@ -177,6 +188,8 @@ def encode_labels(values: Sequence[object], classes: Sequence[object] | None, wh
             if value not in known:
                 raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(known)}")
     if len(found) < 2:
-        raise InputError(f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class")
+        raise InputError(
+            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
+        )
     index = {value: i for i, value in enumerate(known)}
     return np.array([index[value] for value in values], dtype=np.int64), known

@@ -108,8 +108,8 @@ def compare(
     scores: dict[str, np.ndarray] = {}
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
-        record, ran = _baseline(key, replace(first, protection=Plain()), parties, aligned, split, observer)
-        runs.append(record)
+        figures, ran = _baseline(key, replace(first, protection=Plain()), parties, aligned, split, observer)
+        runs.append(figures)
         scores[key] = ran.trained[parties.active.name].scores
     for key, job in jobs.items():
         observer.run(f"VFL, {job.protection.title}")
@@ -134,7 +134,9 @@ def compare(
         runs=runs,
     )
     active_rows = aligned.parties[parties.active.name].rows[split.test]
-    return Result(record=record, ledgers=ledgers, scores=scores, test_ids=[parties.active.ids[row] for row in active_rows])
+    return Result(
+        record=record, ledgers=ledgers, scores=scores, test_ids=[parties.active.ids[row] for row in active_rows]
+    )
 
 
 def _key(job: Job) -> str:
@@ -160,7 +162,8 @@ def _check(jobs: Mapping[str, Job], baselines: Sequence[str]) -> Job:
 def _baseline(
     key: str, job: Job, parties: Parties, aligned: Aligned, split: Split, observer: Observer
 ) -> tuple[RunRecord, Ran]:
-    """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one table."""
+    """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one
+    table."""
     active = parties.active
     rows = aligned.parties[active.name].rows
     if key == "alone":
@@ -230,7 +233,7 @@ def _record(
             for spent in trained.spent
         ],
         receipt=receipt(ran.ledgers),
-        learned=[_learned(finding) for finding in findings],
+        learned=_learned(findings),
         rows_trained=len(ran.split.train),
         notes=list(notes),
     )
@@ -251,10 +254,18 @@ def _epoch(index: int, ran: Ran) -> EpochRecord:
     )
 
 
-def _learned(finding: Finding) -> LearnedRecord:
-    return LearnedRecord(
-        party=finding.party, about=finding.about, learns=finding.learns, severity=finding.severity
-    )
+def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
+    """Findings that say the same, in one line: of one party about several others, or of several parties."""
+    about: dict[tuple[str, str, str], list[str]] = {}
+    for f in findings:
+        about.setdefault((f.party, f.learns, f.severity), []).append(f.about)
+    who: dict[tuple[str, str, str], list[str]] = {}
+    for (party, learns, severity), others in about.items():
+        who.setdefault((", ".join(others), learns, severity), []).append(party)
+    return [
+        LearnedRecord(party=", ".join(names), about=others, learns=learns, severity=severity)
+        for (others, learns, severity), names in who.items()
+    ]
 
 
 def _alignment_record(aligned: Aligned, split: Split, parties: Parties, seconds: float) -> AlignmentRecord:

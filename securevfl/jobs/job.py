@@ -59,7 +59,8 @@ class Job:
                 raise InputError(f"{name} is {value!r}; it is a whole number from {low} to {high}")
         if not (0 < self.valid < 1 and 0 < self.test < 1 and self.valid + self.test < 1):
             raise InputError(
-                f"valid is {self.valid} and test is {self.test}; both are fractions between 0 and 1, less than 1 together"
+                f"valid is {self.valid} and test is {self.test}; both are fractions between 0 and 1, less than "
+                "1 together"
             )
         if not 0 < self.clip < 8:
             raise InputError(f"clip is {self.clip}; features are clipped to more than 0 and less than 8 deviations")
@@ -96,7 +97,8 @@ class Job:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy is a party's own affair."""
+        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy is a party's own
+        affair."""
         agreed = {name: value for name, value in self.describe().items() if name != "policies"}
         text = json.dumps(agreed, sort_keys=True, default=list, separators=(",", ":"))
         return hashlib.sha256(b"securevfl job v1" + text.encode()).hexdigest()

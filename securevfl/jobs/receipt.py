@@ -1,4 +1,5 @@
-"""The protection receipt: what went over each link and how it was protected, counted from the ledgers, not from the job.
+"""The protection receipt: what went over each link and how it was protected, counted from the ledgers, not from the
+job.
 
 And the check behind it: a protection that was asked for must be seen at work in the ledgers, or the run is an error.
 """
@@ -97,7 +98,8 @@ def _check_sealed(name: str, content: list[Entry], bits: int) -> None:
     readable = [entry for entry in content if entry.kind in READABLE_KINDS]
     if readable:
         raise ProtectionInactive(
-            f"{name!r} sent {len(readable)} messages that their receiver can read, the first {readable[0].what!r}; the job "
+            f"{name!r} sent {len(readable)} messages that their receiver can read, the first "
+            f"{readable[0].what!r}; the job "
             "asked for all to be sealed"
         )
     weak = [entry for entry in content if entry.cipher != "paillier" or entry.bits < bits]
@@ -116,6 +118,8 @@ def _readable(kind: Kind, guard: Guard) -> bool:
 
 
 def _protection(kind: Kind, guard: Guard) -> str:
-    if kind in _HARMLESS and guard.cipher == "none":
+    if guard.cipher == "none" and kind in _HARMLESS:
         return "not needed"
+    if guard.cipher == "none" and kind is Kind.MASKED_SHARE:
+        return "not needed: random numbers"
     return guard.label

@@ -131,9 +131,7 @@ def _sites(job: Job, parties: Parties, run: str, observer: Observer | None) -> d
             role="active" if name == active else "passive",
             active=active,
             passive=tuple(n for n in names if n != active),
-            links={
-                peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name
-            },
+            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
             ledger=ledger,
             policy=policy,
             clock=clock,

@@ -82,12 +82,13 @@ def _job(content: Mapping[str, Any]) -> Job:
     for reserved in ("algorithm", "protection", "policies"):
         if reserved in values:
             raise InputError(f"job.{reserved} belongs in a section of its own: [{reserved.removesuffix('ies')}]")
-    return _build(
+    job: Job = _build(
         Job,
         values
         | {"algorithm": algorithm, "protection": _choice(protection, "protection", PROTECTIONS), "policies": policies},
         "job",
     )
+    return job
 
 
 def _parties(content: Mapping[str, Any], folder: Path) -> Parties:
@@ -110,7 +111,7 @@ def _table(section: object, number: int, folder: Path) -> Any:
     options = dict(section)
     name, given = _text(options.pop("name", None), f"{where}.name"), _text(options.pop("file", None), f"{where}.file")
     if "id" not in options:
-        raise InputError(f"{where} ({name}) names no id column; add id = \"…\"")
+        raise InputError(f'{where} ({name}) names no id column; add id = "…"')
     path = folder / given
     reader = read_parquet if path.suffix in (".parquet", ".pq") else read_csv
     return reader(path, name=name, **options)
@@ -137,7 +138,9 @@ def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
         default = fields[name].default
         if isinstance(default, bool) != isinstance(value, bool) and isinstance(default, (bool, int, float)):
             raise InputError(f"{where}.{name} is {value!r}; {type(default).__name__} was expected, like {default!r}")
-        if isinstance(default, float) and isinstance(value, str | list) or isinstance(default, int) and isinstance(value, str | list | float) and not isinstance(default, bool):
+        if (isinstance(default, float) and isinstance(value, str | list)) or (
+            isinstance(default, int) and isinstance(value, str | list | float) and not isinstance(default, bool)
+        ):
             raise InputError(f"{where}.{name} is {value!r}; a number was expected, like {default!r}")
     try:
         return kind(**values)

@@ -45,8 +45,8 @@ class DP:
     delta: float = 1e-5
     activations: bool = True
     gradients: bool = True
-    clip_activations: float = 3.0
-    clip_gradients: float = 0.5
+    clip_activations: float = 1.0
+    clip_gradients: float = 0.05
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
@@ -65,8 +65,16 @@ class DP:
         return self.noise_multiplier or calibrate(self.epsilon, self.delta, times)
 
     def describe(self) -> str:
-        """For titles: ``DP ε = 8``."""
-        return f"DP σ = {self.noise_multiplier:g}" if self.noise_multiplier else f"DP ε = {self.epsilon:g}"
+        """For titles: ``DP on labels, ε = 8``."""
+        what = (
+            "features and labels"
+            if self.activations and self.gradients
+            else "features"
+            if self.activations
+            else "labels"
+        )
+        size = f"σ/Δ = {self.noise_multiplier:g}" if self.noise_multiplier else f"ε = {self.epsilon:g}"
+        return f"DP on {what}, {size}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,8 @@ def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) 
     count = int(np.prod(shape))
     words = np.frombuffer(entropy(8 * count), dtype="<u8").reshape(shape) >> np.uint64(11)
     uniform = torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-53)
-    return torch.special.ndtri(uniform) * std
+    noise: torch.Tensor = torch.special.ndtri(uniform) * std
+    return noise
 
 
 class RowRelease:

@@ -2,8 +2,8 @@
 
 A line holds what was sent (kind, step, shapes, bytes), how it was protected (cipher, key size, key, noise) and the hash
 of the line before it: SHA-256 over that hash and the line itself. A line that is changed, dropped or moved breaks
-the chain, and a ledger that was cut off lacks its closing line. The chain proves that the ledger was not edited after the
-fact by somebody who does not own it; a party that forges its own ledger from the start is found by
+the chain, and a ledger that was cut off lacks its closing line. The chain proves that the ledger was not edited
+after the fact by somebody who does not own it; a party that forges its own ledger from the start is found by
 comparing it with its peers' (`verify` does that too).
 """
 
@@ -181,7 +181,8 @@ def read(path: Path) -> Iterator[tuple[int, Line]]:
 
 
 def verify(lines: Iterable[tuple[int, Line]], where: str = "ledger") -> list[Chain]:
-    """Check the chains of one file (a simulation writes those of all parties into one) and compare both ends of each link.
+    """Check the chains of one file (a simulation writes those of all parties into one) and compare both ends of
+    each link.
 
     Raises:
         AuditError: a line changed, missing, doubled or out of order; a chain without an end; or two

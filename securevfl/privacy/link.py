@@ -66,7 +66,8 @@ class Link:
         if message.kind != kind or message.what != what or set(message.arrays) != set(names):
             raise ProtocolError(
                 f"{self.me!r} expected {kind.value} {what!r} with arrays {sorted(names)} from {self.peer!r} and got "
-                f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same version and job?"
+                f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "
+                "version and job?"
             )
         return message
 

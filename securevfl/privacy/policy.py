@@ -52,7 +52,8 @@ class Policy:
             )
         if self.sealed and kind in READABLE_KINDS and guard.cipher == "none":
             raise PolicyError(
-                f"{message.what!r} to {peer!r} would send {kind.value}s in the clear and the policy demands them sealed; "
+                f"{message.what!r} to {peer!r} would send {kind.value}s in the clear and the policy demands "
+                "them sealed; "
                 "use protection 'paillier', or another policy"
             )
         if kind in self.noised and not guard.noise > 0:

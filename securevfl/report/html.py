@@ -39,7 +39,9 @@ def _headlines(record: Record) -> list[Headline]:
     found = []
     alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
     if alone and plain and "auc" in alone.test and "auc" in plain.test:
-        ceiling = f"pooled in the clear: {pooled.test['auc']:.3f}" if pooled and "auc" in pooled.test else "on the test rows"
+        ceiling = (
+            f"pooled in the clear: {pooled.test['auc']:.3f}" if pooled and "auc" in pooled.test else "on the test rows"
+        )
         found.append(Headline(f"{alone.test['auc']:.3f} → {plain.test['auc']:.3f}", "AUC, alone → together", ceiling))
     sealed = next((run for run in record.runs if any(cost_per_epoch(run)[1:])), None)
     if sealed and plain and plain.epochs and "auc" in sealed.test:

@@ -68,7 +68,7 @@ def auc_by_epoch(record: Record) -> str | None:
     runs = [run for run in record.runs if sum("auc" in epoch.valid for epoch in run.epochs) > 1]
     if not runs:
         return None
-    figure, axes = _figure(7.6, 3.9)
+    figure, axes = _figure(5.6, 3.3)
     palette = colors(record.runs)
     ends = []
     for run in runs:
@@ -79,7 +79,7 @@ def auc_by_epoch(record: Record) -> str | None:
         axes.plot(xs[-1:], ys[-1:], "o", ms=4.5, color=palette[run.key])
         ends.append((ys[-1], xs[-1], run))
     low, high = axes.get_ylim()
-    step = (high - low) / 15
+    step = (high - low) / 13
     places = _spread([y for y, _, _ in sorted(ends, key=lambda e: e[0])], step)
     last = max(x for _, x, _ in ends)
     for (y, x, run), place in zip(sorted(ends, key=lambda e: e[0]), places, strict=True):
@@ -121,19 +121,20 @@ def test_auc(record: Record) -> str | None:
     runs = [run for run in record.runs if "auc" in run.test]
     if not runs:
         return None
-    figure, axes = _figure(7.6, 0.5 + 0.46 * len(runs))
+    figure, axes = _figure(5.6, 0.5 + 0.46 * len(runs))
     palette = colors(record.runs)
     values = [run.test["auc"] for run in runs]
     start = min(0.5, min(values) - 0.02)
-    axes.barh(range(len(runs)), [v - start for v in values], left=start, height=0.58, color=[palette[r.key] for r in runs])
+    axes.barh(
+        range(len(runs)), [v - start for v in values], left=start, height=0.58, color=[palette[r.key] for r in runs]
+    )
     for i, (run, value) in enumerate(zip(runs, values, strict=True)):
         better = gain(record, run)
-        note = "" if better is None else f"   {better:+.3f}"
-        axes.text(value + 0.003, i, f"{value:.3f}", va="center", fontsize=10, color=INK, fontweight="bold")
-        axes.text(value + 0.028, i, note, va="center", fontsize=9, color=MUTED)
+        note = "" if better is None else f"  ({better:+.3f})"
+        axes.text(value, i, f"  {value:.3f}{note}", va="center", fontsize=9.5, color=INK)
     _run_labels(axes, runs)
-    axes.set_xlim(start, max(values) + 0.075)
-    axes.set_xlabel("AUC, test rows (0.5 is guessing); beside it the gain over the active party alone", color=MUTED, fontsize=9)
+    axes.set_xlim(start, max(values) + 0.42 * (max(values) - start))
+    axes.set_xlabel("AUC, test rows; in brackets the gain over the active party alone", color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "test-auc", "AUC on the test rows of each run")
 
@@ -151,7 +152,7 @@ def seconds_by_phase(record: Record) -> str | None:
         return None
     costs = [cost_per_epoch(run) for run in runs]
     totals = [max(sum(cost), 1e-4) for cost in costs]
-    figure, axes = _figure(7.6, 0.75 + 0.46 * len(runs))
+    figure, axes = _figure(5.6, 0.75 + 0.46 * len(runs))
     log = max(totals) / min(totals) > _LOG_FROM
     start = min(totals) / 3 if log else 0.0
     for i, ((compute, he), total) in enumerate(zip(costs, totals, strict=True)):
@@ -169,17 +170,20 @@ def seconds_by_phase(record: Record) -> str | None:
         axes.text(total, i, note, va="center", fontsize=9.5, color=INK)
     if log:
         axes.set_xscale("log")
-        axes.set_xlim(start, max(totals) * 8)
+        axes.set_xlim(start, max(totals) * (max(totals) / start) ** 0.4)
         axes.minorticks_off()
     else:
-        axes.set_xlim(0, max(totals) * 1.3)
+        axes.set_xlim(0, max(totals) * 1.4)
     _run_labels(axes, runs)
     from matplotlib.patches import Patch
 
     if any(he for _, he in costs):
-        handles = [Patch(color="#9db8d6", label="own computing"), Patch(color="#0f8a6d", label="homomorphic encryption")]
+        handles = [
+            Patch(color="#9db8d6", label="own computing"),
+            Patch(color="#0f8a6d", label="homomorphic encryption"),
+        ]
         axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
-    scale = ", logarithmic; colours show shares of the total" if log else ""
+    scale = ", log scale" if log else ""
     axes.set_xlabel(f"seconds of work in an epoch, all parties together{scale}", color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "seconds", "Seconds of work in an epoch, all parties together")
@@ -193,7 +197,7 @@ def bytes_by_direction(record: Record) -> str | None:
     sizes = [bytes_per_epoch(record, run) for run in runs]
     positive = [size for pair in sizes for size in pair if size]
     log = max(positive) / min(positive) > _LOG_FROM
-    figure, axes = _figure(7.6, 0.85 + 0.62 * len(runs))
+    figure, axes = _figure(5.6, 0.85 + 0.62 * len(runs))
     start = min(positive) / 4 if log else 0.0
     for i, pair in enumerate(sizes):
         for shift, size, color in ((-0.2, pair[0], "#2b6cb0"), (0.2, pair[1], "#c05621")):
@@ -202,15 +206,15 @@ def bytes_by_direction(record: Record) -> str | None:
     if log:
         axes.set_xscale("log")
         axes.minorticks_off()
-    axes.set_xlim(start, max(positive) * (4 if log else 1.25))
+    axes.set_xlim(start, max(positive) * ((max(positive) / start) ** 0.25 if log else 1.25))
     from matplotlib.ticker import FuncFormatter
 
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
     _run_labels(axes, runs)
     from matplotlib.patches import Patch
 
-    handles = [Patch(color="#2b6cb0", label="active → passive"), Patch(color="#c05621", label="passive → active and each other")]
+    handles = [Patch(color="#2b6cb0", label="active → passive"), Patch(color="#c05621", label="passive → others")]
     axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
-    axes.set_xlabel("bytes in an epoch" + (", logarithmic" if log else ""), color=MUTED, fontsize=9)
+    axes.set_xlabel("bytes in an epoch" + (", log scale" if log else ""), color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "bytes", "Bytes sent in an epoch, each way")

@@ -8,7 +8,7 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 
 from securevfl.report.derived import cost_per_epoch, directions, epsilon_of, gain, human_bytes, human_seconds
-from securevfl.report.record import Record, RunRecord
+from securevfl.report.record import ReceiptLine, Record, RunRecord
 
 __all__ = ["comparison_table", "learned_table", "receipt_table", "render_text"]
 
@@ -71,16 +71,25 @@ def learned_table(record: Record) -> Table:
 
 
 def receipt_table(run: RunRecord) -> Table:
-    """The protection receipt of one run, counted from its ledgers."""
+    """The protection receipt of one run, counted from its ledgers; links with the same content share a line."""
     title = f"Protection receipt: {run.title}"
     table = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
     for column in ("from", "to", "what", "protection"):
         table.add_column(column, overflow="fold")
     table.add_column("messages", justify="right")
     table.add_column("size", justify="right", no_wrap=True)
+    groups: dict[tuple[str, str, bool], list[ReceiptLine]] = {}
     for line in run.receipt:
-        text = line.protection if line.protected else f"[red]{line.protection}[/]"
-        table.add_row(line.sender, line.receiver, line.what, text, f"{line.messages:,}", human_bytes(line.bytes))
+        groups.setdefault((line.what, line.protection, line.protected), []).append(line)
+    for (what, protection, protected), lines in groups.items():
+        table.add_row(
+            ", ".join(dict.fromkeys(line.sender for line in lines)),
+            ", ".join(dict.fromkeys(line.receiver for line in lines)),
+            what,
+            protection if protected else f"[red]{protection}[/]",
+            f"{sum(line.messages for line in lines):,}",
+            human_bytes(sum(line.bytes for line in lines)),
+        )
     return table
 
 

@@ -149,7 +149,8 @@ def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message
         raise WireError(f"message of wire version {version}, this party speaks {VERSION}: install the same securevfl")
     if header_length > min(limits.header_bytes, len(view) - _PREFIX.size):
         raise WireError(
-            f"header of {header_length} bytes announced, {len(view) - _PREFIX.size} present, limit {limits.header_bytes}"
+            f"header of {header_length} bytes announced, {len(view) - _PREFIX.size} present, limit "
+            f"{limits.header_bytes}"
         )
     offset = _PREFIX.size + header_length
     try:

@@ -17,7 +17,8 @@ from securevfl.privacy import DP, GaussianRelease, RowRelease, calibrate, clip_r
 
 
 def _exact_delta(epsilon: float, sigma: float, times: int) -> float:
-    """δ(ε) of the T-fold Gaussian mechanism, exactly: Balle and Wang 2018, arXiv 1805.06530, Theorem 8, with μ = √T/σ."""
+    """δ(ε) of the T-fold Gaussian mechanism, exactly: Balle and Wang 2018, arXiv 1805.06530, Theorem 8, with μ =
+    √T/σ."""
     mu = math.sqrt(times) / sigma
     return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
 

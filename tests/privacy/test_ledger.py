@@ -84,18 +84,16 @@ def _parsed(lines: list[bytes]) -> list[tuple[int, object]]:
     "damage",
     [
         lambda lines: lines[:2] + lines[3:],
-        lambda lines: lines[:1] + [lines[2], lines[1]] + lines[3:],
-        lambda lines: lines[:2] + [lines[1]] + lines[2:],
+        lambda lines: [*lines[:1], lines[2], lines[1], *lines[3:]],
+        lambda lines: [*lines[:2], lines[1], *lines[2:]],
         lambda lines: lines[1:],
         lambda lines: lines[:-1],
         lambda lines: lines + lines,
-        lambda lines: lines[:3] + [b"{not json"] + lines[3:],
+        lambda lines: [*lines[:3], b"{not json", *lines[3:]],
     ],
     ids=["removed", "swapped", "doubled", "no opening", "cut off", "copied chain", "garbage"],
 )
-def test_missing_moved_and_added_lines_are_found(
-    tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]]
-) -> None:
+def test_missing_moved_and_added_lines_are_found(tmp_path: Path, damage: Callable[[list[bytes]], list[bytes]]) -> None:
     path = _write(tmp_path / "l.jsonl", _pair()[0])
     path.write_bytes(b"\n".join(damage(path.read_bytes().splitlines())) + b"\n")
     with pytest.raises(AuditError):
@@ -110,7 +108,7 @@ def test_two_ends_that_tell_different_stories_are_found(tmp_path: Path) -> None:
         _verify(_write(tmp_path / "l.jsonl", honest, liar))
     short, _ = _pair(MESSAGES)
     _, silent = _pair(MESSAGES[:2])
-    with pytest.raises(AuditError, match="3 messages|2 messages"):
+    with pytest.raises(AuditError, match="they differ"):
         _verify(_write(tmp_path / "m.jsonl", short, silent))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import torch
@@ -82,10 +84,8 @@ def test_hostile_bytes_raise_wire_errors_only(message: Message, data: st.DataObj
     raw = bytearray(encode(message))
     for _ in range(data.draw(st.integers(1, 4))):
         raw[data.draw(st.integers(0, len(raw) - 1))] ^= data.draw(st.integers(1, 255))
-    try:
+    with contextlib.suppress(WireError):
         decode(bytes(raw))
-    except WireError:
-        pass
 
 
 @given(st.binary(max_size=200))
