@@ -38,7 +38,8 @@ class _Quantile:
     scores: tuple[float, ...]
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
-        return np.interp(values, self.values, self.scores)[:, None]
+        scores: np.ndarray = np.interp(values, self.values, self.scores)[:, None]
+        return scores
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,252 @@
+"""The sealed linear map: exact, hiding, checked; and each countermeasure is missed when it is taken away."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+import gmpy2
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from scipy import stats
+from securevfl_crypto import (
+    CryptoError,
+    MalformedError,
+    OverflowRefused,
+    PaillierPublicKey,
+    PairwiseMasks,
+    SealedHolder,
+    SealedOwner,
+    SealedRange,
+    ZeroShares,
+    from_wire,
+    generate_keypair,
+    to_wire,
+)
+
+KEY = generate_keypair(768, unsafe_small_key=True)
+N = KEY.public.n
+
+
+class World:
+    """The owner and some holders, with the weights that nobody would hold."""
+
+    def __init__(self, parties: int, d: int, h: int, batch: int, seed: int = 0) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.ranges = SealedRange(batch=batch, width_in=d, width_out=h, fx=12, fs=20, x_int_bits=3, s_bits=21)
+        pairs: dict[int, list[PairwiseMasks]] = {i: [] for i in range(parties)}
+        for i, j in itertools.combinations(range(parties), 2):
+            for who, positive in ((i, True), (j, False)):
+                pairs[who].append(PairwiseMasks(bytes([i + 1, j + 1, seed, 0] * 8), positive=positive))
+        self.owners = [SealedOwner(KEY, self.ranges) for _ in range(parties)]
+        self.holders = [SealedHolder(KEY.public, self.ranges, ZeroShares(pairs[i])) for i in range(parties)]
+        scale = 2**self.ranges.fx * 2**self.ranges.fs
+        self.w = [(self.rng.normal(size=(d, h)) * scale).astype(np.int64).astype(object) for _ in range(parties)]
+        self.u = [holder.fresh_share() for holder in self.holders]
+        self.v = [w - u for w, u in zip(self.w, self.u, strict=True)]
+
+    def x(self, rows: int) -> np.ndarray:
+        wide = self.rng.normal(size=(rows, self.ranges.width_in)) * 2**self.ranges.fx * 2
+        return np.clip(wide, -(2**15) + 1, 2**15 - 1).astype(np.int64)
+
+    def s(self, rows: int) -> np.ndarray:
+        return self.rng.integers(-(2**20), 2**20, size=(rows, self.ranges.width_out))
+
+    def parties(self) -> Iterator[tuple[int, SealedOwner, SealedHolder]]:
+        return ((i, o, h) for i, (o, h) in enumerate(zip(self.owners, self.holders, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("parties", "d", "h", "batch", "rows"),
+    [(1, 3, 2, 5, 5), (2, 4, 3, 8, 7), (3, 2, 1, 6, 1), (2, 3, 20, 4, 4), (1, 1, 31, 3, 2)],
+    ids=["one party", "odd batch", "one row", "a row in several ciphertexts", "wide"],
+)
+def test_steps_equal_plain_integers(parties: int, d: int, h: int, batch: int, rows: int) -> None:
+    world = World(parties, d, h, batch)
+    for _ in range(2):
+        xs = [world.x(rows) for _ in range(parties)]
+        sent = [
+            holder.forward(owner.seal_weights(world.v[i]), xs[i], world.u[i]) for i, owner, holder in world.parties()
+        ]
+        z = world.owners[0].open_forward(sent, rows)
+        expected = sum(x.astype(object) @ w for x, w in zip(xs, world.w, strict=True))
+        assert (z == expected).all()
+
+        step = world.s(rows)
+        sealed, by_sample = world.owners[0].seal_gradient(step), world.owners[0].seal_gradient_by_sample(step)
+        for i, owner, holder in world.parties():
+            back, mask = holder.input_gradient(by_sample, world.u[i], rows)
+            masked = owner.open_input_gradient(back, step, world.v[i])
+            assert (masked + mask == step.astype(object) @ world.w[i].T).all()
+
+            array, phi = holder.weight_gradient(sealed, xs[i])
+            mine = owner.open_weight_gradient(array)
+            world.w[i] = world.w[i] - xs[i].T.astype(object) @ step.astype(object)
+            world.v[i] = world.v[i] - mine
+            fresh = holder.fresh_share()
+            world.v[i] = world.v[i] + (world.u[i] - phi - fresh)
+            world.u[i] = fresh
+            assert (world.u[i] + world.v[i] == world.w[i]).all()
+
+
+def _opened(array: np.ndarray) -> list[float]:
+    return [float(mpz(KEY.decrypt(c) % N) / N) for c in from_wire(array, KEY.public, len(array))]
+
+
+def test_one_partys_forward_is_uniform_whatever_its_features() -> None:
+    """What the owner decrypts of one party's ciphertexts spans all of Z_n, for zeros as for large features."""
+    seen = []
+    for value in (0, 2**15 - 1):
+        world = World(2, 2, 1, 64, seed=value % 2)
+        xs = np.full((400, 2), value, dtype=np.int64)
+        sealed = world.owners[0].seal_weights(world.v[0])
+        found = [
+            v
+            for part in range(0, 400, 50)
+            for v in _opened(world.holders[0].forward(sealed, xs[part : part + 50], world.u[0]))
+        ]
+        assert stats.kstest(found, "uniform").pvalue > 1e-4
+        seen.append(found)
+    assert stats.ks_2samp(*seen).pvalue > 1e-4
+
+
+def test_without_the_mask_the_same_test_fails() -> None:
+    world = World(1, 2, 1, 64)  # one party has no mask: z is what the owner is meant to learn
+    sealed = world.owners[0].seal_weights(world.v[0])
+    found = _opened(world.holders[0].forward(sealed, world.x(600), world.u[0]))
+    assert stats.kstest(found, "uniform").pvalue < 1e-6
+
+
+def test_weight_and_input_gradients_are_hidden_by_their_masks() -> None:
+    """The owner's view for all-zero and for extreme features cannot be told apart, and fills the mask's range."""
+    views: dict[str, list[list[float]]] = {"weights": [], "inputs": []}
+    for value in (0, 2**15 - 1):
+        world = World(1, 6, 2, 40)
+        x, step = np.full((40, 6), value, dtype=np.int64), np.full((40, 2), 2**20 - 1, dtype=np.int64)
+        weights, inputs = [], []
+        for _ in range(20):
+            array, _ = world.holders[0].weight_gradient(world.owners[0].seal_gradient(step), x)
+            opened = world.owners[0].open_weight_gradient(array)
+            weights += [float(v) / 2.0**world.ranges.phi_bits for v in opened.flat]
+        sealed = world.owners[0].seal_gradient_by_sample(step)
+        share = np.full((6, 2), (value << 60) + value, dtype=object)
+        back, _ = world.holders[0].input_gradient(sealed, share, 40)
+        masked = world.owners[0].open_input_gradient(back, np.zeros_like(step), np.zeros((6, 2), dtype=object))
+        inputs += [float(v) / 2.0**world.ranges.m_bits for v in masked.flat]
+        views["weights"].append(weights)
+        views["inputs"].append(inputs)
+    for one, other in views.values():
+        assert stats.ks_2samp(one, other).pvalue > 1e-4
+        assert min(one) < -0.9
+        assert max(one) > 0.9
+
+
+def _exponent_guess(x: np.ndarray, alphas: list[int], product: mpz, extra: mpz) -> bool:
+    """The owner's attack: does the product's randomness equal h_s^(Σ α_j x_j) for the guess x?"""
+    public = KEY.public
+    guess = gmpy2.powmod(public.hs, sum(a * int(v) for a, v in zip(alphas, x, strict=True)), public.n2)
+    plain = KEY.decrypt(product)
+    return bool(product == public.raw(plain) * guess * extra % public.n2)
+
+
+def test_the_owner_confirms_a_guess_without_blinding_and_cannot_with_it() -> None:
+    public = KEY.public
+    alphas = [12345678901234567890 + j for j in range(3)]
+    sealed = [public.raw(j + 5) * gmpy2.powmod(public.hs, a, public.n2) % public.n2 for j, a in enumerate(alphas)]
+    x = np.array([[3, -4, 9]])
+    product = mpz(1)
+    for c, e in zip(sealed, x[0], strict=True):
+        product = product * gmpy2.powmod(c, int(e), public.n2) % public.n2
+    assert _exponent_guess(x[0], alphas, product, mpz(1))
+    assert not _exponent_guess(x[0] + 1, alphas, product, mpz(1))
+
+    ranges = SealedRange(batch=4, width_in=3, width_out=1, fx=12, fs=20, x_int_bits=3, s_bits=21)
+    holder = SealedHolder(public, ranges, ZeroShares([]))
+    layout = ranges.forward(public.bits)
+    weights = [mpz(w) << (place * layout.slot) for place in range(layout.per) for w in (5, 6, 7)]
+    fixed = [public.raw(w) * gmpy2.powmod(public.hs, a, public.n2) for w, a in zip(weights, itertools.cycle(alphas))]
+    sent = holder.forward(to_wire([c % public.n2 for c in fixed], public), x, np.zeros((3, 1), dtype=object))
+    assert not _exponent_guess(x[0], alphas, from_wire(sent, public, 1)[0], mpz(1))
+
+
+def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ρ has 40 bits more than |Σ α_j x_j| can have, in each of the three messages."""
+    lengths: list[int] = []
+    original = PaillierPublicKey.blinding
+
+    def spy(key: PaillierPublicKey, extra_bits: int = 0) -> mpz:
+        lengths.append(key.randomness_bits + extra_bits)
+        return original(key, extra_bits)
+
+    world = World(1, 5, 2, 9)
+    sealed, step = world.owners[0].seal_weights(world.v[0]), world.s(9)
+    gradient, by_sample = world.owners[0].seal_gradient(step), world.owners[0].seal_gradient_by_sample(step)
+    monkeypatch.setattr(PaillierPublicKey, "blinding", spy)
+    alpha, x_bits = KEY.public.randomness_bits, world.ranges.x_bits
+    for call, terms, bits in (
+        (lambda: world.holders[0].forward(sealed, world.x(9), world.u[0]), 5, x_bits),
+        (lambda: world.holders[0].weight_gradient(gradient, world.x(9)), 9, x_bits),
+        (lambda: world.holders[0].input_gradient(by_sample, world.u[0], 9), 2, world.ranges.share_bits),
+    ):
+        lengths.clear()
+        call()
+        assert lengths
+        largest = ((1 << alpha) - 1) * ((1 << bits) - 1) * terms
+        assert min(lengths) >= largest.bit_length() + 40
+
+
+def test_z_near_the_end_of_its_range_is_refused() -> None:
+    world = World(1, 1, 1, 2)
+    limit = 1 << (world.ranges.forward(KEY.public.bits).slot - 3)
+    x = np.array([[1]], dtype=np.int64)
+    for size, fine in ((limit - 1, True), (limit, False), (-limit, False)):
+        share = np.array([[size]], dtype=object)
+        zero = np.zeros((1, 1), dtype=object)
+        sent = world.holders[0].forward(world.owners[0].seal_weights(zero), x, share)
+        if fine:
+            assert world.owners[0].open_forward([sent], 1)[0, 0] == size
+        else:
+            with pytest.raises(OverflowRefused, match="z reaches"):
+                world.owners[0].open_forward([sent], 1)
+
+
+def test_malformed_messages_are_refused() -> None:
+    world = World(1, 3, 2, 4)
+    owner, holder = world.owners[0], world.holders[0]
+    sealed = owner.seal_weights(world.v[0])
+    x = world.x(4)
+    zero, large = np.zeros_like(sealed), np.full_like(sealed, 255)
+    factor = sealed.copy()
+    factor[0] = np.frombuffer(int(KEY.p).to_bytes(sealed.shape[1], "little"), dtype=np.uint8)
+    for bad in (sealed[:-1], sealed[:, :-1], sealed.astype(np.int8), zero, large, factor):
+        with pytest.raises(MalformedError):
+            holder.forward(bad, x, world.u[0])
+    with pytest.raises(MalformedError):
+        holder.forward(sealed, x[:, :2], world.u[0])
+    with pytest.raises(OverflowRefused):
+        holder.forward(sealed, x * 0 + 2**15, world.u[0])
+    with pytest.raises(OverflowRefused):
+        owner.seal_gradient(np.full((4, 2), 2**21, dtype=np.int64))
+    with pytest.raises(MalformedError, match="4 were planned"):
+        owner.seal_gradient(world.s(5))
+    with pytest.raises(MalformedError):
+        owner.open_forward([holder.forward(sealed, x, world.u[0])], 99)
+
+
+def test_a_key_too_small_for_one_value_is_refused_before_anything_is_encrypted() -> None:
+    ranges = SealedRange(batch=4, width_in=3, width_out=2, fx=300, fs=300, x_int_bits=3, s_bits=400)
+    with pytest.raises(OverflowRefused, match="use a larger key"):
+        SealedOwner(KEY, ranges)
+
+
+def test_a_dropped_mask_shows_as_an_overflow() -> None:
+    """If one holder forgot its mask, the sum would not cancel, and the owner would notice rather than train on it."""
+    world = World(2, 2, 1, 4)
+    careless = SealedHolder(KEY.public, world.ranges, ZeroShares([]))
+    sent = [
+        world.holders[0].forward(world.owners[0].seal_weights(world.v[0]), world.x(3), world.u[0]),
+        careless.forward(world.owners[1].seal_weights(world.v[1]), world.x(3), world.u[1]),
+    ]
+    with pytest.raises(CryptoError):
+        world.owners[0].open_forward(sent, 3)
