@@ -7,6 +7,7 @@ fixed-point range; 8 a ledger does not verify; 130 interrupted.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -35,8 +36,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-out = Console()
-err = Console(stderr=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
+
+
+out = _console()
+err = _console(stderr=True)
 
 
 class _Bars(Observer):

@@ -75,7 +75,9 @@ class Plain:
 
     @property
     def title(self) -> str:
-        return _with_dp("plain, fixed point" if self.fixed_point else "plain", self.dp)
+        if self.fixed_point:
+            return _with_dp("plain, fixed point", self.dp)
+        return self.dp.describe() if self.dp else "plain"
 
     def policy(self) -> Policy:
         return Policy(noised=_noised(self.dp))

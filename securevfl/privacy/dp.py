@@ -67,11 +67,7 @@ class DP:
     def describe(self) -> str:
         """For titles: ``DP on labels, ε = 8``."""
         what = (
-            "features and labels"
-            if self.activations and self.gradients
-            else "features"
-            if self.activations
-            else "labels"
+            "features + labels" if self.activations and self.gradients else "features" if self.activations else "labels"
         )
         size = f"σ/Δ = {self.noise_multiplier:g}" if self.noise_multiplier else f"ε = {self.epsilon:g}"
         return f"DP on {what}, {size}"

@@ -25,6 +25,9 @@ from securevfl.report.record import Record, RunRecord
 __all__ = ["render", "write"]
 
 
+_PROTECTS = {"activations": "features", "gradients": "labels"}
+
+
 @dataclass(frozen=True)
 class Headline:
     """One of the big figures at the top."""
@@ -55,8 +58,8 @@ def _headlines(record: Record) -> list[Headline]:
         if "auc" in run.test:
             better = gain(record, run)
             detail = f"AUC {run.test['auc']:.3f}" + ("" if better is None else f", {better:+.3f} against alone")
-            what = " and ".join(sorted({line.what for line in run.epsilon}))
-            found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"privacy of {what}", detail))
+            what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
+            found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
     a = record.alignment
     if a.pairwise:
         largest = max(party.rows for party in record.parties)
@@ -117,6 +120,10 @@ def render(record: Record) -> str:
         epsilon={run.key: epsilon_of(run) for run in record.runs},
         waiting={run.key: _waiting(run) for run in record.runs},
         short=short,
+        keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},
+        any_he=any(cost_per_epoch(run)[1] for run in record.runs),
+        log_seconds=plots.log_seconds(record),
+        log_bytes=plots.log_bytes(record),
     )
 
 

@@ -20,6 +20,7 @@ from securevfl.report.record import Record, RunRecord
 __all__ = ["auc_by_epoch", "bytes_by_direction", "seconds_by_phase", "test_auc"]
 
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e3e8ee"
+COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c05621"
 _FIXED = {"alone": "#8b95a1", "pooled": "#30363d", "plain": "#2b6cb0", "paillier": "#0f8a6d", "dp": "#c05621"}
 _SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # after those above; told apart without red and green
 _LOG_FROM = 30.0
@@ -130,19 +131,35 @@ def test_auc(record: Record) -> str | None:
     )
     for i, (run, value) in enumerate(zip(runs, values, strict=True)):
         better = gain(record, run)
-        note = "" if better is None else f"  ({better:+.3f})"
-        axes.text(value, i, f"  {value:.3f}{note}", va="center", fontsize=9.5, color=INK)
+        note = "" if better is None else f" ({better:+.3f})"
+        _beside(axes, value, i, f"{value:.3f}{note}")
     _run_labels(axes, runs)
     axes.set_xlim(start, max(values) + 0.42 * (max(values) - start))
-    axes.set_xlabel("AUC, test rows; in brackets the gain over the active party alone", color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "test-auc", "AUC on the test rows of each run")
+
+
+def _beside(axes: Any, x: float, y: float, text: str) -> None:
+    """A bar's value, just right of its end."""
+    axes.annotate(text, (x, y), (5, 0), textcoords="offset points", va="center", fontsize=9.5, color=INK)
 
 
 def _run_labels(axes: Any, runs: Sequence[RunRecord]) -> None:
     axes.set_yticks(range(len(runs)), [short(run) for run in runs])
     axes.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     axes.invert_yaxis()
+
+
+def log_seconds(record: Record) -> bool:
+    """Whether the seconds differ so much that their axis is logarithmic."""
+    totals = [max(sum(cost_per_epoch(run)), 1e-4) for run in record.runs if run.epochs]
+    return bool(totals) and max(totals) / min(totals) > _LOG_FROM
+
+
+def log_bytes(record: Record) -> bool:
+    """Whether the bytes differ so much that their axis is logarithmic."""
+    positive = [size for run in record.runs for size in bytes_per_epoch(record, run) if size]
+    return bool(positive) and max(positive) / min(positive) > _LOG_FROM
 
 
 def seconds_by_phase(record: Record) -> str | None:
@@ -153,7 +170,7 @@ def seconds_by_phase(record: Record) -> str | None:
     costs = [cost_per_epoch(run) for run in runs]
     totals = [max(sum(cost), 1e-4) for cost in costs]
     figure, axes = _figure(5.6, 0.75 + 0.46 * len(runs))
-    log = max(totals) / min(totals) > _LOG_FROM
+    log = log_seconds(record)
     start = min(totals) / 3 if log else 0.0
     for i, ((compute, he), total) in enumerate(zip(costs, totals, strict=True)):
         # On a logarithmic axis stacked lengths would lie: the bar is the total, its parts are shares of the length.
@@ -161,13 +178,13 @@ def seconds_by_phase(record: Record) -> str | None:
         share = he / (compute + he) if compute + he else 0.0
         if log:
             split = start * (total / start) ** (1 - share)
-            axes.barh(i, split - start, left=start, height=0.58, color="#9db8d6")
-            axes.barh(i, total - split, left=split, height=0.58, color="#0f8a6d")
+            axes.barh(i, split - start, left=start, height=0.58, color=COMPUTE)
+            axes.barh(i, total - split, left=split, height=0.58, color=HE)
         else:
-            axes.barh(i, length * (1 - share), height=0.58, color="#9db8d6")
-            axes.barh(i, length * share, left=length * (1 - share), height=0.58, color="#0f8a6d")
-        note = f"  {human_seconds(total)}" + (f"  ({share:.0%} HE)" if share else "")
-        axes.text(total, i, note, va="center", fontsize=9.5, color=INK)
+            axes.barh(i, length * (1 - share), height=0.58, color=COMPUTE)
+            axes.barh(i, length * share, left=length * (1 - share), height=0.58, color=HE)
+        note = human_seconds(total) + (f" ({share:.0%} HE)" if share else "")
+        _beside(axes, total, i, note)
     if log:
         axes.set_xscale("log")
         axes.set_xlim(start, max(totals) * (max(totals) / start) ** 0.4)
@@ -175,16 +192,6 @@ def seconds_by_phase(record: Record) -> str | None:
     else:
         axes.set_xlim(0, max(totals) * 1.4)
     _run_labels(axes, runs)
-    from matplotlib.patches import Patch
-
-    if any(he for _, he in costs):
-        handles = [
-            Patch(color="#9db8d6", label="own computing"),
-            Patch(color="#0f8a6d", label="homomorphic encryption"),
-        ]
-        axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
-    scale = ", log scale" if log else ""
-    axes.set_xlabel(f"seconds of work in an epoch, all parties together{scale}", color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "seconds", "Seconds of work in an epoch, all parties together")
 
@@ -196,25 +203,22 @@ def bytes_by_direction(record: Record) -> str | None:
         return None
     sizes = [bytes_per_epoch(record, run) for run in runs]
     positive = [size for pair in sizes for size in pair if size]
-    log = max(positive) / min(positive) > _LOG_FROM
+    log = log_bytes(record)
     figure, axes = _figure(5.6, 0.85 + 0.62 * len(runs))
     start = min(positive) / 4 if log else 0.0
     for i, pair in enumerate(sizes):
-        for shift, size, color in ((-0.2, pair[0], "#2b6cb0"), (0.2, pair[1], "#c05621")):
+        for shift, size, color in ((-0.2, pair[0], FROM_ACTIVE), (0.2, pair[1], FROM_PASSIVE)):
             axes.barh(i + shift, max(size - start, 0), left=start, height=0.34, color=color)
-            axes.text(max(size, start), i + shift, f"  {human_bytes(size)}", va="center", fontsize=9, color=INK)
+            _beside(axes, max(size, start), i + shift, human_bytes(size))
     if log:
         axes.set_xscale("log")
         axes.minorticks_off()
     axes.set_xlim(start, max(positive) * ((max(positive) / start) ** 0.25 if log else 1.25))
-    from matplotlib.ticker import FuncFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+    if not log:
+        axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
     _run_labels(axes, runs)
-    from matplotlib.patches import Patch
-
-    handles = [Patch(color="#2b6cb0", label="active → passive"), Patch(color="#c05621", label="passive → others")]
-    axes.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False, fontsize=9)
-    axes.set_xlabel("bytes in an epoch" + (", log scale" if log else ""), color=MUTED, fontsize=9)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "bytes", "Bytes sent in an epoch, each way")
