@@ -1,0 +1,344 @@
+"""Whole jobs: every protection learns, is deterministic, is complete in its ledgers, and fails closed."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from helpers import parties, small_keys
+
+import securevfl as sv
+from securevfl.algorithms import splitnn
+from securevfl.jobs.simulate import Aligned, align_parties, run_parties
+from securevfl.privacy import Policy
+from securevfl.transport import Kind
+
+PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5)
+PROTECTIONS = {
+    "plain": sv.Plain(),
+    "fixed point": sv.Plain(fixed_point=True),
+    "paillier": sv.Paillier(bits=2048),
+    "dp": sv.Plain(dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
+    "paillier + dp": sv.Paillier(bits=2048, dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
+}
+
+
+@pytest.fixture
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sealed runs with small keys; the checks of key sizes are tested on their own."""
+    small_keys(monkeypatch)
+    _lower_the_floor(monkeypatch)
+    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", _passive_with_small_keys)
+    monkeypatch.setattr("securevfl.jobs.receipt._check_sealed", lambda name, content, bits: None)
+
+
+def _lower_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = sv.Job.policy
+    monkeypatch.setattr(sv.Job, "policy", lambda self, party: replace(original(self, party), min_key_bits=512))
+
+
+def _passive_with_small_keys(site: object, spec: object, *, bits: int, noise: float) -> object:
+    from securevfl.cut.sealed import SealedPassive
+
+    return SealedPassive(site, spec, bits=512, noise=noise)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("protection", PROTECTIONS.values(), ids=PROTECTIONS.keys())
+@pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
+def test_every_protection_trains_and_its_ledgers_verify(
+    protection: sv.Plain | sv.Paillier, bottom: tuple[int, ...], tmp_path: Path
+) -> None:
+    job = replace(PLAIN, protection=protection, algorithm=replace(PLAIN.algorithm, bottom=bottom), epochs=2)
+    result = sv.simulate(job, parties(rows=80))
+    run = result.record.runs[0]
+    assert len(run.epochs) == 2
+    assert all(np.isfinite(epoch.train_loss) for epoch in run.epochs)
+    assert 0 <= run.test["auc"] <= 1
+    result.report(tmp_path)
+    chains, lines = sv.audit(tmp_path)
+    assert len(chains) == 6  # three parties, alignment and training
+    sent = {(line.sender, line.receiver): 0 for line in run.receipt}
+    for line in run.receipt:
+        sent[line.sender, line.receiver] += line.bytes
+    assert sent == {(link.sender, link.receiver): link.bytes for link in run.links}
+    kinds = {line.kind for line in lines if line.run != "alignment"}
+    sealed = isinstance(protection, sv.Paillier)
+    assert (Kind.CIPHERTEXT in kinds) == sealed
+    assert bool(kinds & {Kind.ACTIVATION, Kind.GRADIENT}) == (not sealed)
+    assert bool(run.epsilon) == (protection.dp is not None)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("bottom", [(), (4,)], ids=["identity", "trainable"])
+def test_it_learns_what_one_party_cannot(classes: int, bottom: tuple[int, ...]) -> None:
+    job = replace(PLAIN, epochs=12, algorithm=replace(PLAIN.algorithm, bottom=bottom, hidden=8, cut_lr=1.0))
+    result = sv.simulate(job, parties(rows=900, classes=classes), baselines=("alone", "pooled"))
+    auc = {run.key: run.test["auc"] for run in result.record.runs}
+    assert auc["plain"] > auc["alone"] + 0.08
+    assert auc["plain"] > 0.85
+    assert abs(auc["plain"] - auc["pooled"]) < 0.08
+
+
+def test_two_runs_with_one_seed_are_bit_identical_and_another_seed_differs() -> None:
+    people = parties()
+    one, two, other = (
+        sv.simulate(replace(PLAIN, seed=seed, algorithm=replace(PLAIN.algorithm, bottom=(3,))), people)
+        for seed in (5, 5, 6)
+    )
+    assert np.array_equal(one.scores["plain"], two.scores["plain"])
+    assert one.test_ids == two.test_ids
+    first, second = one.run("plain"), two.run("plain")
+    assert first.test == second.test
+    assert [(e.train_loss, e.valid, e.bytes) for e in first.epochs] == [
+        (e.train_loss, e.valid, e.bytes) for e in second.epochs
+    ]
+    assert one.test_ids != other.test_ids
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("passive", [1, 2, 3])
+@pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
+def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int, bottom: tuple[int, ...]) -> None:
+    job = replace(PLAIN, epochs=2, algorithm=replace(PLAIN.algorithm, bottom=bottom))
+    people = parties(passive=passive, rows=60, width=2)
+    result = sv.compare(
+        {
+            "exact": replace(job, protection=sv.Plain(fixed_point=True)),
+            "sealed": replace(job, protection=sv.Paillier(bits=2048)),
+            "float": job,
+        },
+        people,
+        baselines=(),
+    )
+    assert np.array_equal(result.scores["exact"], result.scores["sealed"])
+    assert [e.train_loss for e in result.run("exact").epochs] == [e.train_loss for e in result.run("sealed").epochs]
+    np.testing.assert_allclose(result.scores["float"], result.scores["sealed"], atol=2e-3)
+
+
+def test_a_real_key_end_to_end() -> None:
+    job = replace(PLAIN, epochs=1, protection=sv.Paillier(bits=2048))
+    result = sv.simulate(job, parties(rows=40))
+    exact = sv.simulate(replace(job, protection=sv.Plain(fixed_point=True)), parties(rows=40))
+    assert np.array_equal(result.scores["paillier"], exact.scores["plain"])
+    text = result.receipt()
+    assert "Paillier 2048 bits, key" in text
+    assert "in the clear" not in text
+
+
+def test_the_receipt_of_a_plain_run_says_what_was_readable() -> None:
+    text = sv.simulate(replace(PLAIN, epochs=1), parties()).receipt()
+    assert "activations at the cut" in text
+    assert "in the clear" in text
+
+
+def test_early_stopping_keeps_the_best_epochs_model() -> None:
+    job = replace(PLAIN, epochs=40, patience=2, algorithm=replace(PLAIN.algorithm, lr=0.2))
+    result = sv.simulate(job, parties(rows=200))
+    run = result.run("plain")
+    assert len(run.epochs) == run.best_epoch + 2 < 40
+    assert run.stopped == "no gain on validation rows for 2 epochs"
+    best = max(epoch.valid["auc"] for epoch in run.epochs)
+    assert run.epochs[run.best_epoch - 1].valid["auc"] == best
+    # training for exactly as long as the best epoch gives the same model
+    again = sv.simulate(replace(job, epochs=run.best_epoch, patience=None), parties(rows=200))
+    assert np.array_equal(again.scores["plain"], result.scores["plain"])
+
+
+def test_differential_privacy_is_counted_as_it_happened() -> None:
+    dp = sv.DP(epsilon=3.0, delta=1e-6, clip_activations=2.0)
+    fixed = sv.simulate(replace(PLAIN, protection=sv.Plain(dp=dp)), parties()).run("plain-dp")
+    by_party = {(line.party, line.what): line for line in fixed.epsilon}
+    assert set(by_party) == {("bank", "gradients"), ("shop1", "activations"), ("shop2", "activations")}
+    assert by_party["shop1", "activations"].releases == 1  # the features do not change: noise is drawn once
+    assert by_party["bank", "gradients"].releases == 4
+    for line in fixed.epsilon:
+        assert 2.9 < line.epsilon_rdp <= 3.0
+        assert line.epsilon_prv <= line.epsilon_rdp
+    moving = replace(PLAIN, protection=sv.Plain(dp=dp), algorithm=replace(PLAIN.algorithm, bottom=(3,)))
+    trained = sv.simulate(moving, parties()).run("plain-dp")
+    assert {line.releases for line in trained.epsilon} == {4}
+
+
+def test_a_budget_over_the_partys_bound_is_refused_before_training() -> None:
+    dp = sv.Plain(dp=sv.DP(epsilon=8.0))
+    job = replace(PLAIN, protection=dp, policies={"shop1": sv.Policy(max_epsilon=2.0)})
+    with pytest.raises(sv.PolicyError, match=r"spends ε = 8; the policy allows 2"):
+        sv.simulate(job, parties())
+
+
+def test_a_partys_own_policy_is_a_floor() -> None:
+    job = replace(PLAIN, policies={"shop2": sv.Policy(sealed=True)})
+    with pytest.raises(sv.PolicyError, match="demands them sealed") as caught:
+        sv.simulate(job, parties())
+    assert "raised at party 'shop2'" in "".join(caught.value.__notes__)
+    few = replace(PLAIN, policies={"bank": sv.Policy(min_intersection=10_000)})
+    with pytest.raises(sv.PolicyError, match="goes on with at least 10000"):
+        sv.simulate(few, parties())
+
+
+def test_rows_that_were_not_verified_are_not_trained_on() -> None:
+    people = parties()
+    aligned = align_parties(people, PLAIN)
+    forged = replace(aligned.parties["shop1"], verified_by=("bank",))
+    with pytest.raises(sv.AlignmentError, match="not verified with shop2"):
+        run_parties(PLAIN, people, Aligned(parties={**aligned.parties, "shop1": forged}), run="x")
+
+
+@pytest.mark.parametrize("failing", ["bank", "shop2"])
+def test_when_a_party_fails_the_run_ends_with_its_cause(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+    role = splitnn.Active if failing == "bank" else splitnn.Passive
+    original = role.train_batch
+    calls = 0
+
+    async def breaks(self: splitnn.Active, rows: np.ndarray) -> object:
+        nonlocal calls
+        if self.site.name == failing:
+            calls += 1
+            if calls == 3:
+                raise OSError("disk full")
+        return await original(self, rows)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(role, "train_batch", breaks)
+    with pytest.raises(sv.PartyFailed, match=f"party '{failing}' failed: OSError: disk full") as caught:
+        sv.simulate(PLAIN, parties())
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+def test_a_protection_that_does_not_act_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job asks for Paillier; a broken build makes plain cuts and a lax policy. The ledgers tell."""
+    job = replace(PLAIN, epochs=1, protection=sv.Paillier(bits=2048))
+    plain = sv.Plain()
+    monkeypatch.setattr(sv.Paillier, "active_cut", lambda self, s, c, n: plain.active_cut(s, c, n))
+    monkeypatch.setattr(sv.Paillier, "passive_cut", lambda self, s, c, n: plain.passive_cut(s, c, n))
+    with pytest.raises(sv.PolicyError, match="demands them sealed"):
+        sv.simulate(job, parties())
+    monkeypatch.setattr(sv.Paillier, "policy", lambda self: Policy())
+    with pytest.raises(sv.ProtectionInactive, match="that their receiver can read"):
+        sv.simulate(job, parties())
+
+
+def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_keys(monkeypatch)
+    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", _passive_with_small_keys)
+    job = replace(PLAIN, epochs=1, protection=sv.Paillier(bits=2048))
+    with pytest.raises(sv.PolicyError, match="the policy demands at least 2048"):
+        sv.simulate(job, parties())
+    _lower_the_floor(monkeypatch)
+    with pytest.raises(sv.ProtectionInactive, match=r"768 bits, .*; the job asked for Paillier of 2048"):
+        sv.simulate(job, parties())
+
+
+def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(gradients=False)))
+    monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.bottom(self.x[torch.from_numpy(rows)]))
+    with pytest.raises(sv.ProtectionInactive, match="nothing was released through it"):
+        sv.simulate(job, parties())
+
+
+def test_sealing_a_party_that_is_alone_is_an_error() -> None:
+    alone = sv.Parties.of(parties()["bank"])
+    with pytest.raises(sv.ProtectionInactive, match="nothing to seal"):
+        sv.simulate(replace(PLAIN, protection=sv.Paillier(bits=2048)), alone)
+
+
+def test_diverging_training_is_an_error_with_a_cure() -> None:
+    wild = replace(PLAIN, algorithm=replace(PLAIN.algorithm, lr=100.0, cut_lr=100.0), epochs=30)
+    with pytest.raises(sv.RangeError, match="lower the learning rates"):
+        sv.simulate(replace(wild, protection=sv.Plain(fixed_point=True)), parties())
+
+
+def test_it_runs_where_an_event_loop_runs_already() -> None:
+    async def notebook() -> sv.Result:
+        return sv.simulate(replace(PLAIN, epochs=1), parties())
+
+    assert asyncio.run(notebook()).run("plain").epochs
+
+
+def test_the_observer_hears_every_step() -> None:
+    class Spy(sv.Observer):
+        def __init__(self) -> None:
+            self.heard: list[object] = []
+
+        def run(self, title: str) -> None:
+            self.heard.append(title)
+
+        def phase(self, name: str) -> None:
+            self.heard.append(name)
+
+        def step(self, epoch: int, done: int, total: int) -> None:
+            self.heard.append((epoch, done, total))
+
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            self.heard.append((epoch, sorted(valid)))
+
+    spy = Spy()
+    sv.simulate(replace(PLAIN, epochs=1), parties(rows=60), observer=spy)
+    assert spy.heard[:2] == ["alignment by PSI", "alignment"]
+    assert [h for h in spy.heard if isinstance(h, tuple) and len(h) == 3][-1] == (1, 3, 3)
+    assert (1, ["accuracy", "auc", "ks", "log_loss"]) in spy.heard
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"epochs": 0}, "epochs is 0"),
+        ({"batch_size": 2.5}, "batch_size is 2.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"patience": 0}, "patience is 0"),
+        ({"valid": 0.6, "test": 0.5}, "less than 1 together"),
+        ({"clip": 9.0}, "clip is 9.0"),
+        ({"scale": "log"}, "'standard' and 'quantile'"),
+        ({"device": "cuda:77"}, "use device='cpu'"),
+    ],
+)
+def test_impossible_jobs_are_refused(change: dict[str, object], match: str) -> None:
+    with pytest.raises(sv.InputError, match=match):
+        replace(PLAIN, **change)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: sv.Paillier(bits=1024),
+        lambda: sv.Paillier(bits=2049),
+        lambda: sv.SplitNN(hidden=0),
+        lambda: sv.SplitNN(top=(4, -1)),
+        lambda: sv.SplitNN(lr=0),
+        lambda: sv.SplitNN(cut_lr=float("nan")),
+        lambda: sv.SplitNN(weight_decay=1.0),
+    ],
+)
+def test_impossible_configurations_are_refused(call: object) -> None:
+    with pytest.raises(sv.InputError):
+        call()  # type: ignore[operator]
+
+
+def test_comparisons_are_of_the_same_rows() -> None:
+    with pytest.raises(sv.InputError, match="another seed"):
+        sv.compare({"a": PLAIN, "b": replace(PLAIN, seed=9)}, parties())
+    with pytest.raises(sv.UnknownNameError, match="did you mean 'pooled'"):
+        sv.simulate(PLAIN, parties(), baselines=("poled",))
+    with pytest.raises(sv.InputError, match="cannot be the key"):
+        sv.compare({"alone": PLAIN}, parties())
+    with pytest.raises(sv.InputError, match="no job"):
+        sv.compare({}, parties())
+    with pytest.raises(sv.UnknownNameError, match="unknown run"):
+        sv.simulate(replace(PLAIN, epochs=1), parties()).run("paillier")
+
+
+def test_the_digest_of_a_job_covers_what_is_agreed_and_nothing_else() -> None:
+    base = PLAIN.digest
+    assert replace(PLAIN, policies={"bank": sv.Policy(min_key_bits=3072)}).digest == base
+    changed = [
+        replace(PLAIN, seed=6),
+        replace(PLAIN, epochs=5),
+        replace(PLAIN, protection=sv.Paillier()),
+        replace(PLAIN, protection=sv.Plain(dp=sv.DP())),
+        replace(PLAIN, algorithm=replace(PLAIN.algorithm, hidden=5)),
+    ]
+    assert len({base, *(job.digest for job in changed)}) == 6
