@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 
 from securevfl.algorithms import Split
@@ -126,7 +127,7 @@ def compare(
         command=command,
         versions=versions(),
         machine=machine(first.device),
-        job=first.describe(),
+        job=msgspec.to_builtins(first.describe()),
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],

@@ -80,6 +80,12 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str
         ProtectionInactive: a protection was asked for and is not to be seen in what was sent.
     """
     dp = job.protection.dp
+    if not passive:
+        if dp is not None:
+            raise ProtectionInactive(
+                "differential privacy was asked for, but a party alone releases nothing: leave it out"
+            )
+        return
     for name, ledger in ledgers.items():
         sent = list(_sent(ledger))
         peers = {entry.peer for entry in sent}

@@ -1,0 +1,143 @@
+"""The command line as a person or a script meets it: output, files, exit codes, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from securevfl import cli
+from securevfl.report import Record
+
+JOB = """
+name = "tiny"
+baselines = ["alone"]
+[job]
+epochs = 2
+batch_size = 64
+[data]
+name = "breast_cancer"
+"""
+
+
+def _securevfl(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+    command = [sys.executable, "-c", "from securevfl.cli import main; main()", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "job.toml").write_text(JOB, encoding="utf-8")
+    return folder, _securevfl("run", "job.toml", folder=folder)
+
+
+def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, done = run
+    assert done.returncode == 0, done.stderr
+    for words in ("clinic alone", "VFL, plain", "Protection receipt", "in the clear", "Who learned what"):
+        assert words in done.stdout
+    assert "Report: runs/tiny/report.html" in done.stdout
+    assert sorted(p.name for p in (folder / "runs" / "tiny").iterdir()) == [
+        "ledger.jsonl",
+        "metrics.json",
+        "report.html",
+        "scores.csv",
+    ]
+    record = Record.read(folder / "runs" / "tiny" / "metrics.json")
+    assert [r.key for r in record.runs] == ["alone", "plain"]
+    scores = (folder / "runs" / "tiny" / "scores.csv").read_text().splitlines()
+    assert scores[0] == "id,alone,plain"
+    assert len(scores) == 1 + record.alignment.test
+
+
+def test_report_and_audit_read_it_again(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+    folder, _ = run
+    again = _securevfl("report", "runs/tiny", folder=folder)
+    assert again.returncode == 0
+    assert "VFL, plain" in again.stdout
+    checked = _securevfl("audit", "runs/tiny", folder=folder)
+    assert checked.returncode == 0
+    assert "4 ledgers verified" in checked.stdout
+    assert "the gradient at the cut" in " ".join(checked.stdout.split())
+
+
+def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
+    folder, _ = run
+    text = (folder / "runs" / "tiny" / "ledger.jsonl").read_text()
+    (tmp_path / "ledger.jsonl").write_text(text.replace('"bytes":', '"bytes":1', 1))
+    done = _securevfl("audit", str(tmp_path), folder=folder)
+    assert done.returncode == 8
+    assert "AuditError" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "job", "code", "words"),
+    [
+        (["run", "none.toml"], "", 2, "none.toml does not exist"),
+        (["run", "job.toml"], JOB.replace("epochs", "epoch"), 2, "did you mean 'epochs'"),
+        (["run", "job.toml"], JOB + '[protection]\nname = "palier"', 2, "did you mean 'paillier'"),
+        (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
+        (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "goes on with at least 9999"),
+        (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
+        (["audit", "nowhere"], "", 2, "nowhere/ledger.jsonl does not exist"),
+        (["demo", "--bits", "1024"], "", 2, "2048 (112-bit security) is the least"),
+        (["run"], "", 2, "Missing argument"),
+        (["trian"], "", 2, "No such command"),
+    ],
+)
+def test_mistakes_end_with_a_message_and_a_code(
+    tmp_path: Path, arguments: list[str], job: str, code: int, words: str
+) -> None:
+    (tmp_path / "job.toml").write_text(job, encoding="utf-8")
+    done = _securevfl(*arguments, folder=tmp_path)
+    assert done.returncode == code, done.stderr
+    assert words in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path) -> None:
+    for name, first in (("a", 0), ("b", 1000)):
+        rows = "\n".join(f"{first + i},{i},{i % 2}" for i in range(30))
+        (tmp_path / f"{name}.csv").write_text(f"k,x,y\n{rows}\n", encoding="utf-8")
+    (tmp_path / "job.toml").write_text(
+        '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\nlabel = "y"\n'
+        '[[party]]\nname = "b"\nfile = "b.csv"\nid = "k"\n',
+        encoding="utf-8",
+    )
+    done = _securevfl("run", "job.toml", folder=tmp_path)
+    assert done.returncode == 4
+    assert "no row is held by all parties" in done.stderr
+
+
+def test_a_failing_party_ends_the_run_with_its_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from securevfl.algorithms import splitnn
+
+    async def breaks(self: object, rows: object) -> float:
+        raise MemoryError("no room for the batch")
+
+    monkeypatch.setattr(splitnn.Passive, "train_batch", breaks)
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(JOB, encoding="utf-8")
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "job.toml"])
+    assert ended.value.code == 6
+    assert "party 'lab' failed: MemoryError: no room for the batch" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("securevfl 0.")

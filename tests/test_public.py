@@ -1,0 +1,141 @@
+"""What the project promises outside: names, the wheel's content, examples and pages that run."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import securevfl_crypto
+import securevfl_psi
+
+import securevfl
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted(
+    page.relative_to(ROOT).as_posix()
+    for page in [*ROOT.glob("docs/**/*.md"), ROOT / "README.md"]
+    if "```python" in page.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("package", [securevfl, securevfl_psi, securevfl_crypto])
+def test_exported_names_exist_once(package: object) -> None:
+    names: list[str] = package.__all__  # type: ignore[attr-defined]
+    assert len(names) == len(set(names))
+    for name in names:
+        assert hasattr(package, name)
+
+
+def test_the_public_names_are_these() -> None:
+    assert set(securevfl.__all__) == {
+        "DP",
+        "AlignmentError",
+        "AuditError",
+        "InputError",
+        "Job",
+        "Observer",
+        "Paillier",
+        "Parties",
+        "PartyFailed",
+        "PartyTable",
+        "Plain",
+        "Policy",
+        "PolicyError",
+        "ProtectionInactive",
+        "ProtocolError",
+        "RangeError",
+        "Result",
+        "SecureVFLError",
+        "SplitNN",
+        "UnknownNameError",
+        "WireError",
+        "__version__",
+        "align_parties",
+        "audit",
+        "compare",
+        "datasets",
+        "demo",
+        "read_csv",
+        "read_job",
+        "read_parquet",
+        "simulate",
+    }
+
+
+def test_every_error_is_in_the_reference_with_its_exit_code() -> None:
+    page = (ROOT / "docs/reference/errors.md").read_text(encoding="utf-8")
+    for name in importlib.import_module("securevfl.errors").__all__:
+        code = getattr(securevfl, name).exit_code
+        assert re.search(rf"`{name}`[^|]*\| {code} \|", page), f"{name} with exit code {code} is not in errors.md"
+
+
+@pytest.mark.parametrize("module", ["securevfl", "securevfl_psi"])
+def test_docstrings_run(module: str) -> None:
+    assert doctest.testmod(importlib.import_module(module)).failed == 0
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The python blocks of a page, one after the other, as a reader would paste them."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
+    scope: dict[str, object] = {"__name__": "__main__"}
+    for number, block in enumerate(blocks, 1):
+        exec(compile(block, f"{page}, block {number}", "exec"), scope)  # noqa: S102
+
+
+def test_job_files_in_pages_are_readable(tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "docs/howto/job-file.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert blocks[0] == (ROOT / "examples/credit.toml").read_text(encoding="utf-8")
+    for block in blocks[1:]:
+        if "[[party]]" in block:
+            continue
+        path = tmp_path / "job.toml"
+        path.write_text('[data]\nname = "breast_cancer"\n' + block, encoding="utf-8")
+        securevfl.read_job(path)
+
+
+def test_examples_run(tmp_path: Path) -> None:
+    script = ROOT / "examples/with_and_without_encryption.py"
+    command = [sys.executable, str(script), "--rows", "300", "--out", "out"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "equal, bit by bit" in done.stdout
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_the_wheel_holds_the_packages_their_data_and_types(tmp_path: Path) -> None:
+    import zipfile
+
+    from hatchling.builders.wheel import WheelBuilder
+
+    wheel = next(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"]))
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for name in (
+        "securevfl/__init__.py",
+        "securevfl/py.typed",
+        "securevfl/data/files/default_credit.csv.xz",
+        "securevfl/data/files/README.md",
+        "securevfl/report/templates/report.html.j2",
+        "securevfl_psi/dh.py",
+        "securevfl_psi/py.typed",
+        "securevfl_crypto/sealed.py",
+        "securevfl_crypto/py.typed",
+    ):
+        assert name in names
+    assert not [name for name in names if name.startswith(("tests", "docs", "psi/", "crypto/"))]
+
+
+def test_versions_agree() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["version"] == securevfl.__version__
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8")
+    assert "torch==2.13.0" in pins
+    for line in pins.splitlines():
+        assert line.startswith("#") or re.fullmatch(r"[A-Za-z0-9_.-]+==[^=\s]+", line), line
