@@ -127,7 +127,7 @@ def compare(
         command=command,
         versions=versions(),
         machine=machine(first.device),
-        job=msgspec.to_builtins(first.describe()),
+        job=msgspec.json.decode(msgspec.json.encode(first.describe())),
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
