@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,7 +96,14 @@ def _bars() -> Iterator[_Bars]:
         bars.run("done")
 
 
-def _show(result: Result, folder: Path) -> None:
+def _open(page: Path) -> None:
+    """Show the page in the browser where a person sits in front of one."""
+    display = sys.platform == "darwin" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    if out.is_terminal and display:
+        webbrowser.open(page.resolve().as_uri())
+
+
+def _show(result: Result, folder: Path) -> Path:
     page = result.report(folder)
     out.print(comparison_table(result.record))
     federated = [run for run in result.record.runs if not run.baseline]
@@ -105,6 +113,7 @@ def _show(result: Result, folder: Path) -> None:
         out.print(receipt_table(run))
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
     out.print(f"Check the ledgers with: securevfl audit {folder}", soft_wrap=True, highlight=False)
+    return page
 
 
 @app.command("demo")
@@ -118,7 +127,7 @@ def demo_command(
     """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
     with _bars() as bars:
         result = demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
-    _show(result, folder)
+    _open(_show(result, folder))
 
 
 @app.command("run")

@@ -314,5 +314,5 @@ def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int) -> Cu
     """What both sides of the cut agree on; the range of activations follows from clipping or from clip and noise."""
     bound = 8.0
     if dp is not None and dp.activations:
-        bound = max(bound, dp.clip_activations * (1 + 2 * 8.5 * dp.sigma(times)))  # |Φ^-1| of 53 bits is below 8.3
+        bound = max(bound, dp.clip_activations * (1 + 2 * 8.5 * dp.sigma(times)))  # |Φ^-1| of 52 bits is below 8.3
     return CutSpec(width=width, lr=lr, batch_size=plan.batch_size, activation_bound=bound, device=plan.device)

@@ -97,7 +97,7 @@ def compare(
     Raises:
         SecureVFLError: whatever ended it.
     """
-    first = _check(jobs, baselines)
+    first = _check(jobs, parties, baselines)
     observer = observer or Observer()
     observer.run("alignment by PSI")
     start = time.perf_counter()
@@ -144,7 +144,7 @@ def _key(job: Job) -> str:
     return job.protection.name + ("-dp" if job.protection.dp else "")
 
 
-def _check(jobs: Mapping[str, Job], baselines: Sequence[str]) -> Job:
+def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) -> Job:
     if not jobs:
         raise InputError("no job to run: give at least one")
     for baseline in baselines:
@@ -154,6 +154,9 @@ def _check(jobs: Mapping[str, Job], baselines: Sequence[str]) -> Job:
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
     first = next(iter(jobs.values()))
     for key, job in jobs.items():
+        for name in job.policies:
+            if name not in parties:
+                raise UnknownNameError("party with a policy", name, parties)
         for what in ("seed", "valid", "test"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")

@@ -93,10 +93,10 @@ def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
 
 
 def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) -> torch.Tensor:
-    """Independent N(0, std²), float64, from `entropy` (53 random bits a value, inverse distribution function)."""
+    """Independent N(0, std²), float64, from `entropy` (52 random bits a value, inverse distribution function)."""
     count = int(np.prod(shape))
-    words = np.frombuffer(entropy(8 * count), dtype="<u8").reshape(shape) >> np.uint64(11)
-    uniform = torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-53)
+    words = np.frombuffer(entropy(8 * count), dtype="<u8").reshape(shape) >> np.uint64(12)
+    uniform = torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-52)  # strictly between 0 and 1
     noise: torch.Tensor = torch.special.ndtri(uniform) * std
     return noise
 

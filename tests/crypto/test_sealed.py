@@ -250,3 +250,18 @@ def test_a_dropped_mask_shows_as_an_overflow() -> None:
     ]
     with pytest.raises(CryptoError):
         world.owners[0].open_forward(sent, 3)
+
+
+@pytest.mark.parametrize(("batch", "d", "h"), [(8, 3, 2), (256, 12, 16), (1000, 64, 7)])
+def test_every_integer_mask_is_40_bits_wider_than_what_it_hides(batch: int, d: int, h: int) -> None:
+    ranges = SealedRange(batch=batch, width_in=d, width_out=h, fx=12, fs=25, x_int_bits=3, s_bits=21)
+    largest_x, largest_s = 2**15 - 1, 2**21 - 1
+    assert ranges.phi_bits >= (batch * largest_x * largest_s).bit_length() + 40
+    largest_weight = 2 ** (ranges.fx + ranges.fs + ranges.w_int_bits)
+    assert ranges.share_bits >= largest_weight.bit_length() - 1 + 40
+    assert ranges.m_bits >= (h * largest_s * 2**ranges.share_bits).bit_length() + 40
+    # and the slots hold the masks, and the bytes on the wire hold the shares
+    assert ranges.backward(2048).slot > ranges.phi_bits + 1
+    assert ranges.by_sample(2048).slot > ranges.m_bits + 1
+    assert 8 * ranges.share_bytes > max(ranges.share_bits, ranges.phi_bits) + 2
+    assert 8 * ranges.input_bytes > ranges.m_bits + 2

@@ -176,6 +176,8 @@ def test_a_partys_own_policy_is_a_floor() -> None:
     with pytest.raises(sv.PolicyError, match="demands them sealed") as caught:
         sv.simulate(job, parties())
     assert "raised at party 'shop2'" in "".join(caught.value.__notes__)
+    with pytest.raises(sv.UnknownNameError, match="did you mean 'shop2'"):
+        sv.simulate(replace(PLAIN, policies={"shop22": sv.Policy()}), parties())
     few = replace(PLAIN, policies={"bank": sv.Policy(min_intersection=10_000)})
     with pytest.raises(sv.PolicyError, match="goes on with at least 10000"):
         sv.simulate(few, parties())

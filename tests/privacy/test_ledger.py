@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -115,3 +116,15 @@ def test_two_ends_that_tell_different_stories_are_found(tmp_path: Path) -> None:
 def test_a_missing_file_is_the_users_mistake(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not exist"):
         list(read(tmp_path / "none.jsonl"))
+
+
+def test_a_line_forged_with_its_own_hash_breaks_the_chain_behind_it(tmp_path: Path) -> None:
+    from securevfl.privacy import ledger
+
+    bank, _ = _pair()
+    bank.close()
+    lines = [ledger._decode(raw) for raw in bank.to_jsonl().splitlines()]
+    forged = msgspec.structs.replace(lines[1], bytes=1)
+    lines[1] = msgspec.structs.replace(forged, hash=ledger._hash(forged))
+    with pytest.raises(AuditError, match="does not follow the line before it"):
+        verify(enumerate(lines, 1))
