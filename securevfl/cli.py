@@ -58,7 +58,7 @@ class _Bars(Observer):
         self._run = ""
 
     def run(self, title: str) -> None:
-        self._finish()
+        self.finish()
         self._run = title
         self._task = self._progress.add_task(title, total=None, note="")
 
@@ -74,7 +74,8 @@ class _Bars(Observer):
         if self._task is not None and "auc" in valid:
             self._progress.update(self._task, note=f"epoch {epoch}, AUC {valid['auc']:.3f}")
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Fill the bar of the run that ended."""
         if self._task is not None:
             task = self._progress.tasks[self._task]
             self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
@@ -93,7 +94,7 @@ def _bars() -> Iterator[_Bars]:
     with Progress(*columns, console=err, transient=False) as progress:
         bars = _Bars(progress)
         yield bars
-        bars.run("done")
+        bars.finish()
 
 
 def _open(page: Path) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from securevfl.algorithms import Plan, SplitNN
-from securevfl.cut import Plain, Protection
-from securevfl.errors import InputError
+from securevfl.algorithms import ALGORITHMS, Plan, SplitNN
+from securevfl.cut import PROTECTIONS, Plain, Protection
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.privacy import Policy
 
 __all__ = ["Job"]
@@ -23,8 +23,8 @@ class Job:
     """A training job.
 
     Attributes:
-        algorithm: what is trained, for example `SplitNN`.
-        protection: how what crosses the cut is protected: `Plain` or `Paillier`, each with `dp` or without.
+        algorithm: what is trained, for example `SplitNN`; a name stands for its defaults.
+        protection: how what crosses the cut is protected: `Plain` or `Paillier`, each with `dp` or without; likewise.
         epochs: most epochs over the training rows.
         batch_size: rows in a batch.
         patience: epochs without a gain on the validation rows after which training stops; None for never.
@@ -50,6 +50,15 @@ class Job:
     policies: Mapping[str, Policy] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name, registry in (("algorithm", ALGORITHMS), ("protection", PROTECTIONS)):
+            given = getattr(self, name)
+            if isinstance(given, str):
+                if given not in registry:
+                    raise UnknownNameError(name, given, registry)
+                object.__setattr__(self, name, registry[given]())
+            elif not isinstance(given, tuple(registry.values())):
+                known = ", ".join(f"sv.{kind.__name__}(…)" for kind in registry.values())
+                raise InputError(f"{name} is {given!r}; one of {known} was expected, or a name: {', '.join(registry)}")
         whole = {"epochs": (1, 100_000), "batch_size": (1, 1 << 20), "seed": (0, (1 << 63) - 1)}
         if self.patience is not None:
             whole["patience"] = (1, 100_000)

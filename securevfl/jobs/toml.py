@@ -135,17 +135,26 @@ def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     fields = {item.name: item for item in dataclasses.fields(kind)}
     _known(f"key in [{where}]", values, fields)
     for name, value in values.items():
-        default = fields[name].default
-        if isinstance(default, bool) != isinstance(value, bool) and isinstance(default, (bool, int, float)):
-            raise InputError(f"{where}.{name} is {value!r}; {type(default).__name__} was expected, like {default!r}")
-        if (isinstance(default, float) and isinstance(value, str | list)) or (
-            isinstance(default, int) and isinstance(value, str | list | float) and not isinstance(default, bool)
-        ):
-            raise InputError(f"{where}.{name} is {value!r}; a number was expected, like {default!r}")
+        _same_type(value, fields[name].default, f"{where}.{name}")
     try:
         return kind(**values)
     except TypeError as error:
         raise InputError(f"[{where}] has a value of the wrong type: {error}") from None
+
+
+def _same_type(value: object, default: object, where: str) -> None:
+    """Numbers where the default is a number, true or false where it is that; the rest is the configuration's own
+    affair."""
+    if isinstance(default, bool):
+        if not isinstance(value, bool):
+            raise InputError(f"{where} is {value!r}; true or false was expected, like {str(default).lower()}")
+    elif isinstance(default, int | float):
+        kind = int if isinstance(default, int) else int | float
+        if isinstance(value, bool) or not isinstance(value, kind):
+            what = "a whole number" if kind is int else "a number"
+            raise InputError(f"{where} is {value!r}; {what} was expected, like {default!r}")
+    elif isinstance(default, str) and not isinstance(value, str):
+        raise InputError(f"{where} is {value!r}; a text was expected, like {default!r}")
 
 
 def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:

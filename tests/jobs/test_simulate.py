@@ -288,6 +288,11 @@ def test_the_observer_hears_every_step() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
+        ({"protection": "palier"}, "unknown protection 'palier'; did you mean 'paillier'"),
+        ({"protection": "tls"}, "unknown protection 'tls'. Known: paillier, plain"),
+        ({"protection": None}, "protection is None; one of"),
+        ({"algorithm": "splitn"}, "unknown algorithm 'splitn'; did you mean 'splitnn'"),
+        ({"algorithm": sv.SplitNN}, "algorithm is <class"),
         ({"epochs": 0}, "epochs is 0"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),
         ({"seed": -1}, "seed is -1"),
@@ -318,6 +323,10 @@ def test_impossible_jobs_are_refused(change: dict[str, object], match: str) -> N
 def test_impossible_configurations_are_refused(call: object) -> None:
     with pytest.raises(sv.InputError):
         call()  # type: ignore[operator]
+
+
+def test_names_stand_for_defaults() -> None:
+    assert sv.Job(protection="paillier", algorithm="splitnn") == sv.Job(protection=sv.Paillier())  # type: ignore[arg-type]
 
 
 def test_comparisons_are_of_the_same_rows() -> None:

@@ -90,8 +90,12 @@ id = "k"
     [
         ("[jop]\n" + DATA, "unknown section 'jop'; did you mean 'job'"),
         (DATA + "[job]\nepoch = 3", r"unknown key in \[job\] 'epoch'; did you mean 'epochs'"),
-        (DATA + '[job]\nepochs = "3"', "job.epochs is '3'; a number was expected"),
+        (DATA + '[job]\nepochs = "3"', "job.epochs is '3'; a whole number was expected"),
         (DATA + "[job]\nepochs = true", "job.epochs is True"),
+        (DATA + "[job]\nepochs = 2.5", "job.epochs is 2.5; a whole number was expected"),
+        (DATA + "[job]\nscale = 3", "job.scale is 3; a text was expected"),
+        (DATA + '[job]\nclip = "5"', "job.clip is '5'; a number was expected"),
+        (DATA + '[protection]\nname = "plain"\nfixed_point = 1', "true or false was expected, like false"),
         (DATA + "[job]\nepochs = 0", "epochs is 0"),
         (DATA + '[algorithm]\nname = "splitn"', "unknown algorithm 'splitn'; did you mean 'splitnn'"),
         (DATA + "[algorithm]\nhidden = 3", "names none; add name"),
