@@ -43,7 +43,9 @@ class Site:
         active: name of the active party.
         passive: names of the passive parties, sorted.
         links: peer → link; every pair of parties is linked.
-        ledger, policy, clock: the party's own.
+        ledger: the party's own.
+        policy: the party's own.
+        clock: the party's own.
         job: SHA-256 of the job that all parties were given, hexadecimal.
         seed: the job's seed, known to all parties: batches and splits.
         private_seed: the party's own seed for learning (initial weights), which its peers must not know.

@@ -9,7 +9,7 @@ import numpy as np
 
 from securevfl.data import Parties, PartyTable
 from securevfl.jobs import Job
-from securevfl.jobs.simulate import Aligned, align_parties
+from securevfl.jobs.simulation import Aligned, align_parties
 
 __all__ = ["aligned", "parties", "small_keys"]
 

@@ -41,8 +41,12 @@ class SealedRange:
 
     Attributes:
         batch: most rows in one training batch.
-        width_in, width_out: d and h.
-        fx, fs, x_int_bits, s_bits: see above.
+        width_in: d.
+        width_out: h.
+        fx: see above; likewise the next three.
+        fs: fractional bits of S.
+        x_int_bits: bits of an activation before the point.
+        s_bits: bits of S's integers.
         w_int_bits: weights are assumed below 2^w_int_bits; nobody can check, z is checked instead.
         z_int_bits: z has to stay below a quarter of 2^z_int_bits.
         sigma: statistical security of the masks of shares, in bits.

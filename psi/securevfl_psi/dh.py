@@ -159,7 +159,8 @@ class Sender(_Party):
             count: how many were announced, if they were.
 
         Raises:
-            MalformedError, SetSizeError: see `_checked`.
+            MalformedError: another type or shape, a bad coordinate, or the same point twice.
+            SetSizeError: more than allowed, or not as many as announced.
         """
         self._once(0, "double")
         tokens = self._tokens(
@@ -195,7 +196,8 @@ class Receiver(_Party):
             doubled: what `Sender.double` made of this party's set, uint8 (n, 16).
 
         Raises:
-            MalformedError, SetSizeError: another type, shape or number; tokens that come twice.
+            MalformedError: another type or shape, a bad coordinate, or tokens that come twice.
+            SetSizeError: more than allowed.
         """
         self._once(0, "intersect")
         theirs = self._tokens(

@@ -90,10 +90,13 @@ class Trained:
 
     Attributes:
         readings: the party's clock, one reading an epoch.
-        setup, finish: its clock before the first epoch, and for the test rows after the last.
+        setup: its clock before the first epoch.
+        finish: its clock for the test rows, after the last epoch.
         spent: what its releases cost in privacy.
-        epochs, best_epoch, stopped, test: at the active party: the history, the epoch whose weights were kept (from
-            1), why training ended, and the metrics on the test rows.
+        epochs: at the active party: the history.
+        best_epoch: at the active party: the epoch whose weights were kept, from 1.
+        stopped: at the active party: why training ended.
+        test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
     """
 

@@ -16,7 +16,8 @@ def at_the_cut(protection: Protection, *, active: str, passive: Sequence[str], t
 
     Args:
         protection: of the job.
-        active, passive: names of the parties.
+        active: name of the active party.
+        passive: names of the passive parties.
         trainable: whether the passive parties' bottoms have parameters.
     """
     sealed = protection.name != "plain"

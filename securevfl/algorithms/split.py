@@ -28,7 +28,8 @@ class Split:
 
         Args:
             rows: how many there are.
-            valid, test: fractions for validation and test, between 0 and 1, less than 1 together.
+            valid: fraction for validation, between 0 and 1.
+            test: fraction for the test; less than 1 together.
             seed: the job's.
 
         Raises:

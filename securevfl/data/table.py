@@ -34,7 +34,7 @@ class PartyTable:
 
     Raises:
         InputError: columns of different lengths, nulls, values that are not finite, no rows, no columns, doubled
-        identifiers.
+            identifiers.
     """
 
     name: str

@@ -1,11 +1,11 @@
 """Jobs: what to run, running it, and what came of it."""
 
-from securevfl.jobs.audit import AuditLine, audit
-from securevfl.jobs.compare import BASELINES, compare, simulate
-from securevfl.jobs.demo import demo
+from securevfl.jobs.auditing import AuditLine, audit
+from securevfl.jobs.comparison import BASELINES, compare, simulate
+from securevfl.jobs.demonstration import demo
 from securevfl.jobs.job import Job
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulate import Aligned, align_parties
+from securevfl.jobs.simulation import Aligned, align_parties
 from securevfl.jobs.toml import JobFile, read_job
 
 __all__ = [

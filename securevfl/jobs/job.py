@@ -28,7 +28,8 @@ class Job:
         epochs: most epochs over the training rows.
         batch_size: rows in a batch.
         patience: epochs without a gain on the validation rows after which training stops; None for never.
-        valid, test: fractions of the common rows that validate and test.
+        valid: fraction of the common rows that validate.
+        test: fraction of the common rows that test.
         seed: of everything that is learned (never of cryptography): splits, batches, initial weights.
         clip: features are clipped to this many standard deviations.
         scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.

@@ -13,7 +13,7 @@ from securevfl.algorithms import ALGORITHMS
 from securevfl.cut import PROTECTIONS
 from securevfl.data import Parties, datasets, read_csv, read_parquet
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.compare import BASELINES
+from securevfl.jobs.comparison import BASELINES
 from securevfl.jobs.job import Job
 from securevfl.privacy import DP, Policy
 from securevfl.transport import Kind

@@ -11,7 +11,7 @@ from helpers import parties
 
 import securevfl as sv
 from securevfl.data import PartyTable
-from securevfl.jobs.simulate import align_parties
+from securevfl.jobs.simulation import align_parties
 from securevfl.transport import Kind
 
 JOB = sv.Job(seed=3)

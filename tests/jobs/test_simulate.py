@@ -13,9 +13,9 @@ from helpers import parties, small_keys
 
 import securevfl as sv
 from securevfl.algorithms import splitnn
-from securevfl.jobs.simulate import Aligned, align_parties, run_parties
+from securevfl.jobs.simulation import Aligned, align_parties, run_parties
 from securevfl.privacy import Policy
-from securevfl.transport import Kind
+from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
 
 PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5)
 PROTECTIONS = {
@@ -71,6 +71,40 @@ def test_every_protection_trains_and_its_ledgers_verify(
     assert (Kind.CIPHERTEXT in kinds) == sealed
     assert bool(kinds & {Kind.ACTIVATION, Kind.GRADIENT}) == (not sealed)
     assert bool(run.epsilon) == (protection.dp is not None)
+
+
+@pytest.mark.usefixtures("_small")
+@pytest.mark.parametrize("protection", PROTECTIONS.values(), ids=PROTECTIONS.keys())
+def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
+    protection: sv.Plain | sv.Paillier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message of a whole run, written out: its length is what the ledgers say, and it comes back the same."""
+    original, seen = MemoryChannel.send, 0
+
+    def writes(self: MemoryChannel, message: Message) -> int:
+        nonlocal seen
+        size, raw = original(self, message), encode(message)
+        assert size == len(raw)
+        back = decode(raw)
+        assert (back.kind, back.what, dict(back.meta)) == (message.kind, message.what, dict(message.meta))
+        for name, array in message.arrays.items():
+            assert np.array_equal(np.asarray(back.arrays[name]), np.asarray(array))
+        seen += size
+        return size
+
+    monkeypatch.setattr(MemoryChannel, "send", writes)
+    job = replace(PLAIN, protection=protection, algorithm=replace(PLAIN.algorithm, bottom=(3,)), epochs=1)
+    record = sv.simulate(job, parties(rows=60)).record
+    links = [*record.alignment.links, *record.runs[0].links]
+    assert seen == sum(link.bytes for link in links)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
+def test_a_gpu_trains_the_same_model(bottom: tuple[int, ...]) -> None:
+    job = replace(PLAIN, algorithm=replace(PLAIN.algorithm, bottom=bottom))
+    cpu, gpu = (sv.simulate(replace(job, device=device), parties()) for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(cpu.scores["plain"], gpu.scores["plain"], atol=1e-3)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

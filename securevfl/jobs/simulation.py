@@ -58,7 +58,9 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None) 
     """Align the parties' tables by PSI and let all verify the result.
 
     Raises:
-        AlignmentError, PolicyError, InputError: see `securevfl.align.align`.
+        AlignmentError: no common rows, or the parties do not agree which they are.
+        PolicyError: fewer common rows than a party's policy allows.
+        InputError: identifiers that are empty or doubled.
     """
     sites = _sites(job, parties, "alignment", observer)
     sites[parties.active.name].observer.phase("alignment")

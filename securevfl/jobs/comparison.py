@@ -19,7 +19,7 @@ from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.receipt import check_protection, links, receipt
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulate import Aligned, Ran, align_parties, run_parties
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, run_parties
 from securevfl.party import Observer
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
@@ -55,12 +55,13 @@ def simulate(
         job: what to run.
         parties: the parties' tables; one of them has the labels.
         baselines: which of `BASELINES` to run beside it.
-        name, command: for the report.
+        name: of the run, for the report.
+        command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on.
 
     Raises:
-        SecureVFLError: whatever ended it; `exit_code` says of what kind.
+        SecureVFLError: whatever ended it; its `exit_code` says of what kind.
     """
     return compare(
         {_key(job): job},
@@ -90,7 +91,9 @@ def compare(
         jobs: key → job; they have to agree on the seed and on the split.
         parties: the parties' tables.
         baselines: which of `BASELINES` to run too.
-        name, title, command: for the report.
+        name: of the comparison, for the report.
+        title: the report's.
+        command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on; its phases carry the run's key.
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from securevfl.algorithms import SplitNN
 from securevfl.cut import Paillier, Plain
 from securevfl.data import datasets
-from securevfl.jobs.compare import compare
+from securevfl.jobs.comparison import compare
 from securevfl.jobs.job import Job
 from securevfl.jobs.result import Result
 from securevfl.party import Observer
