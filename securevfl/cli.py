@@ -23,7 +23,7 @@ from rich.table import Table
 
 from securevfl import __version__
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.jobs import Result, audit, demo, read_job, simulate
+from securevfl.jobs import Result, audit, demo, read_job, simulate, write_ledgers
 from securevfl.party import Observer
 from securevfl.report import Record, comparison_table, learned_table, receipt_table, write
 
@@ -97,6 +97,17 @@ def _bars() -> Iterator[_Bars]:
         bars.finish()
 
 
+@contextmanager
+def _ledgers_kept(folder: Path) -> Iterator[None]:
+    """If the run inside fails, what left before is written down all the same, beside the results of an earlier run."""
+    try:
+        yield
+    except SecureVFLError as error:
+        if any(ledger.entries for ledger in error.ledgers):
+            error.add_note(f"what left before is in {write_ledgers(error.ledgers, folder / 'failed')}")
+        raise
+
+
 def _open(page: Path) -> None:
     """Show the page in the browser where a person sits in front of one."""
     display = sys.platform == "darwin" or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
@@ -126,7 +137,7 @@ def demo_command(
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
 ) -> None:
     """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
-    with _bars() as bars:
+    with _ledgers_kept(folder), _bars() as bars:
         result = demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
     _open(_show(result, folder))
 
@@ -140,11 +151,12 @@ def run_command(
 ) -> None:
     """Run a job file with all parties in this process."""
     file = read_job(job)
-    with _bars() as bars:
+    folder = folder or Path("runs") / file.name
+    with _ledgers_kept(folder), _bars() as bars:
         result = simulate(
             file.job, file.parties, baselines=file.baselines, name=file.name, command=_command(), observer=bars
         )
-    _show(result, folder or Path("runs") / file.name)
+    _show(result, folder)
 
 
 @app.command("report")

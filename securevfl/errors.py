@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 __all__ = [
     "AlignmentError",
@@ -39,9 +39,15 @@ __all__ = [
 
 
 class SecureVFLError(Exception):
-    """Base of all errors that the toolkit raises on purpose; `exit_code` is the command line's."""
+    """Base of all errors that the toolkit raises on purpose.
+
+    Attributes:
+        exit_code: the command line's.
+        ledgers: the ledgers of the run that it ended, of all parties, as far as they go: what left before the failure.
+    """
 
     exit_code: ClassVar[int] = 1
+    ledgers: tuple[Any, ...] = ()
 
 
 class InputError(SecureVFLError, ValueError):

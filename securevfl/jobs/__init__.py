@@ -4,7 +4,7 @@ from securevfl.jobs.auditing import AuditLine, audit
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.job import Job
-from securevfl.jobs.result import Result
+from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties
 from securevfl.jobs.toml import JobFile, read_job
 
@@ -21,4 +21,5 @@ __all__ = [
     "demo",
     "read_job",
     "simulate",
+    "write_ledgers",
 ]

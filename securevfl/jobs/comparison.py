@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -14,7 +15,7 @@ from securevfl.algorithms import Split
 from securevfl.align import PROTOCOL, Alignment
 from securevfl.cut import Plain
 from securevfl.data import Parties, PartyTable
-from securevfl.errors import InputError, ProtectionInactive, UnknownNameError
+from securevfl.errors import InputError, ProtectionInactive, SecureVFLError, UnknownNameError
 from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.receipt import check_protection, links, receipt
@@ -118,10 +119,11 @@ def compare(
     for key, job in jobs.items():
         observer.run(f"VFL, {job.protection.title}")
         began = time.perf_counter()
-        ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer)
-        check_protection(job, ran.ledgers, tuple(p.name for p in parties.passive))
+        with _keeping(ledgers):
+            ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer)
+            ledgers[key] = ran.ledgers
+            check_protection(job, ran.ledgers, tuple(p.name for p in parties.passive))
         runs.append(_record(key, job, ran, parties, time.perf_counter() - began))
-        ledgers[key] = ran.ledgers
         scores[key] = ran.trained[parties.active.name].scores
     record = Record(
         name=name,
@@ -141,6 +143,17 @@ def compare(
     return Result(
         record=record, ledgers=ledgers, scores=scores, test_ids=[parties.active.ids[row] for row in active_rows]
     )
+
+
+@contextmanager
+def _keeping(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
+    """An error inside carries the ledgers of what went before it, too."""
+    try:
+        yield
+    except SecureVFLError as error:
+        before = [ledger for parties in ledgers.values() for ledger in parties.values()]
+        error.ledgers = (*before, *error.ledgers)
+        raise
 
 
 def _key(job: Job) -> str:

@@ -14,7 +14,7 @@ from securevfl.errors import UnknownNameError
 from securevfl.privacy import Ledger
 from securevfl.report import Record, RunRecord, comparison_table, receipt_table, render_text, write
 
-__all__ = ["LEDGER", "Result"]
+__all__ = ["LEDGER", "Result", "write_ledgers"]
 
 LEDGER = "ledger.jsonl"
 """File name of the ledgers in a run's folder: the chains of all parties and runs, one after the other."""
@@ -58,9 +58,7 @@ class Result:
     def report(self, folder: str | Path) -> Path:
         """Write `metrics.json`, `ledger.jsonl`, `scores.csv` and `report.html` to `folder`; returns the page's path."""
         target = Path(folder)
-        target.mkdir(parents=True, exist_ok=True)
-        chains = b"".join(ledger.to_jsonl() for parties in self.ledgers.values() for ledger in parties.values())
-        _replace(target / LEDGER, chains)
+        write_ledgers([ledger for parties in self.ledgers.values() for ledger in parties.values()], target)
         self._write_scores(target / "scores.csv")
         return write(self.record, target)
 
@@ -71,6 +69,13 @@ class Result:
             writer.writerow(["id", *self.scores])
             for i, name in enumerate(self.test_ids):
                 writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
+
+
+def write_ledgers(ledgers: Sequence[Ledger], folder: Path) -> Path:
+    """Write chains to `folder`, one after the other; returns the file's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    _replace(folder / LEDGER, b"".join(ledger.to_jsonl() for ledger in ledgers))
+    return folder / LEDGER
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -184,10 +184,13 @@ def _run(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str,
         return _blocking(together)
     except* Exception:
         name, error = failed[0]
-    if isinstance(error, SecureVFLError):
-        error.add_note(f"raised at party {name!r}; the other parties stopped")
-        raise error
-    raise PartyFailed(name, error) from error
+    known = isinstance(error, SecureVFLError)
+    raised = error if isinstance(error, SecureVFLError) else PartyFailed(name, error)
+    raised.ledgers = tuple(site.ledger for site in sites.values())
+    if known:
+        raised.add_note(f"raised at party {name!r}; the other parties stopped")
+        raise raised
+    raise raised from error
 
 
 def _blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:

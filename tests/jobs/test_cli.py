@@ -101,7 +101,7 @@ def test_mistakes_end_with_a_message_and_a_code(
     assert done.returncode == code, done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
-    assert not (tmp_path / "runs").exists()
+    assert (tmp_path / "runs").exists() == (code == 3)  # what left before a refusal is written down, and nothing else
 
 
 def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path) -> None:
@@ -132,8 +132,16 @@ def test_a_failing_party_ends_the_run_with_its_cause(
     with pytest.raises(SystemExit) as ended:
         cli.main(["run", "job.toml"])
     assert ended.value.code == 6
-    assert "party 'lab' failed: MemoryError: no room for the batch" in capsys.readouterr().err
-    assert not Path("runs").exists()
+    said = capsys.readouterr().err
+    assert "party 'lab' failed: MemoryError: no room for the batch" in said
+    assert "what left before is in runs/tiny/failed/ledger.jsonl" in said
+    assert [p.name for p in Path("runs/tiny").rglob("*")] == ["failed", "ledger.jsonl"]
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", "runs/tiny/failed"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "plain: lab ended with: failed: MemoryError: no room for the batch" in said
+    assert "plain: clinic ended with: cancelled: another party failed" in said
 
 
 def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
