@@ -155,10 +155,21 @@ class Role(ABC):
         """A seed of this party's own, for what `label` says."""
         return derive_seed(self.site.private_seed, label)
 
-    def row_release(self, what: str, dp: DP, *, clip: float, times: int, once: bool = False) -> RowRelease:
+    def row_release(
+        self, what: str, dp: DP, *, clip: float, times: int, once: bool = False, sensitivity: float | None = None
+    ) -> RowRelease:
         """A noisy release of rows, planned for `times` of each row, checked against the party's policy."""
         sigma = dp.sigma(times)
-        release = RowRelease(what, rows=len(self.x), times=times, sigma=sigma, clip=clip, delta=dp.delta, once=once)
+        release = RowRelease(
+            what,
+            rows=len(self.x),
+            times=times,
+            sigma=sigma,
+            clip=clip,
+            delta=dp.delta,
+            sensitivity=sensitivity,
+            once=once,
+        )
         self.site.policy.check_epsilon(release.planned_epsilon, what)
         return release
 
@@ -314,8 +325,26 @@ class PassiveRole(Role):
 
 
 def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int) -> CutSpec:
-    """What both sides of the cut agree on; the range of activations follows from clipping or from clip and noise."""
-    bound = 8.0
+    """What both sides of the cut agree on; ranges are widened by what clip and noise can amount to.
+
+    Args:
+        width: h.
+        lr: η.
+        plan: of the job.
+        dp: of the job.
+        times: releases of one row's activations.
+    """
+    activations, gradients = 8.0, 16.0
+    tail = 8.5  # |Φ⁻¹| of 52 random bits is below 8.3
     if dp is not None and dp.activations:
-        bound = max(bound, dp.clip_activations * (1 + 2 * 8.5 * dp.sigma(times)))  # |Φ^-1| of 52 bits is below 8.3
-    return CutSpec(width=width, lr=lr, batch_size=plan.batch_size, activation_bound=bound, device=plan.device)
+        activations = max(activations, dp.clip_activations * (1 + 2 * tail * dp.sigma(times)))
+    if dp is not None and dp.gradients:
+        gradients *= dp.clip_gradients * (1 + 2 * tail * dp.sigma(plan.epochs))
+    return CutSpec(
+        width=width,
+        lr=lr,
+        batch_size=plan.batch_size,
+        activation_bound=activations,
+        gradient_bound=gradients,
+        device=plan.device,
+    )

@@ -78,6 +78,16 @@ class SplitNN:
         """Who learns what from the messages of this algorithm under `protection`."""
         return at_the_cut(protection, active=active, passive=passive, trainable=bool(self.bottom))
 
+    def notes(self, protection: Protection) -> list[str]:
+        """What a reader of the figures has to know."""
+        dp = protection.dp
+        if dp is None or not dp.activations or not self.bottom:
+            return []
+        return [
+            "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
+            "rows' activations"
+        ]
+
     def releases(self, plan: Plan) -> int:
         """How often one row's activations are released: noise on fixed features is drawn once, see `RowRelease`."""
         return plan.epochs if self.bottom else 1
@@ -97,7 +107,13 @@ class Active(ActiveRole):
         dp = protection.dp
         noise = 0.0
         if dp is not None and dp.gradients and site.passive:
-            self.release = self.row_release("gradients", dp, clip=dp.clip_gradients, times=plan.epochs)
+            self.release = self.row_release(
+                "gradients",
+                dp,
+                clip=dp.clip_gradients,
+                times=plan.epochs,
+                sensitivity=self.task.label_sensitivity,
+            )
             noise = self.release.sigma
         spec = cut_spec(config.hidden, config.cut_lr, plan, dp, config.releases(plan))
         self.cut = protection.active_cut(site, spec, noise)
@@ -120,20 +136,20 @@ class Active(ActiveRole):
     async def train_batch(self, rows: np.ndarray) -> float:
         index = torch.from_numpy(rows)
         remote = (await self.cut.forward(len(rows), train=True)).requires_grad_()
-        losses = self.task.losses(self.logits(remote, index), self.y[index])
+        logits = self.logits(remote, index)
+        losses = self.task.losses(logits, self.y[index])
         self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(losses.sum() / self.plan.batch_size)
+        if self.release is None:
+            torch.autograd.backward(losses.sum() / self.plan.batch_size)
+        else:
+            # Labels enter here and nowhere else: everything below learns from the noised gradient at the logits.
+            (exact,) = torch.autograd.grad(losses.sum(), logits)
+            torch.autograd.backward(logits, self.release(exact, rows) / self.plan.batch_size)
         if remote.grad is None:
             raise ValueError("the top model does not depend on z")
-        await self.cut.backward(self._released(remote.grad, rows))
+        await self.cut.backward(remote.grad)
         self.optimizer.step()
         return float(losses.detach().sum())
-
-    def _released(self, gradient: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        """∂L/∂z, row by row clipped and noised where the job says so; the party's own networks use the exact one."""
-        if self.release is None:
-            return gradient
-        return self.release(gradient * self.plan.batch_size, rows) / self.plan.batch_size
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         remote = await self.cut.forward(len(rows), train=False)

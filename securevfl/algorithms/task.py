@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,11 @@ class Task:
     def outputs(self) -> int:
         """Width of the top model's output."""
         return 1 if self.classes == 2 else self.classes
+
+    @property
+    def label_sensitivity(self) -> float:
+        """How far ∂loss/∂logits of a row moves, in L2 norm, when its label is replaced: p − y against p − y'."""
+        return 1.0 if self.classes == 2 else math.sqrt(2.0)
 
     @property
     def score(self) -> str:

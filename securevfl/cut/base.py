@@ -35,6 +35,7 @@ class CutSpec:
         batch_size: nominal batch; the loss is the sum over a batch divided by it.
         activation_bound: activations stay below this magnitude (standardised and clipped features, bounded activation
             functions, or clip + noise); the integers at the cut are sized by it.
+        gradient_bound: gradients ∂loss/∂z of single rows stay below this magnitude; likewise.
         device: where plain tensors live.
     """
 
@@ -42,6 +43,7 @@ class CutSpec:
     lr: float
     batch_size: int
     activation_bound: float = 8.0
+    gradient_bound: float = 16.0
     device: str = "cpu"
 
     def __post_init__(self) -> None:
@@ -52,13 +54,13 @@ class CutSpec:
 
     @property
     def fixed_point(self) -> FixedPoint:
-        """12 fractional bits for activations; gradients of single rows to 2^-16, their magnitude below 16."""
+        """12 fractional bits for activations; gradients of single rows are rounded at 2^-16."""
         shrink = math.ceil(math.log2(self.batch_size / self.lr))
         return FixedPoint(
             fx=12,
             fs=max(16 + shrink, 12),
             x_int_bits=max(math.ceil(math.log2(self.activation_bound)), 0),
-            s_bits=max(16 + shrink, 12) - shrink + 5,
+            s_bits=max(16 + shrink, 12) - shrink + max(math.ceil(math.log2(self.gradient_bound)), 0) + 1,
             lr=self.lr,
         )
 

@@ -255,7 +255,7 @@ def _record(
         receipt=receipt(ran.ledgers),
         learned=_learned(findings),
         rows_trained=len(ran.split.train),
-        notes=list(notes),
+        notes=[*notes, *job.algorithm.notes(job.protection)],
     )
 
 

@@ -29,8 +29,8 @@ def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8
         batch_size=size,
         seed=seed,
     )
-    labels = DP(epsilon=epsilon, activations=False, clip_gradients=0.05)
-    everything = DP(epsilon=epsilon, clip_activations=1.0, clip_gradients=0.05)
+    labels = DP(epsilon=epsilon, activations=False)
+    everything = DP(epsilon=epsilon, clip_activations=1.0)
     return {
         "plain": plain,
         "paillier": replace(plain, protection=Paillier(bits=bits)),

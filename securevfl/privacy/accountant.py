@@ -2,8 +2,8 @@
 
 A release here is *local*: the receiver sees each row of its own, so no amplification by sampling applies, and a row
 that is released again pays again. Adjacency: two tables that differ in the content of one row (bounded
-differential privacy); a row clipped to norm C moves by at most Δ = 2C. T releases of one row with noise σΔ are
-T-fold compositions of the Gaussian mechanism with noise multiplier σ.
+differential privacy); a row clipped to norm C moves by at most Δ = 2C, or less where that is known. T releases of
+one row with noise σΔ are T-fold compositions of the Gaussian mechanism with noise multiplier σ.
 
 ε comes from Opacus: its RDP accountant (Mironov 2017, arXiv 1702.07476) and its PRV accountant (Gopi, Lee and
 Wutschitz 2021, arXiv 2106.02848), which is tighter.

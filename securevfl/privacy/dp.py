@@ -31,13 +31,17 @@ class DP:
     Two kinds of release, each with its own budget (ε, δ) per row: *activations* protect a passive party's features
     from the active party; *gradients* protect the labels from the passive parties.
 
+    Gradients are noised at the logits, where labels enter: ``∂loss/∂logits`` of each row is clipped and noised, and all
+    that follows (the gradient at the cut, the top model itself) is computed from that. Noise at the cut alone would
+    not do: a top model trained on exact labels carries them into the gradients of other rows.
+
     Attributes:
         epsilon: budget of one row for each kind of release, over the whole training.
         delta: probability with which ε may be exceeded; well below one over the number of rows.
         activations: whether activations are noised.
         gradients: whether gradients are noised.
         clip_activations: largest L2 norm of one row's activations; longer rows are scaled down.
-        clip_gradients: largest L2 norm of one row's gradient ∂loss/∂z.
+        clip_gradients: largest L2 norm of one row's gradient ∂loss/∂logits; with two classes it is below 1 anyway.
         noise_multiplier: σ over the sensitivity, instead of deriving it from `epsilon`.
     """
 
@@ -46,7 +50,7 @@ class DP:
     activations: bool = True
     gradients: bool = True
     clip_activations: float = 1.0
-    clip_gradients: float = 0.05
+    clip_gradients: float = 1.0
     noise_multiplier: float | None = None
 
     def __post_init__(self) -> None:
@@ -108,8 +112,9 @@ class RowRelease:
         what: ``"activations"`` or ``"gradients"``.
         rows: number of rows that exist; releases are counted per row number.
         times: planned number of releases of one row; one more is refused.
-        sigma: noise multiplier (standard deviation of the noise over Δ = 2·clip).
+        sigma: noise multiplier (standard deviation of the noise over Δ).
         clip: largest L2 norm of a row.
+        sensitivity: Δ, how far a row moves at most when its content is replaced; 2·clip unless it is known to be less.
         delta: δ of the accounting.
         once: draw a row's noise once and release the same noisy row every time, at the price of one release;
             right when the rows do not change (identity bottom).
@@ -125,12 +130,14 @@ class RowRelease:
         sigma: float,
         clip: float,
         delta: float,
+        sensitivity: float | None = None,
         once: bool = False,
         entropy: Entropy = os.urandom,
     ) -> None:
         self.what = what
         self.sigma = sigma
         self.clip = clip
+        self.sensitivity = 2 * clip if sensitivity is None else min(sensitivity, 2 * clip)
         self._delta = delta
         self._times = times
         self._counts = np.zeros(rows, dtype=np.int64)
@@ -162,9 +169,8 @@ class RowRelease:
         return torch.stack([self._kept[row] for row in rows.tolist()])
 
     def _noised(self, values: torch.Tensor) -> torch.Tensor:
-        sensitivity = 2 * self.clip
-        noise = gaussian(tuple(values.shape), self.sigma * sensitivity, self._entropy).to(values.device)
-        grid = sensitivity * 2.0**-20
+        noise = gaussian(tuple(values.shape), self.sigma * self.sensitivity, self._entropy).to(values.device)
+        grid = self.sensitivity * 2.0**-20
         clipped = clip_rows(values, self.clip)
         noised = torch.round((clipped.detach().double() + noise) / grid) * grid
         return clipped + (noised.to(values.dtype) - clipped.detach())

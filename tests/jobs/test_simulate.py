@@ -12,9 +12,9 @@ import torch
 from helpers import parties, small_keys
 
 import securevfl as sv
-from securevfl.algorithms import splitnn
+from securevfl.algorithms import Task, splitnn
 from securevfl.jobs.simulation import Aligned, align_parties, run_parties
-from securevfl.privacy import Policy
+from securevfl.privacy import Policy, RowRelease
 from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
 
 PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5)
@@ -196,6 +196,48 @@ def test_differential_privacy_is_counted_as_it_happened() -> None:
     moving = replace(PLAIN, protection=sv.Plain(dp=dp), algorithm=replace(PLAIN.algorithm, bottom=(3,)))
     trained = sv.simulate(moving, parties()).run("plain-dp")
     assert {line.releases for line in trained.epsilon} == {4}
+
+
+def test_labels_reach_the_model_only_through_the_noised_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a release that gives nothing away, other labels of the training rows train the same model."""
+    dp = sv.Plain(dp=sv.DP(activations=False))
+    job = replace(PLAIN, protection=dp, epochs=2, algorithm=replace(PLAIN.algorithm, bottom=(3,)))
+    monkeypatch.setattr(RowRelease, "_noised", lambda self, values: torch.ones_like(values))
+    people = parties(rows=80)
+    true = sv.simulate(job, people)
+    bank = people["bank"]
+    assert bank.label is not None
+    tested = set(true.test_ids)
+    label = np.array([y if ref in tested else 1 - y for ref, y in zip(bank.ids, bank.label, strict=True)])
+    flipped = sv.simulate(job, sv.Parties.of(replace(bank, label=label), *people.passive))
+    assert true.run("plain-dp").epochs[0].train_loss != flipped.run("plain-dp").epochs[0].train_loss
+    start = sv.simulate(replace(job, epochs=1), people)
+    for result in (true, flipped):  # the kept epoch is chosen by validation labels, so compare the same one
+        if result.run("plain-dp").best_epoch == 1:
+            assert np.array_equal(result.scores["plain-dp"], start.scores["plain-dp"])
+    again = sv.simulate(replace(job, epochs=1), sv.Parties.of(replace(bank, label=label), *people.passive))
+    assert np.array_equal(start.scores["plain-dp"], again.scores["plain-dp"])
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5])
+def test_a_label_moves_its_gradient_by_no_more_than_the_sensitivity(classes: int) -> None:
+    task = Task(classes)
+    logits = torch.randn(200, task.outputs, generator=torch.Generator().manual_seed(0)) * 5
+    gradients = []
+    for label in range(classes):
+        leaf = logits.clone().requires_grad_()
+        task.losses(leaf, torch.full((200,), label)).sum().backward()
+        assert leaf.grad is not None
+        gradients.append(leaf.grad)
+    moves = [torch.linalg.vector_norm(a - b, dim=1).max() for a in gradients for b in gradients]
+    assert float(max(moves)) == pytest.approx(task.label_sensitivity, rel=1e-5)
+
+
+def test_trainable_bottoms_with_noise_carry_a_note() -> None:
+    job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(epsilon=50.0)))
+    assert sv.simulate(job, parties()).run("plain-dp").notes == []
+    deep = replace(job, algorithm=replace(job.algorithm, bottom=(3,)))
+    assert "not what the bottoms' weights carry" in sv.simulate(deep, parties()).run("plain-dp").notes[0]
 
 
 def test_a_budget_over_the_partys_bound_is_refused_before_training() -> None:

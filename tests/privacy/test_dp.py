@@ -111,6 +111,13 @@ def test_a_release_is_clipped_value_plus_noise_of_sigma_times_sensitivity() -> N
     assert abs(residual.mean()) < 0.1
 
 
+def test_a_smaller_sensitivity_than_twice_the_clip_can_be_given_and_a_larger_one_cannot() -> None:
+    assert _release(clip=1.0, sensitivity=1.0).sensitivity == 1.0
+    assert _release(clip=0.25, sensitivity=1.0).sensitivity == 0.5
+    residual = _release(rows=4000, clip=1.0, sigma=2.0, sensitivity=1.0)(torch.zeros(4000, 2), np.arange(4000)).double()
+    assert residual.std() == pytest.approx(2.0, rel=0.05)
+
+
 def test_gradients_flow_through_the_clip() -> None:
     values = torch.tensor([[0.3, 0.4], [30.0, 40.0]], requires_grad=True)
     _release(clip=1.0)(values, np.array([0, 1])).sum().backward()
