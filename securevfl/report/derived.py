@@ -5,6 +5,7 @@ from __future__ import annotations
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [
+    "active_name",
     "baseline",
     "bytes_per_epoch",
     "cost_per_epoch",
@@ -13,7 +14,9 @@ __all__ = [
     "gain",
     "human_bytes",
     "human_seconds",
+    "phases_by_party",
     "short",
+    "verified",
 ]
 
 
@@ -36,6 +39,34 @@ def cost_per_epoch(run: RunRecord) -> tuple[float, float]:
         return 0.0, 0.0
     parts = [(p.compute, p.he) for epoch in run.epochs for p in epoch.phases.values()]
     return sum(c for c, _ in parts) / len(run.epochs), sum(h for _, h in parts) / len(run.epochs)
+
+
+def phases_by_party(run: RunRecord) -> dict[str, tuple[float, float, float]]:
+    """Party → mean seconds of an epoch (own computing, homomorphic encryption, waiting)."""
+    means: dict[str, tuple[float, float, float]] = {}
+    for name in dict.fromkeys(name for epoch in run.epochs for name in epoch.phases):
+        parts = [epoch.phases[name] for epoch in run.epochs if name in epoch.phases]
+        means[name] = (
+            sum(p.compute for p in parts) / len(run.epochs),
+            sum(p.he for p in parts) / len(run.epochs),
+            sum(p.wait for p in parts) / len(run.epochs),
+        )
+    return means
+
+
+def active_name(record: Record) -> str:
+    """The active party's name, or words for it where the record has none."""
+    return next((party.name for party in record.parties if party.role == "active"), "the active party")
+
+
+def verified(record: Record) -> str:
+    """Who found the same digest of the common rows, in words; empty for a party alone."""
+    if not any(party.role == "passive" for party in record.parties):
+        return ""
+    by = record.alignment.verified_by
+    if all(party.name in by for party in record.parties):
+        return f"verified by all {len(record.parties)} parties"
+    return f"verified by {', '.join(by)} only" if by else "not verified"
 
 
 def directions(record: Record, run: RunRecord) -> tuple[int, int]:

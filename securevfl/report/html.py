@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from securevfl.report import plots
 from securevfl.report.derived import (
+    active_name,
     baseline,
     cost_per_epoch,
     directions,
@@ -18,9 +19,11 @@ from securevfl.report.derived import (
     gain,
     human_bytes,
     human_seconds,
+    phases_by_party,
     short,
+    verified,
 )
-from securevfl.report.record import Record, RunRecord
+from securevfl.report.record import Record
 
 __all__ = ["render", "write"]
 
@@ -46,46 +49,38 @@ def _headlines(record: Record) -> list[Headline]:
             f"pooled in the clear: {pooled.test['auc']:.3f}" if pooled and "auc" in pooled.test else "on the test rows"
         )
         found.append(Headline(f"{alone.test['auc']:.3f} → {plain.test['auc']:.3f}", "AUC, alone → together", ceiling))
-    sealed = next((run for run in record.runs if any(cost_per_epoch(run)[1:])), None)
-    if sealed and plain and plain.epochs and "auc" in sealed.test:
-        ratio = sum(cost_per_epoch(sealed)) / max(sum(cost_per_epoch(plain)), 1e-9)
-        change = sealed.test["auc"] - plain.test["auc"]
-        found.append(
-            Headline(f"× {ratio:,.0f}", "time to seal it", f"{short(sealed)}; AUC {change:+.4f} against plain")
-        )
+    sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
+    if sealed and plain and sum(cost_per_epoch(plain)):
+        ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
+        times = f"× {ratio:,.0f}" if ratio >= 10 else f"× {ratio:.1f}"
+        detail = short(sealed)
+        if "auc" in sealed.test and "auc" in plain.test:
+            detail += f"; AUC {_signed(sealed.test['auc'] - plain.test['auc'], 4)} against plain"
+        found.append(Headline(times, "time to seal it", detail))
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
         if "auc" in run.test:
             better = gain(record, run)
-            detail = f"AUC {run.test['auc']:.3f}" + ("" if better is None else f", {better:+.3f} against alone")
+            detail = f"AUC {run.test['auc']:.3f}" + ("" if better is None else f", {_signed(better)} against alone")
             what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
             found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
     a = record.alignment
     if a.pairwise:
-        largest = max(party.rows for party in record.parties)
-        found.append(
-            Headline(f"{a.common:,}", "common rows", f"of up to {largest:,}; verified by {len(a.verified_by)} parties")
-        )
+        largest = max((party.rows for party in record.parties), default=0)
+        facts = [f"of up to {largest:,}" if largest else "", verified(record)]
+        found.append(Headline(f"{a.common:,}", "common rows", "; ".join(filter(None, facts))))
     return found[:5]
+
+
+def _signed(value: float, digits: int = 3) -> str:
+    """+0.012 or −0.012, with a true minus sign; zero has no sign."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if not float(text) else text.replace("-", "−")
 
 
 def _metrics(record: Record) -> list[tuple[str, str, int]]:
     known = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
     return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
-
-
-def _waiting(run: RunRecord) -> dict[str, tuple[float, float, float]]:
-    """Party → mean seconds of an epoch (compute, HE, waiting)."""
-    means: dict[str, tuple[float, float, float]] = {}
-    for name in run.epochs[0].phases if run.epochs else ():
-        parts = [epoch.phases[name] for epoch in run.epochs]
-        count = len(parts)
-        means[name] = (
-            sum(p.compute for p in parts) / count,
-            sum(p.he for p in parts) / count,
-            sum(p.wait for p in parts) / count,
-        )
-    return means
 
 
 def render(record: Record) -> str:
@@ -97,7 +92,7 @@ def render(record: Record) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(bytes=human_bytes, seconds=human_seconds)
+    environment.filters.update(bytes=human_bytes, seconds=human_seconds, signed=_signed)
     pictures = {
         name: Markup(svg) if (svg := plot(record)) else None  # noqa: S704 - made here from escaped numbers and titles
         for name, plot in (
@@ -113,12 +108,14 @@ def render(record: Record) -> str:
         headlines=_headlines(record),
         metrics=_metrics(record),
         federated=[run for run in record.runs if not run.baseline],
+        active=active_name(record),
+        verified=verified(record),
         colors=plots.colors(record.runs),
         gain={run.key: gain(record, run) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
         sent={run.key: directions(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},
-        waiting={run.key: _waiting(run) for run in record.runs},
+        waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},
         any_he=any(cost_per_epoch(run)[1] for run in record.runs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,12 +25,19 @@ COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c056
 _FIXED = {"alone": "#8b95a1", "pooled": "#30363d", "plain": "#2b6cb0", "paillier": "#0f8a6d", "dp": "#c05621"}
 _SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # after those above; told apart without red and green
 _LOG_FROM = 30.0
+_LABEL = 36  # characters of a run's name; longer ones leave no room for the bars
 
 
 def colors(runs: Sequence[RunRecord]) -> dict[str, str]:
     """A colour for each run, the same in all plots."""
     spare = iter(_SPARE * (len(runs) // len(_SPARE) + 1))
     return {run.key: _FIXED.get(run.key) or next(spare) for run in runs}
+
+
+def _label(run: RunRecord) -> str:
+    """The run's name for an axis: one line of printable characters, not too long."""
+    text = " ".join("".join(c if c.isprintable() else " " for c in short(run)).split())
+    return text if len(text) <= _LABEL else text[: _LABEL - 1].rstrip() + "…"
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:
@@ -49,7 +57,9 @@ def _svg(figure: Any, name: str, description: str) -> str:
 
     settings = {"svg.hashsalt": name, "svg.fonttype": "none", "font.family": "sans-serif"}
     out = io.StringIO()
-    with mpl.rc_context(settings):
+    with mpl.rc_context(settings), warnings.catch_warnings():
+        # Names may be in any script: the page's fonts show them, matplotlib's only measure them.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     text = out.getvalue()
     text = text[text.index("<svg") :]
@@ -57,11 +67,16 @@ def _svg(figure: Any, name: str, description: str) -> str:
     text = re.sub(r'<svg ([^>]*?)width="[^"]*" ?', r"<svg \1", text, count=1)
     text = re.sub(r'<svg ([^>]*?)height="[^"]*" ?', r"<svg \1", text, count=1)
     # Names inside one page have to be unique, and fonts are the page's own.
-    text = re.sub(r'id="([^"]+)"', rf'id="{name}-\1"', text)
-    text = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", text)
-    text = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', text)
-    text = re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1inherit", text)
+    text = re.sub(r"<[^>]*>", lambda tag: _own_names(tag[0], name), text)
     return text.replace("<svg ", f'<svg role="img" aria-label="{description}" ', 1)
+
+
+def _own_names(tag: str, name: str) -> str:
+    """One SVG tag with its identifiers put under the plot's name, and without a font family."""
+    tag = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', tag)
+    tag = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", tag)
+    tag = re.sub(r'xlink:href="#([^"]+)"', rf'xlink:href="#{name}-\1"', tag)
+    return re.sub(r"font: ([^;\"]*?)'[^;\"]*", r"font: \1inherit", tag)
 
 
 def auc_by_epoch(record: Record) -> str | None:
@@ -72,10 +87,12 @@ def auc_by_epoch(record: Record) -> str | None:
     figure, axes = _figure(5.6, 3.3)
     palette = colors(record.runs)
     ends = []
-    for run in runs:
-        points = [(epoch.epoch, epoch.valid["auc"]) for epoch in run.epochs if "auc" in epoch.valid]
+    lines = [[(epoch.epoch, epoch.valid["auc"]) for epoch in run.epochs if "auc" in epoch.valid] for run in runs]
+    for i, (run, points) in enumerate(zip(runs, lines, strict=True)):
         xs, ys = zip(*points, strict=True)
         style = {"lw": 1.8, "ls": (0, (4, 2))} if run.baseline else {"lw": 2.2, "ls": "-"}
+        if not run.baseline and any(_covers(later, points) for later in lines[i + 1 :]):
+            style |= {"lw": 5.0, "alpha": 0.45}  # parity hides it under a later line: let its colour show on both sides
         axes.plot(xs, ys, color=palette[run.key], solid_capstyle="round", **style)
         axes.plot(xs[-1:], ys[-1:], "o", ms=4.5, color=palette[run.key])
         ends.append((ys[-1], xs[-1], run))
@@ -85,13 +102,14 @@ def auc_by_epoch(record: Record) -> str | None:
     last = max(x for _, x, _ in ends)
     for (y, x, run), place in zip(sorted(ends, key=lambda e: e[0]), places, strict=True):
         axes.annotate(
-            short(run),
+            _label(run),
             (x, y),
             (last + 0.03 * max(last - 1, 1) + 0.08, place),
             color=palette[run.key],
             fontsize=9.5,
             va="center",
             annotation_clip=False,
+            parse_math=False,
             arrowprops={"arrowstyle": "-", "color": palette[run.key], "lw": 0.6, "alpha": 0.6, "shrinkB": 3},
         )
     axes.yaxis.grid(True, color=GRID, lw=0.8)
@@ -99,6 +117,12 @@ def auc_by_epoch(record: Record) -> str | None:
     axes.set_xlabel("epoch", color=MUTED, fontsize=9.5)
     axes.set_ylabel("AUC, validation rows", color=MUTED, fontsize=9.5)
     return _svg(figure, "auc-by-epoch", "AUC on the validation rows after each epoch, one line a run")
+
+
+def _covers(over: Sequence[tuple[int, float]], under: Sequence[tuple[int, float]]) -> bool:
+    """Whether one line would hide most of another: nearly the same value at most of the same epochs."""
+    at = dict(over)
+    return sum(abs(at.get(x, 1e9) - y) < 0.002 for x, y in under) > len(under) / 2
 
 
 def _spread(values: Sequence[float], step: float) -> list[float]:
@@ -131,7 +155,7 @@ def test_auc(record: Record) -> str | None:
     )
     for i, (run, value) in enumerate(zip(runs, values, strict=True)):
         better = gain(record, run)
-        note = "" if better is None else f" ({better:+.3f})"
+        note = "" if better is None else f" ({better:+.3f})".replace("-", "−")
         _beside(axes, value, i, f"{value:.3f}{note}")
     _run_labels(axes, runs)
     axes.set_xlim(start, max(values) + 0.42 * (max(values) - start))
@@ -145,7 +169,7 @@ def _beside(axes: Any, x: float, y: float, text: str) -> None:
 
 
 def _run_labels(axes: Any, runs: Sequence[RunRecord]) -> None:
-    axes.set_yticks(range(len(runs)), [short(run) for run in runs])
+    axes.set_yticks(range(len(runs)), [_label(run) for run in runs], parse_math=False)
     axes.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     axes.invert_yaxis()
 
@@ -167,6 +191,8 @@ def seconds_by_phase(record: Record) -> str | None:
     runs = [run for run in record.runs if run.epochs]
     if not runs:
         return None
+    from matplotlib.ticker import FuncFormatter
+
     costs = [cost_per_epoch(run) for run in runs]
     totals = [max(sum(cost), 1e-4) for cost in costs]
     figure, axes = _figure(5.6, 0.75 + 0.46 * len(runs))
@@ -189,6 +215,7 @@ def seconds_by_phase(record: Record) -> str | None:
         axes.set_xscale("log")
         axes.set_xlim(start, max(totals) * (max(totals) / start) ** 0.4)
         axes.minorticks_off()
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_seconds(value)))
     else:
         axes.set_xlim(0, max(totals) * 1.4)
     _run_labels(axes, runs)

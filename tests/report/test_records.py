@@ -1,0 +1,251 @@
+"""Records made by hand: names from outside, little data, odd data. None of it may break a table, a plot or the page."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+
+import pytest
+from msgspec.structs import replace
+
+from securevfl.report import (
+    Record,
+    RunRecord,
+    comparison_table,
+    learned_table,
+    plots,
+    receipt_table,
+    render,
+    render_text,
+)
+from securevfl.report.derived import phases_by_party, verified
+from securevfl.report.record import (
+    AlignmentRecord,
+    EpochRecord,
+    EpsilonRecord,
+    LearnedRecord,
+    LinkRecord,
+    PartyRecord,
+    Phases,
+    ReceiptLine,
+)
+
+KEYS = {
+    "alone": "bank alone",
+    "pooled": "pooled in the clear",
+    "plain": "VFL, plain",
+    "paillier": "VFL, Paillier 2048",
+    "dp": "VFL, DP on features + labels, ε = 8",
+}
+
+
+def _run(number: int, key: str, title: str) -> RunRecord:
+    """Figures that grow with the number, so that each is told apart."""
+    federated = key not in ("alone", "pooled")
+    sealed, noisy = key == "paillier", key == "dp"
+    names = ("bank", "network", "retailer") if federated else ("bank",)
+    auc = 0.61 + 0.03 * number
+    size = 40_000_000 if sealed else 2_000_000
+    sent = {"bank -> network": size, "network -> bank": size // 2} if federated else {}
+    epochs = [
+        EpochRecord(
+            epoch=epoch,
+            train_loss=0.6 - epoch / 100,
+            valid={"auc": auc - 0.02 / epoch},
+            seconds=1.0,
+            phases={name: Phases(compute=0.02, he=10.0 if sealed else 0.0, wait=0.5) for name in names},
+            bytes=sent,
+        )
+        for epoch in (1, 2, 3)
+    ]
+    guard = "Paillier 2048 bits, key 1b589733" if sealed else "in the clear"
+    line = ReceiptLine(
+        sender="network",
+        receiver="bank",
+        what="activations at the cut",
+        kind="activation",
+        protection=guard,
+        protected=sealed,
+        messages=60,
+        bytes=1_000_000,
+    )
+    fact = LearnedRecord(
+        party="bank", about="network", learns="activations", severity="note" if sealed or noisy else "leak"
+    )
+    budget = EpsilonRecord(
+        party="network",
+        what="activations",
+        epsilon_rdp=8.0,
+        epsilon_prv=7.45,
+        delta=1e-5,
+        releases=3,
+        noise_multiplier=0.638,
+        clip=1.0,
+    )
+    links = [
+        LinkRecord(sender=link.split(" -> ")[0], receiver=link.split(" -> ")[1], messages=180, bytes=3 * total)
+        for link, total in sent.items()
+    ]
+    return RunRecord(
+        key=key,
+        title=title,
+        baseline=not federated,
+        protection=key,
+        epochs=epochs,
+        best_epoch=3,
+        stopped="all epochs done",
+        test={"auc": auc, "accuracy": 0.8, "log_loss": 0.45, "ks": 0.4},
+        seconds=3.0,
+        links=links,
+        epsilon=[budget] if noisy else [],
+        receipt=[line] if federated else [],
+        learned=[fact] if federated else [],
+        rows_trained=700,
+    )
+
+
+@pytest.fixture(scope="module")
+def record() -> Record:
+    names = ("bank", "network", "retailer")
+    return Record(
+        name="credit",
+        title="Credit default",
+        created="2026-01-02T03:04:05+00:00",
+        command="securevfl demo",
+        versions={"securevfl": "0.1.0"},
+        machine={"cores": "2"},
+        job={"epochs": 3},
+        parties=[
+            PartyRecord(name=name, role="passive" if i else "active", rows=1234, columns=["a", "b"])
+            for i, name in enumerate(names)
+        ],
+        alignment=AlignmentRecord(
+            protocol="DH-PSI",
+            common=1000,
+            train=700,
+            valid=100,
+            test=200,
+            pairwise={"network": 1111, "retailer": 1122},
+            seconds=1.5,
+            links=[],
+            verified_by=list(names),
+            digest="0123456789abcdef",
+        ),
+        runs=[_run(i, key, title) for i, (key, title) in enumerate(KEYS.items())],
+    )
+
+
+def _show(record: Record) -> str:
+    """All that can be shown of a record, as one text."""
+    tables = [comparison_table(record), learned_table(record), *map(receipt_table, record.runs)]
+    shown = [
+        render_text(table, width=width, color=color) for table in tables for width, color in ((60, True), (140, 0))
+    ]
+    return "\n".join([*shown, render(record)])
+
+
+def _with(record: Record, **changes: object) -> Record:
+    """The record with its plain run changed."""
+    return replace(record, runs=[replace(run, **changes) if run.key == "plain" else run for run in record.runs])
+
+
+def test_the_manager_reads_the_gain_and_the_price(record: Record) -> None:
+    page = render(record)
+    for words in ("0.610 → 0.670", "× 501", "AUC +0.0300 against plain", "ε = 8.0", "verified by all 3 parties"):
+        assert words in page
+    assert "bank and network 1,111, bank and retailer 1,122 rows in common" in page
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_no_figure_is_cut_off_in_a_common_terminal(record: Record, width: int) -> None:
+    lines = render_text(comparison_table(record), width=width).splitlines()
+    assert all(len(line) <= width for line in lines)
+    for run in record.runs:
+        row = next(line for line in lines if f"{run.test['auc']:.4f}" in line)
+        assert row.endswith("8.00" if run.epsilon else "–")
+        for link in run.links:
+            assert {3 * 40_000_000: "120 MB", 3 * 20_000_000: "60 MB"}.get(link.bytes, "MB") in row
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["[/] x", "[red]x[/red]", r"$\frac$ and $x^$", "a $5 b $6", "银行", "a\x00b", "x" * 200, 'id="x" url(#y)', ""],
+)
+def test_names_are_data_and_never_markup(record: Record, title: str) -> None:
+    line = replace(record.runs[2].receipt[0], what=title, protection=title)
+    fact = replace(record.runs[2].learned[0], learns=title, severity="strange")
+    changed = _with(record, title=title, receipt=[line], learned=[fact])
+    text = _show(changed)
+    if "[" in title:
+        assert title in text
+    for plot in (plots.test_auc, plots.auc_by_epoch, plots.seconds_by_phase, plots.bytes_by_direction):
+        svg = plot(changed)
+        assert svg
+        drawn = ["".join(e.itertext()) for e in ET.fromstring(svg).iter() if e.tag.endswith("text")]  # noqa: S314
+        if "\x00" not in title and 0 < len(title) < 30:
+            assert title in drawn
+
+
+def _no_active(record: Record) -> Record:
+    return replace(record, parties=record.parties[1:])
+
+
+def _bare(record: Record) -> Record:
+    run = replace(record.runs[2], epochs=[], links=[], receipt=[], learned=[], test={})
+    alignment = replace(record.alignment, pairwise={}, verified_by=[])
+    return replace(
+        record, runs=[run], parties=[], alignment=alignment, machine={}, versions={}, job={}, command="", created=""
+    )
+
+
+def _ragged(record: Record) -> Record:
+    first, second, third = record.runs[2].epochs
+    return _with(
+        record,
+        epochs=[first, replace(second, phases={"bank": Phases(compute=1.0)}), replace(third, phases={}, bytes={})],
+    )
+
+
+def _other_metrics(record: Record) -> Record:
+    return _with(record, test={"accuracy": 0.5})
+
+
+@pytest.mark.parametrize("change", [_no_active, _bare, _ragged, _other_metrics])
+def test_what_is_missing_is_left_out(record: Record, change: object) -> None:
+    changed: Record = change(record)  # type: ignore[operator]
+    text = re.sub(r"<[^>]*>|default-src 'none'", "", _show(changed))
+    assert not re.search(r"\bnan\b|\bNone\b|\bUndefined\b|\binf\b", text)
+
+
+def test_sections_without_content_are_not_there(record: Record) -> None:
+    page = render(_bare(record))
+    for heading in (
+        "<svg",
+        "Who learned what",
+        "Protection receipts",
+        "The price of privacy",
+        "<h2>Alignment",
+        "machine",
+    ):
+        assert heading not in page
+
+
+def test_means_count_epochs_in_which_a_party_did_nothing(record: Record) -> None:
+    means = phases_by_party(_ragged(record).runs[2])
+    assert means["bank"] == pytest.approx(((0.02 + 1.0) / 3, 0.0, 0.5 / 3))
+    assert means["network"] == pytest.approx((0.02 / 3, 0.0, 0.5 / 3))
+
+
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        (["bank", "network", "retailer"], "verified by all 3 parties"),
+        (["bank", "network"], "verified by bank, network only"),
+        ([], "not verified"),
+    ],
+)
+def test_only_what_was_verified_is_called_so(record: Record, by: list[str], words: str) -> None:
+    changed = replace(record, alignment=replace(record.alignment, verified_by=by))
+    assert verified(changed) == words
+    assert words in " ".join(render_text(comparison_table(changed)).split())
+    assert verified(replace(changed, parties=record.parties[:1])) == ""
