@@ -11,7 +11,7 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 ([0, 2], [2, 0])
 """
 
-from securevfl_psi.dh import TOKEN_BYTES, Matches, Receiver, Sender, Session
+from securevfl_psi.dh import TOKEN_BYTES, Matches, Receiver, Sender, Session, intersect_in_process
 from securevfl_psi.errors import IdentifierError, MalformedError, PSIError, SetSizeError
 from securevfl_psi.hash_to_curve import hash_many_to_u, hash_to_curve
 from securevfl_psi.identifiers import IdRules, normalise
@@ -31,6 +31,7 @@ __all__ = [
     "digests_equal",
     "hash_many_to_u",
     "hash_to_curve",
+    "intersect_in_process",
     "normalise",
     "order_digest",
 ]

@@ -12,7 +12,7 @@ import numpy as np
 
 from securevfl_psi.errors import IdentifierError
 
-__all__ = ["MAX_ID_BYTES", "IdRules", "normalise"]
+__all__ = ["MAX_ID_BYTES", "IdRules", "encode", "normalise"]
 
 MAX_ID_BYTES = 1024
 _EXAMPLES = 3
@@ -40,6 +40,15 @@ class IdRules:
         """Short text that is equal exactly if the rules are."""
         return "/".join(["v1", self.form, *(["strip"] if self.strip else []), *(["casefold"] if self.casefold else [])])
 
+    def describe(self) -> str:
+        """The rules in words, for messages and reports."""
+        parts = [
+            f"Unicode {self.form}",
+            "white space at both ends dropped" if self.strip else "white space kept",
+            "case ignored" if self.casefold else "case kept",
+        ]
+        return ", ".join(parts)
+
     def apply(self, text: str) -> str:
         """One identifier, normalised."""
         if self.casefold:
@@ -57,9 +66,11 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
         rules: how to normalise.
 
     Raises:
-        IdentifierError: nulls, empty texts, other types, two types, texts longer than `MAX_ID_BYTES`, or
-            identifiers that are equal once normalised; says which and where (rows counted from 0).
+        IdentifierError: nulls, empty texts, other types, two types, texts that are no Unicode or longer than
+            `MAX_ID_BYTES`, or identifiers that are equal once normalised; says which and where (rows counted from 0).
     """
+    if isinstance(ids, str | bytes | bytearray):
+        raise IdentifierError(f"identifiers are one {type(ids).__name__}, not a column: pass a list with one per row")
     raw = list(ids)
     texts = [_text(value, row) for row, value in enumerate(raw)]
     kinds = {isinstance(value, str) for value in raw}
@@ -73,10 +84,30 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     for row, text in enumerate(normal):
         if not text:
             raise IdentifierError(f"the identifier in row {row} is empty; give it one or drop the row")
-        if len(text) > MAX_ID_BYTES // 4 and len(text.encode()) > MAX_ID_BYTES:
-            raise IdentifierError(f"the identifier in row {row} has {len(text.encode())} bytes; at most {MAX_ID_BYTES}")
+        size = len(encode(text, row))
+        if size > MAX_ID_BYTES:
+            raise IdentifierError(
+                f"the identifier in row {row} has {size} bytes; at most {MAX_ID_BYTES}: is it the right column?"
+            )
     _refuse_duplicates(normal)
     return normal
+
+
+def encode(text: str, row: int) -> bytes:
+    """One identifier in UTF-8, as it is hashed.
+
+    Raises:
+        IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
+    """
+    if not isinstance(text, str):
+        raise IdentifierError(f"the identifier in row {row} is a {type(text).__name__}; normalise writes it as text")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise IdentifierError(
+            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is no Unicode text: "
+            "read the column with its right encoding"
+        ) from None
 
 
 def _text(value: object, row: int) -> str:
@@ -85,7 +116,12 @@ def _text(value: object, row: int) -> str:
     if value is None or (isinstance(value, float | np.floating) and math.isnan(value)):
         raise IdentifierError(f"the identifier in row {row} is null; give it one or drop the row")
     if isinstance(value, int | np.integer) and not isinstance(value, bool | np.bool_):
-        return str(int(value))
+        number = int(value)
+        if number.bit_length() > 8 * MAX_ID_BYTES:  # before Python refuses to write it in decimal
+            raise IdentifierError(
+                f"the identifier in row {row} has {number.bit_length()} bits; at most {MAX_ID_BYTES} digits"
+            )
+        return str(number)
     raise IdentifierError(
         f"the identifier in row {row} is a {type(value).__name__}; texts and whole numbers are possible"
     )

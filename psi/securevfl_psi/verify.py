@@ -7,6 +7,7 @@ import hmac
 from collections.abc import Sequence
 
 from securevfl_psi.errors import PSIError
+from securevfl_psi.identifiers import encode
 
 __all__ = ["digests_equal", "order_digest"]
 
@@ -21,14 +22,15 @@ def order_digest(ids: Sequence[str], key: bytes, context: str = "") -> bytes:
 
     Raises:
         PSIError: a key of another length.
+        IdentifierError: an identifier that is no Unicode text.
     """
     if len(key) != 32:
         raise PSIError(f"a digest key of {len(key)} bytes; 32 are needed")
     mac = hmac.new(key, b"securevfl order v1", hashlib.sha256)
     for part in (context.encode(), len(ids).to_bytes(8, "big")):
         mac.update(len(part).to_bytes(4, "big") + part)
-    for text in ids:
-        data = text.encode()
+    for row, text in enumerate(ids):
+        data = encode(text, row)
         mac.update(len(data).to_bytes(4, "big") + data)
     return mac.digest()
 

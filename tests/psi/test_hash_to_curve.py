@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import secrets
+import sys
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi import PSIError, hash_many_to_u, hash_to_curve
-from securevfl_psi.hash_to_curve import J, P, expand_message_xmd, hash_to_field, is_on_curve, map_to_curve
+from securevfl_psi.hash_to_curve import J, P, _add_many, expand_message_xmd, hash_to_field, is_on_curve, map_to_curve
 
 DST = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_RO_"
 
-# RFC 9380, appendix J.4.1: message, P.x, P.y, u[0], u[1], Q0.x, Q0.y, Q1.x, Q1.y
+# RFC 9380, appendix J.4.1, all five: message, P.x, P.y, u[0], u[1], Q0.x, Q0.y, Q1.x, Q1.y. Equal, number by
+# number, to the table in libcrux's tests, which was extracted from the RFC's text; P of the first three also in YACL's.
 VECTORS = [
     (
         b"",
@@ -78,7 +80,7 @@ def _hex(value: object) -> str:
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=["empty", "abc", "short", "q128", "a512"])
-def test_vectors_of_rfc_9380(vector: tuple[bytes, ...]) -> None:
+def test_vectors_of_rfc_9380(vector: tuple[bytes, str, str, str, str, str, str, str, str]) -> None:
     message, px, py, u0, u1, q0x, q0y, q1x, q1y = vector
     elements = hash_to_field(message, DST)
     assert tuple(map(_hex, elements)) == (u0, u1)
@@ -87,7 +89,9 @@ def test_vectors_of_rfc_9380(vector: tuple[bytes, ...]) -> None:
     assert tuple(map(_hex, hash_to_curve(message, DST))) == (px, py)
 
 
-# RFC 9380, appendix K.3: expand_message_xmd with SHA-512
+# RFC 9380, appendix K.3: expand_message_xmd with SHA-512, all ten, copied from a public Rust test suite that quotes
+# draft 12 of the RFC, appendix K.3; three of them ("" and "abc" to 32 bytes, "" to 128) also stand in one that quotes
+# the RFC itself.
 EXPANDER_DST = b"QUUX-V01-CS02-with-expander-SHA512-256"
 
 
@@ -97,12 +101,42 @@ EXPANDER_DST = b"QUUX-V01-CS02-with-expander-SHA512-256"
         (b"", 32, "6b9a7312411d92f921c6f68ca0b6380730a1a4d982c507211a90964c394179ba"),
         (b"abc", 32, "0da749f12fbe5483eb066a5f595055679b976e93abe9be6f0f6318bce7aca8dc"),
         (b"abcdef0123456789", 32, "087e45a86e2939ee8b91100af1583c4938e0f5fc6c9db4b107b83346bc967f58"),
+        (b"q128_" + b"q" * 128, 32, "7336234ee9983902440f6bc35b348352013becd88938d2afec44311caf8356b3"),
+        (b"a512_" + b"a" * 512, 32, "57b5f7e766d5be68a6bfe1768e3c2b7f1228b3e4b3134956dd73a59b954c66f4"),
         (
             b"",
             128,
             "41b037d1734a5f8df225dd8c7de38f851efdb45c372887be655212d07251b921b052b62eaed99b46f72f2ef4cc96bfaf"
             "254ebbbec091e1a3b9e4fb5e5b619d2e0c5414800a1d882b62bb5cd1778f098b8eb6cb399d5d9d18f5d5842cf5d13d7e"
             "b00a7cff859b605da678b318bd0e65ebff70bec88c753b159a805d2c89c55961",
+        ),
+        (
+            b"abc",
+            128,
+            "7f1dddd13c08b543f2e2037b14cefb255b44c83cc397c1786d975653e36a6b11bdd7732d8b38adb4a0edc26a0cef4bb4"
+            "5217135456e58fbca1703cd6032cb1347ee720b87972d63fbf232587043ed2901bce7f22610c0419751c065922b48843"
+            "1851041310ad659e4b23520e1772ab29dcdeb2002222a363f0c2b1c972b3efe1",
+        ),
+        (
+            b"abcdef0123456789",
+            128,
+            "3f721f208e6199fe903545abc26c837ce59ac6fa45733f1baaf0222f8b7acb0424814fcb5eecf6c1d38f06e9d0a6ccfb"
+            "f85ae612ab8735dfdf9ce84c372a77c8f9e1c1e952c3a61b7567dd0693016af51d2745822663d0c2367e3f4f0bed827f"
+            "eecc2aaf98c949b5ed0d35c3f1023d64ad1407924288d366ea159f46287e61ac",
+        ),
+        (
+            b"q128_" + b"q" * 128,
+            128,
+            "b799b045a58c8d2b4334cf54b78260b45eec544f9f2fb5bd12fb603eaee70db7317bf807c406e26373922b7b8920fa29"
+            "142703dd52bdf280084fb7ef69da78afdf80b3586395b433dc66cde048a258e476a561e9deba7060af40adf30c64249c"
+            "a7ddea79806ee5beb9a1422949471d267b21bc88e688e4014087a0b592b695ed",
+        ),
+        (
+            b"a512_" + b"a" * 512,
+            128,
+            "05b0bfef265dcee87654372777b7c44177e2ae4c13a27f103340d9cd11c86cb2426ffcad5bd964080c2aee97f03be1ca"
+            "18e30a1f14e27bc11ebbd650f305269cc9fb1db08bf90bfc79b42a952b46daf810359e7bc36452684784a64952c343c5"
+            "2e5124cd1f71d474d5197fefc571a92929c9084ffe1112cf5eea5192ebff330b",
         ),
     ],
 )
@@ -116,7 +150,8 @@ def test_the_expander_keeps_its_limits(dst: bytes, length: int) -> None:
         expand_message_xmd(b"", dst, length)
 
 
-@given(st.lists(st.binary(max_size=40), min_size=1, max_size=12))
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=4))
 def test_many_at_once_equal_one_by_one_up_to_the_cofactor(messages: list[bytes]) -> None:
     """X25519 of Q equals X25519 of the suite's own point 8Q with the scalar divided by 8 (mod the group's order)."""
     order = 2**252 + 27742317777372353535851937790883648493
@@ -162,6 +197,58 @@ def test_every_point_is_on_the_curve_and_none_on_its_twist() -> None:
     points = hash_many_to_u([b"%d" % i for i in range(500)], DST)
     assert all(is_on_curve(int.from_bytes(u, "little")) for u in points)
     assert 150 < sum(is_on_curve(int.from_bytes(secrets.token_bytes(31), "little")) for _ in range(500)) < 350
+
+
+def _map_slowly(u: int) -> tuple[int, int]:
+    """RFC 9380, section 6.7.1, step by step, by Euler's criterion and trial of both roots: slow and obvious."""
+    p, j = int(P), int(J)
+
+    def g(x: int) -> int:
+        return (x * x * x + j * x * x + x) % p
+
+    def root(a: int) -> int:
+        r = pow(a, (p + 3) // 8, p)
+        r = r if r * r % p == a else r * pow(2, (p - 1) // 4, p) % p
+        assert r * r % p == a
+        return r
+
+    denominator = (1 + 2 * u * u) % p
+    x1 = -j * pow(denominator, -1, p) % p if denominator else -j % p
+    x, sign = (x1, 1) if pow(g(x1), (p - 1) // 2, p) in (0, 1) else ((-x1 - j) % p, 0)
+    y = root(g(x))
+    return x, y if y % 2 == sign else -y % p
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, int(P) - 1))
+def test_the_map_equals_the_slow_one(u: int) -> None:
+    assert map_to_curve([P * 0 + u]) == [_map_slowly(u)]
+
+
+def test_the_map_at_its_edges() -> None:
+    edges = [0, 1, 2, int(P) - 1, int(P) - 2, (int(P) - 1) // 2, (int(P) + 1) // 2]
+    assert map_to_curve([P * 0 + u for u in edges]) == [_map_slowly(u) for u in edges]
+    assert map_to_curve([P * 0]) == [(0, 0)]  # the point of order 2
+    assert pow(-pow(2, -1, int(P)), (int(P) - 1) // 2, int(P)) == int(P) - 1  # so 1 + 2u^2 = 0 has no solution
+
+
+def test_addition_of_equal_and_of_opposite_points() -> None:
+    (point,), (other,) = map_to_curve([P * 0 + 5]), map_to_curve([P * 0 + 6])
+    doubled, added = _add_many([(point, point), (point, other)])
+    assert int(doubled[0]) == _multiply(2, int(point[0]), int(point[1]))
+    for x, y in (doubled, added):
+        assert y * y % P == x * (x * (x + J) + 1) % P
+    with pytest.raises(PSIError, match="infinity"):
+        _add_many([(point, (point[0], -point[1] % P))])
+
+
+def test_chunks_do_not_change_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [b"%d" % i for i in range(20)]
+    whole = hash_many_to_u(messages, DST)
+    # By its path in sys.modules: the package exports a function by the module's name.
+    monkeypatch.setattr(sys.modules["securevfl_psi.hash_to_curve"], "_CHUNK", 7)
+    assert hash_many_to_u(messages, DST) == whole
+    assert [hash_many_to_u([message], DST)[0] for message in messages] == whole
 
 
 def test_nothing_hashes_to_nothing() -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from securevfl_psi import IdentifierError, IdRules, PSIError, digests_equal, normalise, order_digest
 
 
@@ -18,9 +21,31 @@ def test_rules_make_writings_of_one_identifier_equal() -> None:
     assert normalise([7, np.int64(12)], IdRules()) == ["7", "12"]
 
 
+FORMS: tuple[Literal["NFC"], Literal["NFKC"]] = ("NFC", "NFKC")
+
+
 def test_the_tag_tells_rules_apart() -> None:
-    tags = {IdRules(form=f, strip=s, casefold=c).tag() for f in ("NFC", "NFKC") for s in (0, 1) for c in (0, 1)}
-    assert len(tags) == 8
+    every = [
+        IdRules(form=form, strip=strip, casefold=casefold)
+        for form in FORMS
+        for strip in (False, True)
+        for casefold in (False, True)
+    ]
+    assert len({rules.tag() for rules in every}) == len({rules.describe() for rules in every}) == 8
+    assert IdRules().describe() == "Unicode NFKC, white space at both ends dropped, case kept"
+
+
+@given(st.text(), st.sampled_from(["NFC", "NFKC"]), st.booleans(), st.booleans())
+def test_what_is_normal_stays_as_it_is(text: str, form: Literal["NFC", "NFKC"], strip: bool, casefold: bool) -> None:
+    rules = IdRules(form=form, strip=strip, casefold=casefold)
+    once = rules.apply(text)
+    assert rules.apply(once) == once
+
+
+def test_one_text_is_not_a_column() -> None:
+    for ids in ("abc", b"abc"):
+        with pytest.raises(IdentifierError, match="not a column"):
+            normalise(ids, IdRules())
 
 
 @pytest.mark.parametrize(
@@ -36,6 +61,9 @@ def test_the_tag_tells_rules_apart() -> None:
         (["a", "b", "a", "a"], "'a' in rows 0 and 2; 'a' in rows 0 and 3"),
         (["ＡB", "AB"], "doubled once normalised"),
         (["x" * 2000], "at most 1024"),
+        (["é" * 513], "has 1026 bytes; at most 1024"),
+        ([10**5000], "at most 1024 digits"),
+        (["a", "\ud800"], "row 1, '.ud800', holds a lone surrogate"),
     ],
 )
 def test_unusable_identifiers_are_named(ids: list[object], match: str) -> None:
@@ -73,3 +101,15 @@ def test_order_boundaries_number_key_and_context_all_count() -> None:
     assert not any(digests_equal(base, other) for other in others)
     with pytest.raises(PSIError, match="32 are needed"):
         order_digest([], b"short")
+    with pytest.raises(IdentifierError, match="row 1"):
+        order_digest(["a", "\ud800"], KEY)
+
+
+def test_identifiers_of_just_the_largest_size_are_accepted() -> None:
+    assert normalise(["x" * 1024, "é" * 512], IdRules()) == ["x" * 1024, "é" * 512]
+
+
+def test_the_known_answer_of_the_digest() -> None:
+    """Printed once by `openssl dgst -sha256 -mac HMAC` over the bytes that the definition gives."""
+    expected = "01aaa467aaf3455a26848f9f50ff7d68e51c6280dbf5442e2bbaeab4444600ab"
+    assert order_digest(["a", "é"], KEY, "job").hex() == expected
