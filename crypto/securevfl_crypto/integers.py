@@ -68,7 +68,11 @@ def pack(values: Sequence[int] | np.ndarray, slot_bits: int) -> mpz:
 
 
 def unpack(packed: mpz, slot_bits: int, count: int) -> list[int]:
-    """The first `count` slots of a packed integer whose slots are all within ±2^(slot_bits − 1)."""
+    """The `count` slots of a packed integer, all of them within ±2^(slot_bits − 1).
+
+    Raises:
+        OverflowRefused: something is left beyond the last slot: a slot overflowed, or masks did not cancel.
+    """
     half, mask = 1 << (slot_bits - 1), (1 << slot_bits) - 1
     rest = int(packed)
     values = []
@@ -76,4 +80,9 @@ def unpack(packed: mpz, slot_bits: int, count: int) -> list[int]:
         slot = ((rest & mask) ^ half) - half
         values.append(slot)
         rest = (rest - slot) >> slot_bits
+    if rest:
+        raise OverflowRefused(
+            f"a plaintext of {int(packed).bit_length()} bits; {count} slots of {slot_bits} fit: a value left its "
+            "range, or the masks of the parties do not cancel (they have to call in step)"
+        )
     return values

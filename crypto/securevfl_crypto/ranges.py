@@ -89,14 +89,9 @@ class SealedRange:
         return self.x_bits + self.s_bits + self.batch.bit_length() + self.sigma
 
     @property
-    def m_bits(self) -> int:
-        """Magnitude of the mask M of S Uᵀ; S Vᵀ, added outside, is of the same size."""
-        return self.s_bits + self.share_bits + 1 + self.width_out.bit_length() + self.sigma
-
-    @property
-    def input_bytes(self) -> int:
-        """Bytes of one masked gradient at the activations."""
-        return (self.m_bits + 3 + 7) // 8
+    def input_bits(self) -> int:
+        """Magnitude of S Wᵀ, the gradient at the activations. Its mask M is uniform modulo n and needs no room."""
+        return self.s_bits + self.w_bits + self.width_out.bit_length()
 
     def forward(self, key_bits: int) -> Layout:
         """Layout of z: masks are uniform over the whole plaintext, so a slot only has to hold z.
@@ -112,8 +107,8 @@ class SealedRange:
         return Layout(slot=layout.slot, group=layout.group, per=1, groups=layout.groups)
 
     def by_sample(self, key_bits: int) -> Layout:
-        """Layout of S by columns, several rows of the batch side by side, for S Uᵀ − M."""
-        return self._layout(self.m_bits + 2, self.batch, key_bits, "a masked gradient at the activations")
+        """Layout of S by columns, several rows of the batch side by side, for S Wᵀ under masks modulo n."""
+        return self._layout(self.input_bits + 2, self.batch, key_bits, "a gradient at the activations")
 
     def _layout(self, slot: int, columns: int, key_bits: int, what: str) -> Layout:
         room = (key_bits - 2) // slot  # plaintexts are read as signed, between −n/2 and n/2

@@ -8,14 +8,16 @@ owner's key.
 What hides what:
 
 - the owner's messages are fresh encryptions;
-- `Holder.forward` adds masks that are uniform modulo n (they cancel over the holders), `Holder.weight_gradient` and
-  `Holder.input_gradient` add integers `sigma` bits wider than what they hide;
+- `SealedHolder.forward` adds masks that are uniform modulo n (they cancel over the holders), and so does
+  `SealedHolder.input_gradient` (it takes them off again); `SealedHolder.weight_gradient` adds integers `sigma` bits
+  wider than what they hide;
 - all three multiply by a fresh encryption of zero whose exponent drowns what the owner knows of its own randomness: the
   owner knows α_j of each ciphertext it sent, and ``Σ_j α_j x_j`` would confirm a guess of x.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 
 import gmpy2
@@ -73,6 +75,19 @@ def _shape(array: np.ndarray, shape: tuple[int, ...], what: str) -> None:
         raise MalformedError(f"{what} has shape {array.shape}; {shape} was expected")
 
 
+def _rows(array: np.ndarray, columns: int, most: int, what: str) -> int:
+    """How many rows a batch has, once its shape is known to be (1 … most, columns)."""
+    if array.ndim != 2 or array.shape[1] != columns:
+        raise MalformedError(f"{what} has shape {array.shape}; (rows, {columns}) was expected")
+    _count(len(array), most)
+    return len(array)
+
+
+def _count(rows: int, most: int) -> None:
+    if not 1 <= rows <= most:
+        raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")
+
+
 def _within(array: np.ndarray, bits: int, what: str) -> None:
     largest = max((abs(int(value)) for value in array.flat), default=0)
     if largest >> bits:
@@ -105,7 +120,7 @@ class SealedOwner:
             for row in share:
                 for start in range(0, h, layout.group):
                     packed = pack(row[start : start + layout.group], layout.slot)
-                    sealed.append(self._public.encrypt(packed << (place * h * layout.slot)))
+                    sealed.append(self._key.encrypt(packed << (place * h * layout.slot)))
         return to_wire(sealed, self._public)
 
     def open_forward(self, arrays: Sequence[np.ndarray], rows: int) -> np.ndarray:
@@ -115,6 +130,8 @@ class SealedOwner:
             OverflowRefused: |z| reaches a quarter of the range: the weights have grown beyond what was planned.
         """
         layout, h = self._forward, self.ranges.width_out
+        if not arrays:
+            raise MalformedError("z from no party at all; at least one has to send its part")
         plain = [self._key.decrypt(c) for c in add_ciphertexts(arrays, self._public, layout.plaintexts(rows))]
         z = np.empty((rows, h), dtype=object)
         for block in range(-(-rows // layout.per)):
@@ -135,13 +152,11 @@ class SealedOwner:
     def seal_gradient(self, step: np.ndarray) -> np.ndarray:
         """``[[S]]``: each row of S (rows, h), packed by groups of columns."""
         layout, h = self._backward, self.ranges.width_out
-        _shape(step, (len(step), h), "the step S")
+        _rows(step, h, self.ranges.batch, "the step S")
         _within(step, self.ranges.s_bits, "the step S")
-        if len(step) > self.ranges.batch:
-            raise MalformedError(f"a batch of {len(step)} rows; {self.ranges.batch} were planned")
         groups = range(0, h, layout.group)
         packed = [pack(row[i : i + layout.group], layout.slot) for row in step for i in groups]
-        return to_wire([self._public.encrypt(m) for m in packed], self._public)
+        return to_wire([self._key.encrypt(m) for m in packed], self._public)
 
     def open_weight_gradient(self, array: np.ndarray) -> np.ndarray:
         """``xᵀS − Φ`` (d, h), an object array: the owner's part of the gradient."""
@@ -157,27 +172,35 @@ class SealedOwner:
 
     def seal_gradient_by_sample(self, step: np.ndarray) -> np.ndarray:
         """``[[S]]`` packed along the batch: block by block of rows, each column one plaintext."""
-        layout, rows = self.ranges.by_sample(self._public.bits), len(step)
+        layout = self.ranges.by_sample(self._public.bits)
+        rows = _rows(step, self.ranges.width_out, self.ranges.batch, "the step S")
+        _within(step, self.ranges.s_bits, "the step S")
         sealed = []
         for start in range(0, rows, layout.group):
             block = step[start : start + layout.group]
-            sealed += [self._public.encrypt(pack(block[:, k], layout.slot)) for k in range(self.ranges.width_out)]
+            sealed += [self._key.encrypt(pack(block[:, k], layout.slot)) for k in range(self.ranges.width_out)]
         return to_wire(sealed, self._public)
 
     def open_input_gradient(self, array: np.ndarray, step: np.ndarray, share: np.ndarray) -> np.ndarray:
-        """``S Uᵀ − M + S Vᵀ`` (rows, d), an object array, for the holder, who knows M."""
-        layout, rows, d = self.ranges.by_sample(self._public.bits), len(step), self.ranges.width_in
+        """``S Uᵀ + M + S Vᵀ`` modulo n, packed along the batch, for the holder, who knows M.
+
+        Returns:
+            uint8, (blocks · d, plaintext_bytes): uniform modulo n to the owner, whatever U is.
+        """
+        layout, d, h = self.ranges.by_sample(self._public.bits), self.ranges.width_in, self.ranges.width_out
+        rows = _rows(step, h, self.ranges.batch, "the step S")
+        _shape(share, (d, h), "the share V")
         blocks = -(-rows // layout.group)
         ciphertexts = from_wire(array, self._public, blocks * d)
-        result: np.ndarray = step.astype(object) @ share.T
-        for i, c in enumerate(ciphertexts):
-            block, column = divmod(i, d)
-            first = block * layout.group
-            count = min(layout.group, rows - first)
-            result[first : first + count, column] += np.array(
-                unpack(self._key.decrypt(c), layout.slot, count), dtype=object
-            )
-        return result
+        width, out = self._public.plaintext_bytes, []
+        for block in range(blocks):
+            part = step[block * layout.group : (block + 1) * layout.group]
+            columns = [pack(part[:, k], layout.slot) for k in range(h)]
+            for j in range(d):
+                own = sum(column * int(v) for column, v in zip(columns, share[j], strict=True))
+                total = (self._key.decrypt(ciphertexts[block * d + j]) + own) % self._public.n
+                out.append(int(total).to_bytes(width, "little"))
+        return np.frombuffer(b"".join(out), dtype=np.uint8).reshape(blocks * d, width)
 
 
 class SealedHolder:
@@ -229,6 +252,8 @@ class SealedHolder:
     def weight_gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(``[[xᵀS − Φ]]`` re-randomised, Φ): Φ (d, h) is the holder's part of the gradient."""
         layout, d, h = self._backward, self.ranges.width_in, self.ranges.width_out
+        _rows(x, d, self.ranges.batch, "the activations")
+        _within(x, self.ranges.x_bits, "an activation")  # Φ and the blinding are as wide as this bound demands
         steps = from_wire(sealed, self._key, len(x) * layout.groups)
         phi = uniform_masks((d, h), self.ranges.phi_bits)
         extra = _drown(self.ranges.x_bits, len(x), self.ranges.sigma)
@@ -241,19 +266,49 @@ class SealedHolder:
                 out[row * layout.groups + group] = self._blinded(product, plain, extra)
         return to_wire(out, self._key), phi
 
-    def input_gradient(self, sealed: np.ndarray, share: np.ndarray, rows: int) -> tuple[np.ndarray, np.ndarray]:
-        """(``[[S Uᵀ − M]]`` re-randomised, M): M (rows, d) is taken off what the owner returns."""
+    def input_gradient(self, sealed: np.ndarray, share: np.ndarray, rows: int) -> tuple[np.ndarray, list[mpz]]:
+        """(``[[S Uᵀ + M]]`` re-randomised, M): M, uniform modulo n, is for `unmask_input_gradient`, once."""
         layout, d, h = self.ranges.by_sample(self._key.bits), self.ranges.width_in, self.ranges.width_out
+        _count(rows, self.ranges.batch)
+        _shape(share, (d, h), "the share U")
+        _within(share, self.ranges.share_bits + 1, "the share U")  # the blinding is as wide as it demands
         blocks = -(-rows // layout.group)
         steps = from_wire(sealed, self._key, blocks * h)
-        masks = uniform_masks((rows, d), self.ranges.m_bits)
+        masks = [mpz(secrets.randbelow(int(self._key.n))) for _ in range(blocks * d)]
         extra = _drown(self.ranges.share_bits + 1, h, self.ranges.sigma)
         out = []
         for block in range(blocks):
             products = shared_tables(steps[block * h : (block + 1) * h], share, self._key.n2)
-            part = masks[block * layout.group : (block + 1) * layout.group]
-            out += [self._blinded(products[j], -pack(part[:, j], layout.slot), extra) for j in range(d)]
+            part = masks[block * d : (block + 1) * d]
+            out += [self._blinded(product, mask, extra) for product, mask in zip(products, part, strict=True)]
         return to_wire(out, self._key), masks
+
+    def unmask_input_gradient(self, masked: np.ndarray, masks: list[mpz], rows: int) -> np.ndarray:
+        """``S Wᵀ`` (rows, d), an object array, from what the owner returned.
+
+        Raises:
+            MalformedError: another type or shape, or a number that is not below n.
+            OverflowRefused: a value reaches a quarter of its range: the weights have grown beyond what was planned.
+        """
+        layout, d, n = self.ranges.by_sample(self._key.bits), self.ranges.width_in, self._key.n
+        _count(rows, self.ranges.batch)
+        width, blocks = self._key.plaintext_bytes, -(-rows // layout.group)
+        _shape(masked, (blocks * d, width), "the masked gradient")
+        if masked.dtype != np.uint8 or len(masks) != blocks * d:
+            raise MalformedError(f"a masked gradient of {masked.dtype} for {len(masks)} masks; uint8 was expected")
+        raw, result = masked.tobytes(), np.empty((rows, d), dtype=object)
+        for i, mask in enumerate(masks):
+            value = mpz(int.from_bytes(raw[i * width : (i + 1) * width], "little"))
+            if value >= n:
+                raise MalformedError(f"a masked gradient of {value.bit_length()} bits is not below the modulus n")
+            plain = (value - mask) % n
+            block, column = divmod(i, d)
+            first = block * layout.group
+            count = min(layout.group, rows - first)
+            slots = unpack(plain - n if plain > n // 2 else plain, layout.slot, count)
+            result[first : first + count, column] = slots
+        _within(result, layout.slot - 2, "the gradient at the activations")
+        return result
 
     def _blinded(self, product: mpz, plain: mpz, extra_bits: int) -> mpz:
         """A product of ciphertexts plus a plaintext, times a fresh encryption of zero that drowns the product's

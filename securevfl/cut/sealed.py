@@ -157,8 +157,7 @@ class SealedActive:
             message = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
             with _working(self._site.clock):
                 masked = peer.owner.open_input_gradient(_bytes(message.arrays["c"]), step, peer.share)
-                raw = crypto.bigints_to_bytes(masked, peer.owner.ranges.input_bytes)
-            link.send(Kind.MASKED_SHARE, "cut/input gradient share", guard=_MASKED, masked=raw)
+            link.send(Kind.MASKED_SHARE, "cut/input gradient share", guard=_MASKED, masked=masked)
 
     def snapshot(self) -> object:
         return {name: peer.share for name, peer in self._peers.items()}
@@ -275,8 +274,8 @@ class SealedPassive:
         self._link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
         answer = await self._link.receive(Kind.MASKED_SHARE, "cut/input gradient share", "masked")
         with _working(self._site.clock):
-            masked = crypto.bigints_from_bytes(_bytes(answer.arrays["masked"]), masks.shape, holder.ranges.input_bytes)
-        return input_gradient(masked + masks, self._spec.fixed_point).to(self._spec.device)
+            product = holder.unmask_input_gradient(_bytes(answer.arrays["masked"]), masks, rows)
+        return input_gradient(product, self._spec.fixed_point).to(self._spec.device)
 
     def snapshot(self) -> object:
         return self._share

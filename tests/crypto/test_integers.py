@@ -41,6 +41,13 @@ def test_packing_is_linear(a: list[int], b: list[int], k: int) -> None:
     assert unpack(total, SLOT, size) == [x + k * y for x, y in small]
 
 
+@given(slots, st.integers(1, 2**30), st.sampled_from([-1, 1]))
+def test_what_is_left_beyond_the_last_slot_is_refused(values: list[int], more: int, sign: int) -> None:
+    packed = pack(values, SLOT) + (sign * more << (len(values) * SLOT))
+    with pytest.raises(OverflowRefused, match="left its range"):
+        unpack(packed, SLOT, len(values))
+
+
 @given(st.lists(st.integers(-(2**95), 2**95 - 1), min_size=1, max_size=9))
 def test_big_integers_come_back_from_bytes(values: list[int]) -> None:
     array = np.array(values, dtype=object)

@@ -60,6 +60,43 @@ def test_encryption_is_fresh_each_time() -> None:
     assert len({KEY.public.encrypt(7) for _ in range(50)}) == 50
 
 
+def test_the_owner_encrypts_as_the_public_key_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The faster way by the factors gives (1 + n m) h_s^α for one and the same α: the same ciphertext, bit by bit."""
+    drawn: list[bytes] = []
+
+    def draw(count: int) -> bytes:
+        drawn.append(bytes((len(drawn) + i) % 256 for i in range(count)))
+        return drawn[-1]
+
+    monkeypatch.setattr("secrets.token_bytes", draw)
+    for m in (0, 1, -5, 2**300):
+        for encrypt in (KEY.encrypt, KEY.public.encrypt):
+            drawn.clear()
+            c = encrypt(m)
+            assert [len(alpha) for alpha in drawn] == [KEY.public.randomness_bits // 8]
+            power = gmpy2.powmod(KEY.public.hs, int.from_bytes(drawn[0], "little"), KEY.public.n2)
+            assert c == KEY.public.raw(m) * power % KEY.public.n2
+    monkeypatch.undo()
+    assert len({KEY.encrypt(7) for _ in range(50)}) == 50
+    assert all(KEY.decrypt(KEY.encrypt(m)) == m for m in (0, -1, 2**500, -(2**500)))
+
+
+def test_a_base_that_blinds_nothing_is_refused() -> None:
+    n, n2 = KEY.public.n, KEY.public.n2
+    for hs in (n2 - 1, 1 + n, 1 + 5 * n, n - 1):
+        with pytest.raises(MalformedError, match="blinds nothing"):
+            PaillierPublicKey(n, hs, unsafe_small_key=True)
+    nonresidue = next(mpz(a) for a in range(2, 99) if gmpy2.jacobi(a, n) == -1)
+    with pytest.raises(MalformedError, match="blinds nothing"):
+        PaillierPublicKey(n, gmpy2.powmod(nonresidue, n, n2), unsafe_small_key=True)
+
+
+def test_a_modulus_with_a_small_factor_is_refused() -> None:
+    n = 4093 * gmpy2.next_prime(mpz(2) ** 2050)
+    with pytest.raises(MalformedError, match="factor below 4096"):
+        PaillierPublicKey(n, mpz(4))
+
+
 def test_keys_have_the_structure_that_the_scheme_needs() -> None:
     p, q, n = KEY.p, KEY.q, KEY.public.n
     assert n.bit_length() == 512

@@ -78,7 +78,8 @@ def test_steps_equal_plain_integers(parties: int, d: int, h: int, batch: int, ro
         for i, owner, holder in world.parties():
             back, mask = holder.input_gradient(by_sample, world.u[i], rows)
             masked = owner.open_input_gradient(back, step, world.v[i])
-            assert (masked + mask == step.astype(object) @ world.w[i].T).all()
+            found = holder.unmask_input_gradient(masked, mask, rows)
+            assert (found == step.astype(object) @ world.w[i].T).all()
 
             array, phi = holder.weight_gradient(sealed, xs[i])
             mine = owner.open_weight_gradient(array)
@@ -131,9 +132,10 @@ def test_weight_and_input_gradients_are_hidden_by_their_masks() -> None:
             weights += [float(v) / 2.0**world.ranges.phi_bits for v in opened.flat]
         sealed = world.owners[0].seal_gradient_by_sample(step)
         share = np.full((6, 2), (value << 60) + value, dtype=object)
-        back, _ = world.holders[0].input_gradient(sealed, share, 40)
-        masked = world.owners[0].open_input_gradient(back, np.zeros_like(step), np.zeros((6, 2), dtype=object))
-        inputs += [float(v) / 2.0**world.ranges.m_bits for v in masked.flat]
+        for _ in range(12):
+            back, _ = world.holders[0].input_gradient(sealed, share, 40)
+            inputs += [2 * v - 1 for v in _opened(back)]
+        assert stats.kstest(inputs, "uniform", args=(-1, 2)).pvalue > 1e-6
         views["weights"].append(weights)
         views["inputs"].append(inputs)
     for one, other in views.values():
@@ -168,6 +170,38 @@ def test_the_owner_confirms_a_guess_without_blinding_and_cannot_with_it() -> Non
     fixed = [public.raw(w) * gmpy2.powmod(public.hs, a, public.n2) for w, a in zip(weights, itertools.cycle(alphas))]
     sent = holder.forward(to_wire([c % public.n2 for c in fixed], public), x, np.zeros((3, 1), dtype=object))
     assert not _exponent_guess(x[0], alphas, from_wire(sent, public, 1)[0], mpz(1))
+
+
+def _character(c: mpz, p: mpz, r: int) -> mpz:
+    """An r-th root of unity modulo p that is a homomorphism: it tells the owner, who knows p, exponents modulo r."""
+    return gmpy2.powmod(c, (p - 1) // r, p)
+
+
+def test_exponents_of_what_comes_back_are_uniform_modulo_small_factors_of_the_order() -> None:
+    """The owner reads the exponent of h_s modulo every small factor r of p − 1. Unblinded it is Σ α_j x_j modulo r."""
+    for _ in range(200):
+        key = generate_keypair(512, unsafe_small_key=True)
+        found = [r for r in (3, 5, 7, 11) if (key.p - 1) % r == 0 and _character(key.public.hs, key.p, r) != 1]
+        if found:
+            break
+    r, p, public = found[0], key.p, key.public
+    logs = {gmpy2.powmod(_character(public.hs, p, r), e, p): e for e in range(r)}
+
+    def exponent(c: mpz) -> int:
+        # c is raw(m) times a power of h_s, and raw(m) is 1 modulo p
+        return logs[_character(c, p, r)]
+
+    ranges = SealedRange(batch=600, width_in=1, width_out=1, fx=12, fs=20, x_int_bits=3, s_bits=21)
+    holder = SealedHolder(public, ranges, ZeroShares([]))
+    places = ranges.forward(public.bits).per
+    weights = [public.encrypt(0) for _ in range(places)]
+    x = np.zeros((600 * places, 1), dtype=np.int64)
+    x[::places] = 12345
+    product = gmpy2.powmod(weights[0], 12345, public.n2)
+    assert exponent(product) == exponent(weights[0]) * 12345 % r
+    sent = from_wire(holder.forward(to_wire(weights, public), x, np.zeros((1, 1), dtype=object)), public, 600)
+    counts = np.bincount([exponent(c) for c in sent], minlength=r)
+    assert stats.chisquare(counts).pvalue > 1e-6
 
 
 def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -234,6 +268,52 @@ def test_malformed_messages_are_refused() -> None:
         owner.open_forward([holder.forward(sealed, x, world.u[0])], 99)
 
 
+def test_the_holder_checks_what_its_masks_are_sized_for() -> None:
+    """Φ, M and the blinding hide values within the agreed range; beyond it they would not, so nothing is sent."""
+    world = World(1, 3, 2, 4)
+    owner, holder, step = world.owners[0], world.holders[0], world.s(4)
+    sealed, by_sample = owner.seal_gradient(step), owner.seal_gradient_by_sample(step)
+    with pytest.raises(OverflowRefused, match="an activation"):
+        holder.weight_gradient(sealed, np.full((4, 3), 2**15, dtype=np.int64))
+    with pytest.raises(OverflowRefused, match="the share U"):
+        holder.input_gradient(by_sample, world.u[0] * 8, 4)
+    with pytest.raises(OverflowRefused, match="the step S"):
+        owner.seal_gradient_by_sample(np.full((4, 2), 2**21, dtype=np.int64))
+    for x in (world.x(4)[:, :2], world.x(5), world.x(4)[:0], world.x(4).ravel()):
+        with pytest.raises(MalformedError):
+            holder.weight_gradient(sealed, x)
+    for share, rows in ((world.u[0].T, 4), (world.u[0], 5), (world.u[0], 0)):
+        with pytest.raises(MalformedError):
+            holder.input_gradient(by_sample, share, rows)
+    with pytest.raises(MalformedError, match="no party"):
+        owner.open_forward([], 4)
+
+
+def test_a_returned_gradient_is_checked() -> None:
+    world = World(1, 3, 2, 4)
+    owner, holder, step = world.owners[0], world.holders[0], world.s(4)
+    back, masks = holder.input_gradient(owner.seal_gradient_by_sample(step), world.u[0], 4)
+    masked = owner.open_input_gradient(back, step, world.v[0])
+    for bad in (masked[:-1], masked[:, :-1], masked.astype(np.int8), np.full_like(masked, 255)):
+        with pytest.raises(MalformedError):
+            holder.unmask_input_gradient(bad, masks, 4)
+    limit = 1 << world.ranges.input_bits
+    one, none = np.array([[1, 0]] * 4, dtype=np.int64), np.zeros((3, 2), dtype=object)
+    sealed = owner.seal_gradient_by_sample(one)
+    for size, fine in ((limit - 1, True), (limit, False), (-limit, False)):
+        weights = none.copy()
+        weights[1, 0] = size
+        fresh, others = holder.input_gradient(sealed, none, 4)
+        returned = owner.open_input_gradient(fresh, one, weights)
+        if fine:
+            assert (holder.unmask_input_gradient(returned, others, 4)[:, 1] == size).all()
+        else:
+            with pytest.raises(OverflowRefused, match="the gradient at the activations reaches"):
+                holder.unmask_input_gradient(returned, others, 4)
+    with pytest.raises(CryptoError):  # another round's masks
+        holder.unmask_input_gradient(masked, masks[::-1], 4)
+
+
 def test_a_key_too_small_for_one_value_is_refused_before_anything_is_encrypted() -> None:
     ranges = SealedRange(batch=4, width_in=3, width_out=2, fx=300, fs=300, x_int_bits=3, s_bits=400)
     with pytest.raises(OverflowRefused, match="use a larger key"):
@@ -244,12 +324,24 @@ def test_a_dropped_mask_shows_as_an_overflow() -> None:
     """If one holder forgot its mask, the sum would not cancel, and the owner would notice rather than train on it."""
     world = World(2, 2, 1, 4)
     careless = SealedHolder(KEY.public, world.ranges, ZeroShares([]))
-    sent = [
-        world.holders[0].forward(world.owners[0].seal_weights(world.v[0]), world.x(3), world.u[0]),
-        careless.forward(world.owners[1].seal_weights(world.v[1]), world.x(3), world.u[1]),
-    ]
+    sealed = [owner.seal_weights(v) for owner, v in zip(world.owners, world.v, strict=True)]
+    for _ in range(30):  # one row of one number: chance alone would put a quarter of all plaintexts in its range
+        sent = [
+            world.holders[0].forward(sealed[0], world.x(1), world.u[0]),
+            careless.forward(sealed[1], world.x(1), world.u[1]),
+        ]
+        with pytest.raises(CryptoError):
+            world.owners[0].open_forward(sent, 1)
+
+
+def test_holders_out_of_step_are_noticed() -> None:
+    """One holder calls once more than the other (a retry): the counters differ and the masks do not cancel."""
+    world = World(2, 2, 1, 4)
+    sealed = [owner.seal_weights(v) for owner, v in zip(world.owners, world.v, strict=True)]
+    world.holders[0].forward(sealed[0], world.x(1), world.u[0])
+    sent = [holder.forward(sealed[i], world.x(1), world.u[i]) for i, _, holder in world.parties()]
     with pytest.raises(CryptoError):
-        world.owners[0].open_forward(sent, 3)
+        world.owners[0].open_forward(sent, 1)
 
 
 @pytest.mark.parametrize(("batch", "d", "h"), [(8, 3, 2), (256, 12, 16), (1000, 64, 7)])
@@ -259,9 +351,8 @@ def test_every_integer_mask_is_40_bits_wider_than_what_it_hides(batch: int, d: i
     assert ranges.phi_bits >= (batch * largest_x * largest_s).bit_length() + 40
     largest_weight = 2 ** (ranges.fx + ranges.fs + ranges.w_int_bits)
     assert ranges.share_bits >= largest_weight.bit_length() - 1 + 40
-    assert ranges.m_bits >= (h * largest_s * 2**ranges.share_bits).bit_length() + 40
+    assert ranges.input_bits >= (h * largest_s * largest_weight).bit_length()
     # and the slots hold the masks, and the bytes on the wire hold the shares
     assert ranges.backward(2048).slot > ranges.phi_bits + 1
-    assert ranges.by_sample(2048).slot > ranges.m_bits + 1
+    assert ranges.by_sample(2048).slot > ranges.input_bits + 1
     assert 8 * ranges.share_bytes > max(ranges.share_bits, ranges.phi_bits) + 2
-    assert 8 * ranges.input_bytes > ranges.m_bits + 2
