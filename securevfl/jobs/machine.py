@@ -33,7 +33,7 @@ def machine(device: str = "cpu") -> dict[str, str]:
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
         "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
         "cpu features": " ".join(name for name in _FEATURES if name in flags) or "unknown",
-        "system": f"{platform.system()} {platform.release()}",
+        "system": platform.system(),
     }
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         found["memory"] = f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GiB"
