@@ -3,18 +3,23 @@
 from securevfl.data import datasets
 from securevfl.data.features import FeatureEncoder
 from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet
+from securevfl.data.overlap import hold_out, label_owners, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import independent_rows, partition, shared_rows
-from securevfl.data.table import PartyTable
+from securevfl.data.table import LabelBook, PartyTable
 
 __all__ = [
     "FeatureEncoder",
+    "LabelBook",
     "Parties",
     "PartyTable",
     "datasets",
     "from_arrow",
     "from_pandas",
+    "hold_out",
     "independent_rows",
+    "label_owners",
+    "limited_overlap",
     "partition",
     "read_csv",
     "read_parquet",

@@ -11,12 +11,30 @@ from importlib import resources
 
 import numpy as np
 
+from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
+from securevfl.data.overlap import hold_out, limited_overlap
 from securevfl.data.parties import Parties
-from securevfl.data.partition import independent_rows, partition, shared_rows
+from securevfl.data.partition import generator, independent_rows, partition, shared_rows
 from securevfl.data.table import PartyTable
+from securevfl.data.views import digits, fate, handwritten, parkinson
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["breast_cancer", "default_credit", "load", "names"]
+__all__ = [
+    "breast_cancer",
+    "cifar10",
+    "default_credit",
+    "digits",
+    "fashion_mnist",
+    "fate",
+    "handwritten",
+    "limited_credit",
+    "load",
+    "mnist",
+    "names",
+    "parkinson",
+]
+
+cifar10 = cifar10_parties
 
 _CREDIT_FILE = "default_credit.csv.xz"
 _CREDIT_SHA256 = "b4b9378b6f863bdc25a8c347e585e4127903ea2b51815d1d08c02e388e2f5971"
@@ -45,15 +63,64 @@ def default_credit(*, overlap: float = 0.85, seed: int = 0, rows: int | None = N
     Raises:
         InputError: an overlap or a number of rows out of range, or a damaged file.
     """
+    table = _credit_table(seed, rows)
+    split = (shared_rows if shared else independent_rows)(table.rows, 3, overlap=overlap, seed=seed)
+    return partition(table, _CREDIT_COLUMNS, split, description="Default of Credit Card Clients (UCI, CC BY 4.0)")
+
+
+def limited_credit(
+    *,
+    overlap: float = 0.05,
+    seed: int = 0,
+    rows: int | None = None,
+    parties: int = 3,
+    labels: str = "own",
+    valid: float = 0.1,
+    test: float = 0.2,
+) -> Parties:
+    """The table of `default_credit` with few common clients, and clients kept for validation and test beside them.
+
+    Args:
+        overlap: training clients that all parties hold: a share, or a count from 2; the others are dealt out evenly.
+        seed: of the choice of clients.
+        rows: take this many clients at random first; all if None.
+        parties: 3, or 2: the bank, and network and retailer in one.
+        labels: ``"all"`` if the bank knows the labels of the other parties' clients too.
+        valid: share of the clients that validates, known to all parties.
+        test: share that tests, known to all parties.
+
+    Raises:
+        InputError: an argument out of range, or a damaged file.
+    """
+    if parties not in (2, 3):
+        raise InputError(f"parties is {parties!r}; the table is split among 2 or 3")
+    table = _credit_table(seed, rows)
+    columns = dict(_CREDIT_COLUMNS)
+    if parties == 2:
+        columns = {"bank": columns["bank"], "network": (*columns["network"], *columns["retailer"])}
+    fold = hold_out(table.rows, valid=valid, test=test, seed=seed)
+    return limited_overlap(
+        table,
+        columns,
+        fold,
+        overlap=overlap,
+        seed=seed,
+        labels=labels,
+        description="Default of Credit Card Clients (UCI, CC BY 4.0), limited overlap",
+    )
+
+
+def _credit_table(seed: int, rows: int | None) -> PartyTable:
+    """The whole table, of the bank, or some of its rows."""
     header, values = _credit()
     total = len(values)
     if rows is not None:
         if not isinstance(rows, int) or not 20 <= rows <= total:
             raise InputError(f"rows is {rows!r}; the table has {total}: give a whole number from 20 to {total}")
-        values = values[np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(99,))).permutation(total)[:rows]]
+        values = values[generator(seed, 99).permutation(total)[:rows]]
     column = {name: values[:, i] for i, name in enumerate(header)}
     categorical = frozenset({"SEX", "EDUCATION", "MARRIAGE"})
-    table = PartyTable(
+    return PartyTable(
         name="bank",
         ids=[_reference(int(number)) for number in column["ID"]],
         columns={
@@ -66,8 +133,6 @@ def default_credit(*, overlap: float = 0.85, seed: int = 0, rows: int | None = N
         classes=(0, 1),
         label_name=_CREDIT_LABEL,
     )
-    split = (shared_rows if shared else independent_rows)(table.rows, 3, overlap=overlap, seed=seed)
-    return partition(table, _CREDIT_COLUMNS, split, description="Default of Credit Card Clients (UCI, CC BY 4.0)")
 
 
 def _credit() -> tuple[list[str], np.ndarray]:
@@ -108,7 +173,18 @@ def breast_cancer(*, overlap: float = 0.9, seed: int = 0, shared: bool = False) 
     return partition(table, columns, split, description="Breast Cancer Wisconsin (UCI, CC BY 4.0)")
 
 
-_REGISTRY: Mapping[str, Callable[..., Parties]] = {"breast_cancer": breast_cancer, "default_credit": default_credit}
+_REGISTRY: Mapping[str, Callable[..., Parties]] = {
+    "breast_cancer": breast_cancer,
+    "cifar10": cifar10,
+    "default_credit": default_credit,
+    "digits": digits,
+    "fashion_mnist": fashion_mnist,
+    "fate": fate,
+    "handwritten": handwritten,
+    "limited_credit": limited_credit,
+    "mnist": mnist,
+    "parkinson": parkinson,
+}
 
 
 def names() -> list[str]:

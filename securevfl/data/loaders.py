@@ -134,6 +134,9 @@ def from_arrow(
         raise InputError(f"{where}: {id!r} or {label!r} is listed as a feature too; a column has one use")
     if not table.num_rows:
         raise InputError(f"{where} has no rows")
+    if not chosen and (features is None or not label):
+        hint = "; an owner of labels alone says features=[]" if label else ""
+        raise InputError(f"{where} has no feature columns; name at least one in features=…{hint}")
     columns = {
         column: _categories(table[column], column, where)
         if column in categories

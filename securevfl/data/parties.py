@@ -11,46 +11,67 @@ __all__ = ["Parties"]
 
 
 class Parties(Mapping[str, PartyTable]):
-    """Tables of all parties; exactly one has labels.
+    """Tables of all parties. One of them has labels; several do for `MultiVFL` only.
 
     Args:
         tables: the parties' tables, each under its name.
         description: what the data is, and its licence.
+        active: name of the active party, where it has no labels: to predict.
 
     Raises:
-        InputError: no table, a name twice, no labels, or labels at two parties.
+        InputError: no table, a name twice, no labels, or owners of labels that number their classes differently.
     """
 
-    def __init__(self, tables: Mapping[str, PartyTable], *, description: str = "") -> None:
+    def __init__(self, tables: Mapping[str, PartyTable], *, description: str = "", active: str = "") -> None:
         self._tables = dict(tables)
         self.description = description
-        labelled = [name for name, table in self._tables.items() if table.label is not None]
-        if len(labelled) != 1:
-            found = ", ".join(labelled) or "none"
-            raise InputError(
-                f"of {len(self._tables)} parties, {found} own labels; exactly one has to: give label=… for one "
-                "table only"
-            )
-        self._active = labelled[0]
+        if active and active not in self._tables:
+            raise UnknownNameError("party", active, self._tables)
+        self._labelled = (
+            [active] if active else [name for name, table in self._tables.items() if table.label is not None]
+        )
+        if not self._labelled:
+            raise InputError(f"none of {len(self._tables)} parties owns labels; give label=… for the one that does")
+        first, *others = self.label_owners
+        for table in others:
+            if table.classes != first.classes:
+                raise InputError(
+                    f"{first.name!r} has classes {list(first.classes)} and {table.name!r} {list(table.classes)}; give "
+                    "classes=[…] with all of them, in one order, to each"
+                )
 
     @classmethod
-    def of(cls, *tables: PartyTable, description: str = "") -> Parties:
+    def of(cls, *tables: PartyTable, description: str = "", active: str = "") -> Parties:
         """Parties from their tables."""
         names = [table.name for table in tables]
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise InputError(f"two parties are called {doubled[0]!r}; give each its own name")
-        return cls({table.name: table for table in tables}, description=description)
+        return cls({table.name: table for table in tables}, description=description, active=active)
 
     @property
     def active(self) -> PartyTable:
-        """The party with the labels."""
-        return self._tables[self._active]
+        """The party with the labels.
+
+        Raises:
+            InputError: several have.
+        """
+        if len(self._labelled) > 1:
+            raise InputError(
+                f"of {len(self)} parties, {', '.join(self._labelled)} own labels; exactly one has to (several are for "
+                "sv.MultiVFL): give label=… for one table only"
+            )
+        return self._tables[self._labelled[0]]
 
     @property
     def passive(self) -> list[PartyTable]:
-        """The other parties."""
-        return [table for name, table in self._tables.items() if name != self._active]
+        """The parties without labels."""
+        return [table for name, table in self._tables.items() if name not in self._labelled]
+
+    @property
+    def label_owners(self) -> list[PartyTable]:
+        """All parties with labels."""
+        return [self._tables[name] for name in self._labelled]
 
     def __getitem__(self, name: str) -> PartyTable:
         if name not in self._tables:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -10,16 +12,37 @@ from securevfl.data.parties import Parties
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
 
-__all__ = ["independent_rows", "partition", "shared_rows"]
+__all__ = ["generator", "independent_rows", "is_number", "partition", "shared_rows", "unlabelled", "whole_number"]
 
 
-def _generator(seed: int, *labels: int) -> np.random.Generator:
+def generator(seed: int, *labels: int) -> np.random.Generator:
+    """A generator of its own for each tuple of labels.
+
+    Raises:
+        InputError: the seed is no whole number from 0.
+    """
+    whole_number("seed", seed, 0)
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=labels))
 
 
+def whole_number(what: str, value: object, least: int) -> None:
+    """Checks an argument.
+
+    Raises:
+        InputError: `value` is no whole number, or below `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral) or int(value) < least:
+        raise InputError(f"{what} is {value!r}; a whole number from {least} was expected")
+
+
+def is_number(value: object) -> bool:
+    """Whether an argument is a number; True and False are none."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
 def _check_overlap(overlap: float) -> None:
-    if not 0 < overlap <= 1:
-        raise InputError(f"overlap is {overlap}; it is a share of the rows, more than 0 and at most 1")
+    if not is_number(overlap) or not 0 < overlap <= 1:
+        raise InputError(f"overlap is {overlap!r}; it is a share of the rows, more than 0 and at most 1")
 
 
 def independent_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[np.ndarray]:
@@ -36,7 +59,7 @@ def independent_rows(rows: int, parties: int, *, overlap: float, seed: int) -> l
     """
     _check_overlap(overlap)
     count = max(round(rows * overlap), 1)
-    return [_generator(seed, party).permutation(rows)[:count] for party in range(parties)]
+    return [generator(seed, party).permutation(rows)[:count] for party in range(parties)]
 
 
 def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[np.ndarray]:
@@ -45,11 +68,11 @@ def shared_rows(rows: int, parties: int, *, overlap: float, seed: int) -> list[n
     This is the partition of the papers on few aligned samples. Arguments and errors as for `independent_rows`.
     """
     _check_overlap(overlap)
-    order = _generator(seed, parties).permutation(rows)
+    order = generator(seed, parties).permutation(rows)
     common = max(round(rows * overlap), 1)
     rest = np.array_split(order[common:], parties)
     return [
-        _generator(seed, party).permutation(np.concatenate([order[:common], part])) for party, part in enumerate(rest)
+        generator(seed, party).permutation(np.concatenate([order[:common], part])) for party, part in enumerate(rest)
     ]
 
 
@@ -74,16 +97,10 @@ def partition(
     parts = []
     for (name, chosen), own in zip(columns.items(), rows, strict=True):
         part = table.select(chosen).take(own)
-        active = name == table.name
-        parts.append(
-            PartyTable(
-                name=name,
-                ids=part.ids,
-                columns=part.columns,
-                categorical=part.categorical,
-                label=part.label if active else None,
-                classes=part.classes if active else (),
-                label_name=part.label_name if active else "",
-            )
-        )
+        parts.append(replace(part, name=name) if name == table.name else unlabelled(part, name))
     return Parties.of(*parts, description=description)
+
+
+def unlabelled(table: PartyTable, name: str) -> PartyTable:
+    """The features of `table`, as the table of a party without labels."""
+    return replace(table, name=name, label=None, classes=(), label_name="", fold=None, book=None)

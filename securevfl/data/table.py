@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Literal
 
@@ -13,10 +13,26 @@ import numpy as np
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["PartyTable", "encode_labels"]
+__all__ = ["TEST", "TRAIN", "VALID", "LabelBook", "PartyTable", "check_fold", "encode_labels"]
+
+TRAIN, VALID, TEST = 0, 1, 2
+"""Values of `PartyTable.fold`."""
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SHOWN = 3
+
+
+@dataclass(frozen=True, eq=False)
+class LabelBook:
+    """Labels that the active party knows of rows for which it has no features.
+
+    Attributes:
+        ids: identifiers of these rows.
+        label: class of each, (len(ids),) int64.
+    """
+
+    ids: tuple[str, ...]
+    label: np.ndarray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,15 +42,20 @@ class PartyTable:
     Attributes:
         name: the party, a lower-case word.
         ids: identifiers of the rows, texts.
-        columns: feature → values, one per row: float64 for numbers, text for categories.
+        columns: feature → values, one per row: float64 for numbers, text for categories; or a block of numbers,
+            (rows, width), or of images, (rows, height, width) or (rows, channels, height, width). A party that owns
+            labels may have none.
         categorical: names of the columns that hold categories.
         label: class of each row, (rows,) int64 indexes into `classes`; None at a passive party.
         classes: the label's values, in the order of their indexes.
         label_name: the label's column.
+        fold: at the active party, which rows it keeps for validation (`VALID`) and test (`TEST`), (rows,) int8; all
+            others train. None leaves the choice to the job.
+        book: at the active party, labels of rows for which it has no features.
 
     Raises:
-        InputError: columns of different lengths, nulls, values that are not finite, no rows, no columns, doubled
-            identifiers.
+        InputError: columns of different lengths, nulls, values that are not finite, blocks of other shapes, no rows, no
+            columns, doubled identifiers, a fold or a label book that does not fit.
     """
 
     name: str
@@ -44,6 +65,8 @@ class PartyTable:
     label: np.ndarray | None = None
     classes: tuple[object, ...] = ()
     label_name: str = ""
+    fold: np.ndarray | None = None
+    book: LabelBook | None = None
     source: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -56,19 +79,40 @@ class PartyTable:
         where = self.source or f"the table of {self.name!r}"
         if not self.ids:
             raise InputError(f"{where} has no rows")
-        if not self.columns:
+        if not self.columns and self.label is None:
             raise InputError(f"{where} has no feature columns; name at least one in features=…")
         unknown = sorted(self.categorical - set(self.columns))
         if unknown:
             raise UnknownNameError(f"categorical column of {where}:", unknown[0], self.columns)
         _check_ids(self.ids, where)
         for column, values in self.columns.items():
-            if len(values) != len(self.ids):
-                raise InputError(f"{where}: column {column!r} has {len(values)} values for {len(self.ids)} rows")
+            _check_shape(column, values, len(self.ids), column in self.categorical, where)
             if column not in self.categorical:
                 _check_numbers(column, values, where)
         if self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
+        if self.fold is not None:
+            if self.label is None:
+                raise InputError(
+                    f"{where} has a fold and no labels; the active party says which rows validate and test"
+                )
+            check_fold(self.fold, len(self.ids), where)
+        if self.book is not None:
+            self._check_book(where)
+
+    def _check_book(self, where: str) -> None:
+        book = self.book
+        if book is None or self.label is None:
+            raise InputError(f"{where} has a book of labels and no labels of its own; only the active party has labels")
+        if not len(book.ids):
+            raise InputError(f"the label book of {self.name!r} is empty; leave it out")
+        _check_ids(book.ids, f"the label book of {self.name!r}")
+        _check_label(book.label, self.classes, len(book.ids), f"the label book of {self.name!r}")
+        both = set(book.ids) & set(self.ids)
+        if both:
+            raise InputError(
+                f"{where}: {len(both)} rows are in the label book and in the table; keep them in the table"
+            )
 
     def __repr__(self) -> str:
         label = f", label {self.label_name!r}" if self.label is not None else ""
@@ -92,15 +136,12 @@ class PartyTable:
     def take(self, rows: np.ndarray | Sequence[int]) -> PartyTable:
         """The table of these rows, in this order."""
         index = np.asarray(rows, dtype=np.int64)
-        return PartyTable(
-            name=self.name,
+        return replace(
+            self,
             ids=[self.ids[row] for row in index.tolist()],
             columns={column: values[index] for column, values in self.columns.items()},
-            categorical=self.categorical,
             label=None if self.label is None else self.label[index],
-            classes=self.classes,
-            label_name=self.label_name,
-            source=self.source,
+            fold=None if self.fold is None else self.fold[index],
         )
 
     def select(self, columns: Iterable[str]) -> PartyTable:
@@ -113,15 +154,8 @@ class PartyTable:
         for name in names:
             if name not in self.columns:
                 raise UnknownNameError(f"column of {self.name!r}:", name, self.columns)
-        return PartyTable(
-            name=self.name,
-            ids=self.ids,
-            columns={name: self.columns[name] for name in names},
-            categorical=self.categorical & set(names),
-            label=self.label,
-            classes=self.classes,
-            label_name=self.label_name,
-            source=self.source,
+        return replace(
+            self, columns={name: self.columns[name] for name in names}, categorical=self.categorical & set(names)
         )
 
 
@@ -139,16 +173,47 @@ def _check_ids(ids: Sequence[str], where: str) -> None:
         raise InputError(f"{where}: doubled identifiers: {'; '.join(doubled[:_SHOWN])}{more}; keep one row for each")
 
 
+def check_fold(fold: np.ndarray, rows: int, where: str) -> None:
+    """Checks `PartyTable.fold`.
+
+    Raises:
+        InputError: another number of rows, or values other than `TRAIN`, `VALID` and `TEST`.
+    """
+    if fold.shape != (rows,):
+        raise InputError(f"{where}: fold has shape {fold.shape}; give one value for each of {rows} rows, ({rows},)")
+    wrong = fold if fold.dtype.kind not in "iu" else fold[(fold < TRAIN) | (fold > TEST)]
+    if len(wrong):
+        raise InputError(
+            f"{where}: fold holds {fold.dtype} {wrong[0]!s}; 0 (trains), 1 (validates) and 2 (tests) are known"
+        )
+
+
+def _check_shape(column: str, values: np.ndarray, rows: int, categorical: bool, where: str) -> None:
+    shape = np.shape(values)
+    if not shape or shape[0] != rows:
+        raise InputError(f"{where}: column {column!r} has {shape[0] if shape else 'no'} values for {rows} rows")
+    if categorical and len(shape) > 1:
+        raise InputError(f"{where}: column {column!r} is a block, {shape}, and categorical; a block holds numbers only")
+    if len(shape) > 4 or 0 in shape:
+        raise InputError(
+            f"{where}: column {column!r} has shape {shape}; (rows,), (rows, width), (rows, height, width) or "
+            "(rows, channels, height, width) with none of them 0 was expected"
+        )
+
+
 def _check_numbers(column: str, values: np.ndarray, where: str) -> None:
     if values.dtype.kind not in "fiub":
         raise InputError(
             f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it"
         )
-    bad = np.flatnonzero(~np.isfinite(values))
+    if values.dtype.kind in "iub":
+        return
+    finite = np.isfinite(values)
+    bad = np.flatnonzero(~finite.reshape(len(values), -1).all(axis=1))
     if len(bad):
         rows = ", ".join(str(row + 1) for row in bad[:_SHOWN].tolist())
         more = ", …" if len(bad) > _SHOWN else ""
-        what = "NaN" if np.isnan(values[bad[0]]) else "infinite"
+        what = "NaN" if np.isnan(values[bad[0]]).any() else "infinite"
         raise InputError(
             f"{where}: column {column!r} is {what} in {len(bad)} of {len(values)} rows (rows {rows}{more}); "
             "fill or drop them"
@@ -163,7 +228,10 @@ def _check_label(label: np.ndarray, classes: tuple[object, ...], rows: int, wher
             f"{where}: the labels have {len(classes)} class; there is nothing to tell apart with fewer than two"
         )
     if label.min() < 0 or label.max() >= len(classes):
-        raise InputError(f"{where}: label indexes reach {label.max()}; there are {len(classes)} classes")
+        raise InputError(
+            f"{where}: label indexes run from {label.min()} to {label.max()}; there are {len(classes)} classes, "
+            f"0 to {len(classes) - 1}"
+        )
 
 
 def encode_labels(

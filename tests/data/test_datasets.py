@@ -92,6 +92,9 @@ def test_independent_rows_are_distinct_rows() -> None:
         (lambda: datasets.default_credit(overlap=1.5), "more than 0 and at most 1"),
         (lambda: datasets.default_credit(rows=3), "from 20 to 30000"),
         (lambda: datasets.default_credit(rows=10**6), "from 20 to 30000"),
+        (lambda: datasets.default_credit(seed=-1), "seed is -1; a whole number from 0"),
+        (lambda: datasets.default_credit(overlap="most"), "'most'; it is a share"),  # type: ignore[arg-type]
+        (lambda: datasets.load("mnsit"), "did you mean 'mnist'"),
     ],
 )
 def test_wrong_names_and_options(call: object, match: str) -> None:
@@ -105,15 +108,16 @@ def test_a_damaged_file_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         datasets.default_credit()
 
 
-def test_exactly_one_party_owns_labels() -> None:
+def test_one_party_is_active_and_several_may_own_labels() -> None:
     plain = PartyTable(name="a", ids=["x"], columns={"c": np.zeros(1)})
     labelled = [
         PartyTable(name=n, ids=["x", "y"], columns={"c": np.zeros(2)}, label=np.array([0, 1]), classes=(0, 1))
         for n in "bc"
     ]
-    for tables in ([plain], labelled):
-        with pytest.raises(InputError, match="exactly one has to"):
-            Parties.of(*tables)
+    with pytest.raises(InputError, match="none of 1 parties owns labels"):
+        Parties.of(plain)
+    with pytest.raises(InputError, match="b, c own labels; exactly one has to"):
+        _ = Parties.of(plain, *labelled).active
     with pytest.raises(InputError, match="two parties are called 'b'"):
         Parties.of(labelled[0], labelled[0])
     parties = Parties.of(plain, labelled[0])

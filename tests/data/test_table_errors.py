@@ -56,7 +56,8 @@ def test_a_good_table_is_what_the_file_says(tmp_path: Path) -> None:
         (GOOD.replace("Oslo,1", "Oslo,0"), {}, "all labels are 0; there is nothing to learn"),
         (GOOD, {"classes": [0, 0, 1]}, "names a class twice"),
         ("ref,age,late\n", {"categorical": []}, "has no rows"),
-        ("ref,late\n1,0\n2,1\n", {"categorical": []}, "no feature columns"),
+        ("ref,late\n1,0\n2,1\n", {"categorical": []}, "no feature columns.*alone says features"),
+        (GOOD, {"label": None, "features": [], "categorical": []}, "no feature columns; name at least one"),
         ("ref,age,age,late\n1,2,3,0\n2,3,4,1\n", {"categorical": []}, "column 'age' twice"),
         (GOOD, {"features": ["age", "late"], "categorical": []}, "listed as a feature too"),
         (GOOD, {"name": "The Bank"}, "names are lower-case words"),
@@ -66,6 +67,11 @@ def test_a_good_table_is_what_the_file_says(tmp_path: Path) -> None:
 def test_unusable_tables_are_refused(tmp_path: Path, text: str, changes: dict[str, object], match: str) -> None:
     with pytest.raises(InputError, match=match):
         _read(tmp_path, text, **changes)
+
+
+def test_an_owner_of_labels_alone_has_no_features(tmp_path: Path) -> None:
+    table = _read(tmp_path, GOOD, features=[], categorical=[])
+    assert (table.role, table.feature_names, table.rows) == ("active", (), 3)
 
 
 def test_missing_and_foreign_files(tmp_path: Path) -> None:
