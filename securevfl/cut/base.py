@@ -37,6 +37,8 @@ class CutSpec:
             functions, or clip + noise); the integers at the cut are sized by it.
         gradient_bound: gradients ∂loss/∂z of single rows stay below this magnitude; likewise.
         device: where plain tensors live.
+        reduce: ``"sum"``: the active party gets z, summed over the passive parties; ``"none"``: each party's part of
+            it, for algorithms that combine the parties in another way than by adding.
     """
 
     width: int
@@ -45,8 +47,11 @@ class CutSpec:
     activation_bound: float = 8.0
     gradient_bound: float = 16.0
     device: str = "cpu"
+    reduce: str = "sum"
 
     def __post_init__(self) -> None:
+        if self.reduce not in ("sum", "none"):
+            raise InputError(f"reduce is {self.reduce!r}; 'sum' and 'none' are known")
         if self.width < 1:
             raise InputError(f"the cut is {self.width} wide; it has to be at least 1")
         if not (math.isfinite(self.lr) and 0 < self.lr <= 100):
@@ -66,14 +71,21 @@ class CutSpec:
 
 
 class ActiveCut(Protocol):
-    """The active party's side."""
+    """The active party's side.
+
+    Attributes:
+        widths: passive party → width d_p of its activations, after `setup`.
+    """
+
+    widths: dict[str, int]
 
     async def setup(self) -> None:
         """Learn the passive parties' widths, exchange keys and initial shares."""
         ...
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        """z (rows, h), float32, the sum over the passive parties.
+        """z (rows, h), float32, the sum over the passive parties; or (parties, rows, h), one for each, with
+        ``reduce="none"``.
 
         Args:
             rows: how many rows the passive parties feed.
@@ -82,7 +94,7 @@ class ActiveCut(Protocol):
         ...
 
     async def backward(self, gradient: torch.Tensor) -> None:
-        """Hand back ∂L/∂z (rows, h) of the batch just seen; the cut steps its weights."""
+        """Hand back ∂L/∂z of the batch just seen, in the shape of z; the cut steps its weights."""
         ...
 
     def snapshot(self) -> object:

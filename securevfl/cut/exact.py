@@ -24,15 +24,20 @@ class FixedActive(FloatActive):
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         shape = (rows, self._spec.width)
-        z = np.zeros(shape, dtype=object)
+        point = self._spec.fixed_point
+        parts = []
         for name in self._site.passive:
             message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
-            z = z + np.asarray(checked(name, message.arrays["z"], shape)).astype(object)
-        return to_float(z, self._spec.fixed_point.fz, self._spec.device)
+            parts.append(np.asarray(checked(name, message.arrays["z"], shape)).astype(object))
+        if self._spec.reduce == "none":
+            single = [to_float(part, point.fz, self._spec.device) for part in parts]
+            return torch.stack(single) if single else torch.zeros((0, *shape))
+        return to_float(sum(parts, np.zeros(shape, dtype=object)), point.fz, self._spec.device)
 
     async def backward(self, gradient: torch.Tensor) -> None:
-        step = scaled_gradient(gradient, self._spec.fixed_point)
-        for name in self._site.passive:
+        for i, name in enumerate(self._site.passive):
+            part = gradient[i] if self._spec.reduce == "none" else gradient
+            step = scaled_gradient(part, self._spec.fixed_point)
             self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=step)
 
 

@@ -32,9 +32,11 @@ class FloatActive:
         self._spec = spec
         self._guard = Guard(noise=noise)
         self._rows = 0
+        self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
         widths = await receive_widths(self._site, self._spec, self.protection)
+        self.widths = {name: width for name, (width, _) in widths.items()}
         for name, (width, _) in widths.items():
             share = initial_share(self._site.private_seed, name, width, self._spec.width)
             self._site.links[name].send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
@@ -42,15 +44,18 @@ class FloatActive:
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         self._rows = rows
         shape = (rows, self._spec.width)
-        z = torch.zeros(shape, device=self._spec.device)
+        parts = []
         for name in self._site.passive:
             message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
-            z = z + tensor(checked(name, message.arrays["z"], shape), self._spec.device)
-        return z
+            parts.append(tensor(checked(name, message.arrays["z"], shape), self._spec.device))
+        if self._spec.reduce == "none":
+            return torch.stack(parts) if parts else torch.zeros((0, *shape), device=self._spec.device)
+        return sum(parts, torch.zeros(shape, device=self._spec.device))
 
     async def backward(self, gradient: torch.Tensor) -> None:
-        for name in self._site.passive:
-            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=gradient)
+        for i, name in enumerate(self._site.passive):
+            part = gradient[i] if self._spec.reduce == "none" else gradient
+            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=part)
 
     def snapshot(self) -> object:
         return None

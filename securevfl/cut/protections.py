@@ -57,7 +57,8 @@ def _with_dp(text: str, dp: DP | None) -> str:
 def _noised(dp: DP | None) -> frozenset[Kind]:
     if dp is None:
         return frozenset()
-    return frozenset(kind for kind, on in ((Kind.ACTIVATION, dp.activations), (Kind.GRADIENT, dp.gradients)) if on)
+    features = frozenset({Kind.ACTIVATION, Kind.REPRESENTATION}) if dp.activations else frozenset()
+    return features | (frozenset({Kind.GRADIENT}) if dp.gradients else frozenset())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,20 +13,18 @@ The algebra is `securevfl_crypto`'s, without input or output; this file moves it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import securevfl_crypto as crypto
 import torch
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.handshake import announce, once, receive_widths
 from securevfl.cut.integers import fixed_activations, fixed_weights, input_gradient, scaled_gradient, to_float
+from securevfl.cut.masking import agree_masks
 from securevfl.errors import PolicyError, ProtocolError, RangeError
 from securevfl.party import Site
 from securevfl.privacy import Clock
@@ -91,10 +89,12 @@ class SealedActive:
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
+        self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
         site, spec = self._site, self._spec
         widths = await receive_widths(site, spec, self.protection)
+        self.widths = {name: width for name, (width, _) in widths.items()}
         with _working(site.clock):
             key = crypto.generate_keypair(self._bits)
         public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
@@ -117,23 +117,30 @@ class SealedActive:
         for name in self._peers:
             message = await self._site.links[name].receive(Kind.CIPHERTEXT, "cut/forward", "c")
             arrays.append(_bytes(message.arrays["c"]))
+        point, device = self._spec.fixed_point, self._spec.device
+        owners = [peer.owner for peer in self._peers.values()]
+        if self._spec.reduce == "none":
+            with _working(self._site.clock):
+                parts = [owner.open_forward([c], rows) for owner, c in zip(owners, arrays, strict=True)]
+            return torch.stack([to_float(part, point.fz, device) for part in parts])
         with _working(self._site.clock):
-            z = next(iter(self._peers.values())).owner.open_forward(arrays, rows)
-        return to_float(z, self._spec.fixed_point.fz, self._spec.device)
+            z = owners[0].open_forward(arrays, rows)
+        return to_float(z, point.fz, device)
 
     @property
     def _key_guard(self) -> Guard:
         return Guard(self._guard.cipher, self._guard.bits, self._guard.key)
 
     async def backward(self, gradient: torch.Tensor) -> None:
-        step = scaled_gradient(gradient, self._spec.fixed_point)
-        first = next(iter(self._peers.values())).owner
-        with _working(self._site.clock):
-            sealed = first.seal_gradient(step)
-        for name in self._peers:
+        steps = self._steps(gradient)
+        sealed: np.ndarray | None = None
+        for name, peer in self._peers.items():
+            if sealed is None or self._spec.reduce == "none":
+                with _working(self._site.clock):
+                    sealed = peer.owner.seal_gradient(steps[name])
             self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=self._guard, c=sealed)
         if any(peer.trainable for peer in self._peers.values()):
-            await self._input_gradients(step, first)
+            await self._input_gradients(steps)
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
@@ -145,18 +152,27 @@ class SealedActive:
                 peer.share = peer.share - mine + delta
         self._changed = True
 
-    async def _input_gradients(self, step: np.ndarray, first: crypto.SealedOwner) -> None:
+    def _steps(self, gradient: torch.Tensor) -> dict[str, np.ndarray]:
+        """S for each passive party: the same for all where z is their sum."""
+        point = self._spec.fixed_point
+        if self._spec.reduce == "none":
+            return {name: scaled_gradient(gradient[i], point) for i, name in enumerate(self._peers)}
+        return dict.fromkeys(self._peers, scaled_gradient(gradient, point))
+
+    async def _input_gradients(self, steps: Mapping[str, np.ndarray]) -> None:
         """Help the parties with trainable bottoms to their S Wᵀ; before any share changes."""
-        with _working(self._site.clock):
-            sealed = first.seal_gradient_by_sample(step)
         waiting = {name: peer for name, peer in self._peers.items() if peer.trainable}
-        for name in waiting:
+        sealed: np.ndarray | None = None
+        for name, peer in waiting.items():
+            if sealed is None or self._spec.reduce == "none":
+                with _working(self._site.clock):
+                    sealed = peer.owner.seal_gradient_by_sample(steps[name])
             self._site.links[name].send(Kind.CIPHERTEXT, "cut/gradient by sample", guard=self._guard, c=sealed)
         for name, peer in waiting.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
             with _working(self._site.clock):
-                masked = peer.owner.open_input_gradient(_bytes(message.arrays["c"]), step, peer.share)
+                masked = peer.owner.open_input_gradient(_bytes(message.arrays["c"]), steps[name], peer.share)
             link.send(Kind.MASKED_SHARE, "cut/input gradient share", guard=_MASKED, masked=masked)
 
     def snapshot(self) -> object:
@@ -193,7 +209,7 @@ class SealedPassive:
         site, spec = self._site, self._spec
         self._trainable = trainable
         announce(site, spec, self.protection, width, trainable)
-        pairs = await self._agree_masks()
+        pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
         message = await self._link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
         with _working(site.clock):
             key = crypto.PaillierPublicKey.from_bytes(_bytes(message.arrays["key"]).tobytes())
@@ -205,32 +221,6 @@ class SealedPassive:
             )
         self._guard = Guard("paillier", key.bits, key.fingerprint, self._noise)
         self._share = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
-
-    async def _agree_masks(self) -> list[crypto.PairwiseMasks]:
-        """A seed with each other passive party: X25519, then HKDF over the job and both names."""
-        site = self._site
-        secret = X25519PrivateKey.generate()
-        mine = secret.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
-        others = [name for name in site.passive if name != site.name]
-        for name in others:
-            site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
-        pairs = []
-        for name in others:
-            theirs = _bytes(
-                (await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")).arrays["key"]
-            ).tobytes()
-            try:
-                shared = secret.exchange(X25519PublicKey.from_public_bytes(theirs))
-            except ValueError as error:
-                raise ProtocolError(f"{name!r} sent a bad X25519 key ({error}); nothing was masked") from error
-            low, high = sorted([(site.name, mine), (name, theirs)])
-            info = b"securevfl cut masks v1" + b"".join(
-                len(part).to_bytes(2, "big") + part
-                for part in (site.job.encode(), low[0].encode(), low[1], high[0].encode(), high[1])
-            )
-            seed = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=info).derive(shared)
-            pairs.append(crypto.PairwiseMasks(seed, positive=site.name < name))
-        return pairs
 
     @property
     def _ready(self) -> crypto.SealedHolder:

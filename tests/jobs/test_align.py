@@ -7,11 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import securevfl_psi as psi
-from helpers import parties
+from helpers import parties, scarce
 
 import securevfl as sv
-from securevfl.data import PartyTable
-from securevfl.jobs.simulation import align_parties
+from securevfl.data import LabelBook, PartyTable
+from securevfl.jobs.simulation import align_parties, join_parties
+from securevfl.privacy import Link
 from securevfl.transport import Kind
 
 JOB = sv.Job(seed=3)
@@ -126,3 +127,95 @@ def test_identifiers_leave_only_blinded() -> None:
     assert kinds == {Kind.CONTROL, Kind.BLINDED_SET, Kind.INTERSECTION, Kind.STATISTIC}
     told = [e for e in aligned.ledgers["bank"].entries if e.way == "sent" and e.kind is Kind.INTERSECTION]
     assert {e.peer: e.shapes["positions"] for e in told} == {key: [aligned.common] for key in ("shop1", "shop2")}
+
+
+def _with_book(*, own: int = 72, extra: int = 30) -> sv.Parties:
+    """The active party holds 0 … own - 1 and knows the labels of the `extra` after; b holds the even ones of all, c
+    every third."""
+    everyone = [f"i{n:03d}" for n in range(own + extra)]
+    label = np.arange(own + extra) % 2
+    book = LabelBook(tuple(everyone[own:]), label[own:])
+    fold = np.zeros(own, dtype=np.int8)
+    fold[[0, 4]], fold[[6, 2]] = 1, 2
+    bank = PartyTable(
+        name="a", ids=everyone[:own], columns={"x": np.arange(float(own))}, label=label[:own], classes=(0, 1)
+    )
+    bank = replace(bank, book=book, fold=fold)
+    return sv.Parties.of(bank, _table("b", everyone[::2][::-1]), _table("c", [*everyone[::3], "stranger"]))
+
+
+def test_a_label_book_names_rows_that_two_parties_know() -> None:
+    people = _with_book()
+    aligned = align_parties(people, JOB)
+    bank = people["a"]
+    assert bank.book is not None
+    known = [*bank.ids, *bank.book.ids]
+    common = {bank.ids[row] for row in aligned.parties["a"].rows}
+    assert common == {f"i{n:03d}" for n in range(0, 72, 6)}  # no row of the book is common to all
+    held_out = {"i000", "i004", "i006", "i002"}
+    for name in "bc":
+        mine = aligned.parties["a"].labelled[name]
+        theirs = aligned.parties[name].labelled[name]
+        assert [known[row] for row in mine] == [people[name].ids[row] for row in theirs]
+        assert {known[row] for row in mine} == (set(known) & set(people[name].ids)) - common - held_out
+        assert not set(theirs) & set(aligned.parties[name].rows)
+        assert list(aligned.parties[name].labelled) == [name]
+
+
+def test_the_join_in_the_clear_finds_what_the_protocol_finds() -> None:
+    for people in (_with_book(), parties(passive=2), scarce(2, rows=120)):
+        one, two = align_parties(people, JOB), join_parties(people, JOB)
+        for name, found in one.parties.items():
+            other = two.parties[name]
+            assert np.array_equal(found.rows, other.rows)
+            assert set(found.verified_by) == set(other.verified_by)
+            some = {key: rows.tolist() for key, rows in found.labelled.items() if len(rows)}
+            assert some == {key: rows.tolist() for key, rows in other.labelled.items() if len(rows)}
+        assert two.protocol != one.protocol
+
+
+def test_a_join_has_the_same_errors() -> None:
+    with pytest.raises(sv.AlignmentError, match="no row is held by all"):
+        join_parties(sv.Parties.of(_table("a", ["x"], label=True), _table("b", ["y"])), JOB)
+    with pytest.raises(sv.InputError, match="doubled once normalised"):
+        join_parties(sv.Parties.of(_table("a", ["x", "y"], label=True), _table("b", ["x", " x"])), JOB)
+
+
+def test_without_a_book_nothing_is_labelled() -> None:
+    people = _with_book()
+    aligned = align_parties(sv.Parties.of(replace(people["a"], book=None), people["b"], people["c"]), JOB)
+    assert not any(found.labelled for found in aligned.parties.values())
+
+
+def test_a_book_that_repeats_the_table_is_the_users_mistake() -> None:
+    book = LabelBook(("Ｘ0", "i1"), np.array([0, 1]))
+    bank = replace(_table("a", ["X0", "y"], label=True), book=book)
+    with pytest.raises(sv.InputError, match="doubled once normalised"):
+        align_parties(sv.Parties.of(bank, _table("b", ["X0"])), JOB)
+
+
+def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The passive party shifts the labelled rows only: labels would go to other people."""
+    original = psi.Sender.rows
+
+    def shifted(self: psi.Sender, positions: np.ndarray) -> np.ndarray:
+        rows = original(self, positions)
+        return np.concatenate([rows[:12], np.roll(rows[12:], 1)])
+
+    monkeypatch.setattr(psi.Sender, "rows", shifted)
+    with pytest.raises(sv.AlignmentError, match="nothing was trained"):
+        align_parties(_with_book(), JOB)
+
+
+@pytest.mark.parametrize("said", [-1, 1000, True, "4", None])
+def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pytest.MonkeyPatch, said: object) -> None:
+    original = Link.send
+
+    def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
+        if what == "psi/common":
+            more["meta"] = {} if said is None else {"common": said}
+        original(self, kind, what, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", lies)
+    with pytest.raises(sv.ProtocolError, match="are common"):
+        align_parties(_with_book(), JOB)

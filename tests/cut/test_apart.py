@@ -1,0 +1,183 @@
+"""Parties kept apart (``reduce="none"``): each party's part of z by itself, and a gradient for each."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import small_keys
+
+import securevfl as sv
+from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut, initial_share
+from securevfl.cut.exact import FixedActive, FixedPassive
+from securevfl.cut.plain import FloatActive, FloatPassive
+from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.party import Site
+from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.transport import Kind, MemoryChannel, memory_pair
+
+WIDTHS = {"p1": 4, "p2": 2, "p3": 3}
+APART = CutSpec(width=3, lr=0.5, batch_size=8, reduce="none")
+ROWS = (8, 5, 1)
+KITS = {"plain": 1e-5, "fixed point": 5e-3, "paillier": 5e-3}
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_keys(monkeypatch)
+
+
+def active_cut(kit: str, site: Site, spec: CutSpec) -> ActiveCut:
+    if kit == "paillier":
+        return SealedActive(site, spec, bits=768)
+    return (FloatActive if kit == "plain" else FixedActive)(site, spec)
+
+
+def passive_cut(kit: str, site: Site, spec: CutSpec) -> PassiveCut:
+    if kit == "paillier":
+        return SealedPassive(site, spec, bits=768)
+    return (FloatPassive if kit == "plain" else FixedPassive)(site, spec)
+
+
+def sites(passive: tuple[str, ...]) -> dict[str, Site]:
+    names = ["a", *passive]
+    ends: dict[tuple[str, str], MemoryChannel] = {}
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            ends[one, other], ends[other, one] = memory_pair()
+    made = {}
+    for number, name in enumerate(names):
+        ledger, clock, rule = Ledger(name, run="r", job="j"), Clock(), Policy(min_key_bits=512)
+        made[name] = Site(
+            name=name,
+            role="active" if name == "a" else "passive",
+            active="a",
+            passive=passive,
+            links={peer: Link(name, peer, ends[name, peer], ledger, rule, clock) for peer in names if peer != name},
+            ledger=ledger,
+            policy=rule,
+            clock=clock,
+            job="j",
+            seed=1,
+            private_seed=100 + number,
+        )
+    return made
+
+
+class Seen:
+    """What a run of some steps showed: z, gradients at the activations, and z of the first batch at the end."""
+
+    def __init__(self, passive: tuple[str, ...]) -> None:
+        rng = np.random.default_rng(0)
+        self.passive = passive
+        self.a = [{p: torch.from_numpy(rng.normal(size=(n, WIDTHS[p]))).float() for p in WIDTHS} for n in ROWS]
+        grads = [rng.normal(size=(len(WIDTHS), n, APART.width)) / 8 for n in ROWS]
+        self.g = [torch.from_numpy(grad[: len(passive)]).float() for grad in grads]
+        self.z: list[torch.Tensor] = []
+        self.back: dict[str, list[torch.Tensor | None]] = {p: [] for p in passive}
+        self.sites: dict[str, Site] = {}
+
+
+def drive(kit: str, passive: tuple[str, ...], *, trainable: bool) -> Seen:
+    seen = Seen(passive)
+    seen.sites = sites(passive)
+
+    async def active() -> None:
+        cut = active_cut(kit, seen.sites["a"], APART)
+        await cut.setup()
+        for rows, gradient in zip(ROWS, seen.g, strict=True):
+            seen.z.append(await cut.forward(rows, train=True))
+            await cut.backward(gradient)
+        kept = cut.snapshot()
+        seen.z.append(await cut.forward(ROWS[0], train=False))
+        cut.restore(kept)
+        seen.z.append(await cut.forward(ROWS[0], train=False))
+
+    async def one(name: str) -> None:
+        cut = passive_cut(kit, seen.sites[name], APART)
+        await cut.setup(WIDTHS[name], trainable=trainable)
+        for a in seen.a:
+            await cut.forward(a[name], train=True)
+            seen.back[name].append(await cut.backward())
+        kept = cut.snapshot()
+        await cut.forward(seen.a[0][name], train=False)
+        cut.restore(kept)
+        await cut.forward(seen.a[0][name], train=False)
+
+    async def together() -> None:
+        await asyncio.gather(active(), *(one(name) for name in passive))
+
+    asyncio.run(together())
+    return seen
+
+
+def reference(passive: tuple[str, ...]) -> Seen:
+    """The same by hand, each party for itself."""
+    seen = Seen(passive)
+    w = {
+        p: torch.from_numpy(
+            initial_share(100, p, WIDTHS[p], APART.width) + initial_share(101 + i, p, WIDTHS[p], APART.width)
+        )
+        for i, p in enumerate(passive)
+    }
+    for a, g in zip(seen.a, seen.g, strict=True):
+        seen.z.append(torch.stack([a[p].double() @ w[p] for p in passive]))
+        for i, p in enumerate(passive):
+            seen.back[p].append(g[i].double() @ w[p].T)
+            w[p] = w[p] - APART.lr * a[p].double().T @ g[i].double()
+    seen.z += [torch.stack([seen.a[0][p].double() @ w[p] for p in passive])] * 2
+    return seen
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+@pytest.mark.parametrize("parties", [1, 2, 3])
+@pytest.mark.parametrize("kit", KITS)
+def test_each_partys_part_steps_by_itself(kit: str, parties: int, trainable: bool) -> None:
+    passive = tuple(WIDTHS)[:parties]
+    seen, wanted = drive(kit, passive, trainable=trainable), reference(passive)
+    for found, want in zip(seen.z, wanted.z, strict=True):
+        assert found.dtype == torch.float32
+        assert found.shape[0] == parties
+        assert torch.allclose(found.double(), want, atol=KITS[kit])
+    for name in passive:
+        for back, want_back in zip(seen.back[name], wanted.back[name], strict=True):
+            assert (back is None) == (not trainable)
+            if back is not None and want_back is not None:
+                assert torch.allclose(back.double(), want_back, atol=KITS[kit])
+
+
+@pytest.mark.parametrize("trainable", [True, False])
+@pytest.mark.parametrize("parties", [1, 2, 3])
+def test_sealed_equals_fixed_point_bit_by_bit(parties: int, trainable: bool) -> None:
+    passive = tuple(WIDTHS)[:parties]
+    plain, sealed = (drive(kit, passive, trainable=trainable) for kit in ("fixed point", "paillier"))
+    assert all(torch.equal(one, other) for one, other in zip(plain.z, sealed.z, strict=True))
+    for name in passive if trainable else ():
+        for one, other in zip(plain.back[name], sealed.back[name], strict=True):
+            assert one is not None
+            assert other is not None
+            assert torch.equal(one, other)
+    kinds = {entry.kind for site in sealed.sites.values() for entry in site.ledger.entries}
+    assert kinds <= {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.CIPHERTEXT, Kind.MASKED_SHARE}
+    between = {entry.peer for name in passive for entry in sealed.sites[name].ledger.entries}
+    assert between == {"a"}  # no masks between passive parties: nothing cancels where nothing is added
+
+
+@pytest.mark.parametrize("kit", ["plain", "fixed point"])
+def test_without_passive_parties_there_is_no_part(kit: str) -> None:
+    async def alone() -> torch.Tensor:
+        cut = active_cut(kit, sites(())["a"], APART)
+        await cut.setup()
+        z = await cut.forward(4, train=True)
+        await cut.backward(torch.zeros(0, 4, 3))
+        return z
+
+    assert asyncio.run(alone()).shape == (0, 4, 3)
+
+
+def test_other_reductions_are_refused() -> None:
+    with pytest.raises(sv.InputError, match="'sum' and 'none'"):
+        replace(APART, reduce="mean")
