@@ -8,7 +8,7 @@ from typing import Literal
 
 from securevfl.privacy import Clock, Ledger, Link, Policy
 
-__all__ = ["Observer", "Site", "derive_seed"]
+__all__ = ["Keeper", "Observer", "Site", "derive_seed"]
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
@@ -33,6 +33,21 @@ class Observer:
         """An epoch ended, with its mean loss and its metrics on the validation rows."""
 
 
+class Keeper:
+    """Keeps a party's checkpoints; the base class keeps none."""
+
+    def saved(self) -> dict[str, object] | None:
+        """The checkpoint to go on from, or None to begin anew."""
+        return None
+
+    def wants(self, epoch: int) -> bool:
+        """Whether a checkpoint after `epoch` is kept."""
+        return False
+
+    def save(self, epoch: int, state: dict[str, object]) -> None:
+        """Keep the party's state after `epoch`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Site:
     """One party's place in a run.
@@ -51,6 +66,7 @@ class Site:
         private_seed: the party's own seed for learning (initial weights), which its peers must not know.
             A simulation derives it from the job's seed; a process of its own draws it from the OS.
         observer: hears how it goes on.
+        keeper: keeps the party's checkpoints.
     """
 
     name: str
@@ -65,6 +81,7 @@ class Site:
     seed: int
     private_seed: int
     observer: Observer = field(default_factory=Observer)
+    keeper: Keeper = field(default_factory=Keeper)
 
     @property
     def others(self) -> list[Link]:

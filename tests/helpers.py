@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from securevfl.data import Parties, PartyTable
+from securevfl.data import Parties, PartyTable, hold_out, limited_overlap
 from securevfl.jobs import Job
 from securevfl.jobs.simulation import Aligned, align_parties
 
-__all__ = ["aligned", "parties", "small_keys"]
+__all__ = ["aligned", "parties", "scarce", "small_keys", "small_runs"]
 
 
 def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, width: int = 3) -> Parties:
@@ -56,3 +57,52 @@ def small_keys(monkeypatch: Any, bits: int = 768) -> None:
     load: Callable[[bytes], crypto.PaillierPublicKey] = lambda data: real_from_bytes(data, unsafe_small_key=True)  # noqa: E731
     monkeypatch.setattr(sealed.crypto, "generate_keypair", generate)
     monkeypatch.setattr(sealed.crypto.PaillierPublicKey, "from_bytes", staticmethod(load))
+
+
+def scarce(
+    passive: int = 1,
+    rows: int = 400,
+    *,
+    overlap: float = 0.25,
+    classes: int = 2,
+    width: int = 4,
+    labels: str = "all",
+    noise: float = 1.2,
+    seed: int = 0,
+) -> Parties:
+    """Few aligned rows, the others at one party each; every party's columns tell the class, and all together best."""
+    rng = np.random.default_rng(seed)
+    label = rng.integers(classes, size=rows)
+    names = ["bank", *(f"shop{number + 1}" for number in range(passive))]
+    columns, features = {}, {}
+    for name in names:
+        centres = rng.normal(size=(classes, width))
+        values = centres[label] + noise * rng.normal(size=(rows, width))
+        columns[name] = [f"{name}{j}" for j in range(width)]
+        features |= {column: values[:, j] for j, column in enumerate(columns[name])}
+    table = PartyTable(
+        name="bank",
+        ids=[f"p{i:05d}" for i in range(rows)],
+        columns=features,
+        label=label.astype(np.int64),
+        classes=tuple(range(classes)),
+    )
+    fold = hold_out(rows, valid=0.15, test=0.25, seed=seed)
+    return limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels)
+
+
+def small_runs(monkeypatch: Any) -> None:
+    """Let whole jobs run with `small_keys`; the checks of key sizes are tested on their own."""
+    from securevfl.cut.sealed import SealedPassive
+
+    def policy(self: Job, party: str) -> Any:
+        return replace(original(self, party), min_key_bits=512)
+
+    original = Job.policy
+    small_keys(monkeypatch)
+    monkeypatch.setattr(Job, "policy", policy)
+    cut: Callable[..., SealedPassive] = lambda site, spec, *, bits, noise: SealedPassive(  # noqa: E731
+        site, spec, bits=512, noise=noise
+    )
+    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", cut)
+    monkeypatch.setattr("securevfl.jobs.receipt._check_sealed", lambda name, content, bits: None)

@@ -6,36 +6,37 @@ fills in how a batch is trained on and how rows are scored.
 
 from __future__ import annotations
 
-import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
-from securevfl.algorithms.split import Split, batches, chunks
+from securevfl.algorithms.halves import State, as_dict, as_list
+from securevfl.algorithms.leakage import Finding, at_the_cut
+from securevfl.algorithms.split import Split, chunks, epoch_batches
 from securevfl.algorithms.task import Task
 from securevfl.cut import CutSpec, Protection
-from securevfl.errors import ProtectionInactive, RangeError
+from securevfl.errors import PolicyError, ProtectionInactive, RangeError
 from securevfl.party import Site, derive_seed
-from securevfl.privacy import DP, Reading, RowRelease, Spent
+from securevfl.privacy import DP, Link, Reading, RowRelease, Spent
 from securevfl.transport import Kind
 
 __all__ = [
     "ActiveRole",
+    "Algorithm",
+    "Course",
     "Epoch",
     "PassiveRole",
     "Plan",
     "Role",
     "Table",
     "Trained",
-    "as_pair",
     "cut_spec",
-    "mlp",
     "seeded",
 ]
 
@@ -48,6 +49,7 @@ class Plan:
         epochs: most epochs.
         batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
         patience: epochs without a gain on the validation rows after which training stops, or None for never.
+        steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
     """
@@ -55,25 +57,69 @@ class Plan:
     epochs: int
     batch_size: int
     patience: int | None
+    steps: int | None = None
     eval_rows: int = 2048
     device: str = "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A party's rows in the common order, ready to train on.
+    """A party's rows, ready to train on, and how all parties number rows.
+
+    All parties number rows alike: first the aligned ones in the common order, then, for each party in the order of
+    `rest`, the rows that are not aligned. A row of another party's is missing here.
 
     Attributes:
-        x: features, (n, d) float32.
-        y: labels, (n,) int64, at the active party.
+        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order.
+        split: which aligned rows train, validate and test.
+        name: the party.
+        rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
+        y: class of each numbered row, int64, -1 where it is unknown, at the active party.
         classes: number of classes, at the active party.
-        split: which rows train, validate and test.
+        labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
+        shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
+        person: at the active party, for each numbered row the first number of the same person; None where all differ.
     """
 
     x: torch.Tensor
     split: Split
+    name: str = ""
+    rest: Mapping[str, int] = field(default_factory=dict)
     y: torch.Tensor | None = None
     classes: int = 0
+    labelled: Mapping[str, int] = field(default_factory=dict)
+    shared: int = 1
+    person: np.ndarray | None = None
+
+    @property
+    def aligned(self) -> int:
+        """How many rows are aligned."""
+        return len(self.x) - self.rest.get(self.name, 0)
+
+    @property
+    def rows(self) -> int:
+        """How many rows all parties number."""
+        return self.aligned + sum(self.rest.values())
+
+    def others(self, party: str) -> np.ndarray:
+        """Numbers of the rows that only `party` has, in its order."""
+        start = self.aligned
+        for name, count in self.rest.items():
+            if name == party:
+                return np.arange(start, start + count)
+            start += count
+        return np.arange(0)
+
+    def people(self, rows: np.ndarray) -> np.ndarray:
+        """`rows`, and the same number for all that are one person's."""
+        return rows if self.person is None else self.person[rows]
+
+    def own(self, rows: np.ndarray) -> np.ndarray:
+        """For each numbered row its place in `x`, or -1 where this party lacks it."""
+        mine = self.others(self.name)
+        first = mine[0] if len(mine) else self.rows
+        at = np.where(rows < self.aligned, rows, rows - first + self.aligned)
+        return np.where((rows < self.aligned) | ((rows >= first) & (rows < first + len(mine))), at, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +140,11 @@ class Trained:
         finish: its clock for the test rows, after the last epoch.
         spent: what its releases cost in privacy.
         epochs: at the active party: the history.
+        model: the party's part of the best model, for `Result.model`.
         best_epoch: at the active party: the epoch whose weights were kept, from 1.
         stopped: at the active party: why training ended.
+        rows: at the active party: on how many rows it trained (those of its last epoch).
+        extra: at the active party: further figures of an algorithm, by name.
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
     """
@@ -105,10 +154,17 @@ class Trained:
     finish: Reading | None = None
     spent: list[Spent] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
+    model: State = field(default_factory=dict)
     best_epoch: int = 0
     stopped: str = ""
+    rows: int = 0
+    extra: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+
+    def restore_readings(self, readings: object) -> None:
+        """Readings of a checkpoint."""
+        self.readings = [Reading(*values) for values in as_list(readings)]
 
 
 @contextmanager
@@ -119,24 +175,72 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def as_pair(state: object) -> tuple[dict[str, torch.Tensor], object]:
-    """A snapshot that a role made of its networks' weights and of its side of the cut.
+@dataclass(frozen=True, kw_only=True)
+class Algorithm(ABC):
+    """What a job trains: the configuration, which makes each party's program. Subclass it, and add one line to
+    `ALGORITHMS`.
 
-    Raises:
-        TypeError: something else.
+    Attributes:
+        name: as in job files.
+        uses_others: whether rows that are not aligned take part in training.
+        uses_book: whether the labels that the active party knows of other parties' rows are used.
+        most_passive: largest number of passive parties, or None for no bound.
+        many_owners: whether several parties own labels.
+        exchanges: whether training sends anything beside counts of rows; where it does not, nothing needs protection.
+        reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
     """
-    if not isinstance(state, tuple) or len(state) != 2:
-        raise TypeError("not a snapshot of this role")
-    return state
 
+    name: ClassVar[str]
+    uses_others: ClassVar[bool] = False
+    uses_book: ClassVar[bool] = False
+    most_passive: ClassVar[int | None] = None
+    many_owners: ClassVar[bool] = False
+    exchanges: ClassVar[bool] = True
+    reveals: ClassVar[str] = ""
 
-def mlp(widths: list[int], *, last: nn.Module | None = None) -> nn.Sequential:
-    """Linear layers of these widths with ReLU between them, and `last` after the last."""
-    layers: list[nn.Module] = []
-    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
-        layers += [nn.ReLU()] if i else []
-        layers.append(nn.Linear(inputs, outputs))
-    return nn.Sequential(*layers, *([last] if last is not None else []))
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """For tables and reports."""
+
+    @property
+    def least_epochs(self) -> int:
+        """Fewest epochs in which the algorithm gets to its last stage."""
+        return 1
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        return True
+
+    @abstractmethod
+    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
+        """The active party's program."""
+
+    @abstractmethod
+    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
+        """A passive party's program."""
+
+    def check(self, protection: Protection) -> None:
+        """Refuse a protection that this algorithm cannot have.
+
+        Raises:
+            PolicyError: it hands over by design what the protection would seal.
+        """
+        if self.reveals and protection.policy().sealed:
+            raise PolicyError(
+                f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection 'plain', with "
+                "dp=sv.DP(activations=True) for noise on what is handed over, or an algorithm that stays at the cut "
+                "layer (splitnn, entity_augmentation, risa)"
+            )
+
+    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
+        """Who learns what from the messages of this algorithm under `protection`."""
+        return at_the_cut(protection, active=active, passive=passive, trainable=self.trainable)
+
+    def notes(self, protection: Protection) -> list[str]:
+        """What a reader of the figures has to know."""
+        return []
 
 
 class Role(ABC):
@@ -144,12 +248,41 @@ class Role(ABC):
 
     def __init__(self, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
         self.site = site
-        self.plan = plan
-        self.protection = protection
         self.table = table
+        rows = len(self.training_rows(table, 1))
+        self.nominal_batch = plan.batch_size
+        self.plan = replace(plan, batch_size=min(plan.batch_size, rows)) if rows else plan
+        self.protection = protection
         self.x = table.x.to(plan.device)
+        self.fill = torch.zeros_like(self.x[:1])
         self.release: RowRelease | None = None
         self.trained = Trained()
+
+    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
+        """Numbers of the rows that `epoch` trains on, the same at all parties: the aligned ones of training."""
+        return table.split.train
+
+    def feed(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the rows that this party puts in for those of a training batch: the same ones."""
+        return rows
+
+    def features(self, rows: np.ndarray) -> torch.Tensor:
+        """Features of numbered rows, (n, …); `fill` where this party lacks them."""
+        at = torch.from_numpy(self.table.own(rows))
+        if bool((at >= 0).all()):
+            return self.x[at]
+        found = self.x[at.clamp_min(0)]
+        found[at < 0] = self.fill
+        return found
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """The batches of an epoch, the same at all parties."""
+        rows = self.training_rows(self.table, epoch)
+        return epoch_batches(rows, self.plan.batch_size, self.plan.steps, seed=self.site.seed, epoch=epoch)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        """What an algorithm does before `epoch` (from 1). True where a new model begins: the best so far is void."""
+        return False
 
     def seed(self, label: str) -> int:
         """A seed of this party's own, for what `label` says."""
@@ -162,7 +295,7 @@ class Role(ABC):
         sigma = dp.sigma(times)
         release = RowRelease(
             what,
-            rows=len(self.x),
+            rows=self.release_rows(),
             times=times,
             sigma=sigma,
             clip=clip,
@@ -173,12 +306,33 @@ class Role(ABC):
         self.site.policy.check_epsilon(release.planned_epsilon, what)
         return release
 
+    def release_rows(self) -> int:
+        """How many numbers of rows releases are counted by."""
+        return self.table.rows
+
+    def times(self, epochs: int) -> int:
+        """How often `epochs` epochs use one training row, at most."""
+        if self.plan.steps is None:
+            return epochs
+        full = max(len(self.training_rows(self.table, 1)) // self.plan.batch_size, 1)
+        return epochs * -(-self.plan.steps // full)
+
+    def activation_times(self, trainable: bool) -> int:
+        """How often one row's activations are released, the same at all parties: noise on fixed features is drawn once,
+        see `RowRelease`."""
+        return self.times(self.plan.epochs) if trainable else 1
+
+    def label_times(self) -> int:
+        """How often the gradient of one row's label is released, the same at all parties."""
+        return self.times(self.plan.epochs) * self.table.shared
+
     def lap(self) -> Reading:
         return self.site.clock.lap()
 
     def ended(self) -> Trained:
         """Close the books: what was released must have been released with noise."""
         self.trained.finish = self.lap()
+        self.trained.model = self.part()
         if self.release is not None:
             spent = self.release.spent
             if spent.times == 0:
@@ -192,6 +346,77 @@ class Role(ABC):
     async def run(self) -> Trained:
         """Train, keep the best, test."""
 
+    @abstractmethod
+    async def setup(self) -> None:
+        """Exchange what is needed before the first batch."""
+
+    @abstractmethod
+    def snapshot(self) -> object:
+        """This party's part of the model."""
+
+    @abstractmethod
+    def restore(self, state: object) -> None:
+        """Go back to a snapshot."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """Everything that training needs to go on later: weights, optimisers, what was imputed or labelled."""
+
+    @abstractmethod
+    def load(self, state: State) -> None:
+        """Go on from a state, after `setup`."""
+
+    async def prepare(self) -> State | None:
+        """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
+        self.lap()
+        await self.setup()
+        self.trained.setup = self.lap()
+        saved = self.site.keeper.saved()
+        if saved is None:
+            return None
+        self.load(as_dict(saved["role"]))
+        self.trained.restore_readings(saved["readings"])
+        if self.release is not None:
+            self.release.load(as_dict(saved["release"]))
+        return saved
+
+    def part(self) -> State:
+        """This party's part of the model, to predict with."""
+        return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.fill}
+
+    async def come_back(self, model: State) -> None:
+        """Set up and take this party's part of a trained model."""
+        await self.setup()
+        self.load(as_dict(model["role"]))
+        fill = model["fill"]
+        if isinstance(fill, torch.Tensor):
+            self.fill = fill.to(self.x.device)
+
+    def keep(self, epoch: int, more: State) -> None:
+        """Write a checkpoint after `epoch`, where the run keeps any."""
+        if not self.site.keeper.wants(epoch):
+            return
+        readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
+        release = None if self.release is None else self.release.state()
+        planned = self.plan.epochs
+        kept = {"role": self.state(), "readings": readings, "release": release, "epochs": planned, **more}
+        self.site.keeper.save(epoch, kept)
+
+    def over(self, stop: bool, epoch: int, saved: State) -> bool:
+        """Whether a run kept after `epoch` has nothing left to do: it stopped early, or has had all epochs."""
+        return stop and (epoch < int(str(saved["epochs"])) or epoch >= self.plan.epochs)
+
+
+@dataclass
+class Course:
+    """Where training stands, at the active party."""
+
+    kept: object
+    best: float = -math.inf
+    since: int = 0
+    epoch: int = 0
+    stop: bool = False
+
 
 class ActiveRole(Role):
     """The active party's program: it owns the labels, counts the epochs and decides when to stop."""
@@ -204,10 +429,6 @@ class ActiveRole(Role):
         self.task = Task(table.classes)
 
     @abstractmethod
-    async def setup(self) -> None:
-        """Exchange what is needed before the first batch."""
-
-    @abstractmethod
     async def train_batch(self, rows: np.ndarray) -> float:
         """Train on these rows; the sum of their losses."""
 
@@ -215,55 +436,87 @@ class ActiveRole(Role):
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of these rows, (n, outputs)."""
 
-    @abstractmethod
-    def snapshot(self) -> object:
-        """This party's part of the model."""
-
-    @abstractmethod
-    def restore(self, state: object) -> None:
-        """Go back to a snapshot."""
-
     async def run(self) -> Trained:
         self.site.observer.phase("setup")
-        self.lap()
-        await self.setup()
-        self.trained.setup = self.lap()
+        saved = await self.prepare()
         self.site.observer.phase("training")
-        best, kept, since = -math.inf, self.snapshot(), 0
-        for epoch in range(1, self.plan.epochs + 1):
-            loss = await self._epoch(epoch)
-            valid = await self.evaluate(self.table.split.valid)
-            score = valid.get(self.task.score, -valid["log_loss"])
-            better = score > best
-            if better:
-                best, kept, since, self.trained.best_epoch = score, self.snapshot(), 0, epoch
-            else:
-                since += 1
-            out_of_patience = self.plan.patience is not None and since >= self.plan.patience
-            stop = out_of_patience or epoch == self.plan.epochs
-            for link in self.site.others:
-                link.send(Kind.CONTROL, "train/epoch", meta={"epoch": epoch, "best": better, "stop": stop})
-            self.trained.readings.append(self.lap())
-            self.trained.epochs.append(Epoch(loss, valid))
-            self.site.observer.epoch(epoch, loss, valid)
-            if stop:
-                self.trained.stopped = (
-                    f"no gain on validation rows for {since} epochs" if out_of_patience else "all epochs done"
-                )
-                break
-        self.restore(kept)
+        course = Course(kept=self.snapshot()) if saved is None else self._resumed(saved)
+        while not course.stop:
+            await self._one_epoch(course)
+        self.restore(course.kept)
         self.site.observer.phase("test")
         self.trained.test = await self.evaluate(self.table.split.test, keep=True)
         return self.ended()
 
+    async def _one_epoch(self, course: Course) -> None:
+        course.epoch += 1
+        epoch = course.epoch
+        if await self.begin_epoch(epoch):
+            course.best, course.since = -math.inf, 0
+        loss = await self._epoch(epoch)
+        valid = await self.evaluate(self.table.split.valid)
+        self.verdict(course, valid)
+        self.trained.readings.append(self.lap())
+        self.trained.epochs.append(Epoch(loss, valid))
+        self.site.observer.epoch(epoch, loss, valid)
+        self.note(course)
+
+    def verdict(self, course: Course, valid: dict[str, float]) -> None:
+        """Decide whether this epoch's model is the best so far and whether training ends, and tell the others."""
+        score = valid.get(self.task.score, -valid["log_loss"])
+        better = score > course.best
+        if better:
+            course.best, course.kept, course.since = score, self.snapshot(), 0
+            self.trained.best_epoch = course.epoch
+        else:
+            course.since += 1
+        out_of_patience = self.plan.patience is not None and course.since >= self.plan.patience
+        course.stop = (out_of_patience and self.may_stop(course.epoch)) or course.epoch >= self.plan.epochs
+        for link in self.verdict_links():
+            meta = {"epoch": course.epoch, "best": better, "stop": course.stop}
+            link.send(Kind.CONTROL, "train/epoch", meta=meta)
+        if course.stop:
+            self.trained.stopped = (
+                f"no gain on validation rows for {course.since} epochs" if out_of_patience else "all epochs done"
+            )
+
+    def verdict_links(self) -> list[Link]:
+        """Whom the active party tells how it goes on."""
+        return self.site.others
+
+    def note(self, course: Course) -> None:
+        """Write a checkpoint, where the run keeps any."""
+        history = [[item.loss, item.valid] for item in self.trained.epochs]
+        more = {"course": asdict(course), "best_epoch": self.trained.best_epoch, "history": history}
+        self.keep(course.epoch, more | {"stopped": self.trained.stopped})
+
+    def may_stop(self, epoch: int) -> bool:
+        """Whether training may end after `epoch`: not before the last stage of an algorithm that has several."""
+        return True
+
+    def _resumed(self, saved: State) -> Course:
+        self.trained.best_epoch = int(str(saved["best_epoch"]))
+        self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
+        course = Course(**as_dict(saved["course"]))  # type: ignore[arg-type]
+        course.stop = self.over(course.stop, course.epoch, saved)
+        self.trained.stopped = str(saved["stopped"]) if course.stop else ""
+        return course
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Probabilities (n, classes) of aligned rows by a trained model."""
+        await self.come_back(model)
+        logits = [await self.score(part) for part in chunks(rows, self.plan.eval_rows)]
+        return self.task.probabilities(torch.cat(logits))
+
     async def _epoch(self, epoch: int) -> float:
-        train = self.table.split.train
-        total = 0.0
-        steps = -(-len(train) // self.plan.batch_size)
-        for done, rows in enumerate(batches(train, self.plan.batch_size, seed=self.site.seed, epoch=epoch), 1):
+        total, count = 0.0, 0
+        plan = self.batches(epoch)
+        for done, rows in enumerate(plan, 1):
             total += await self.train_batch(rows)
-            self.site.observer.step(epoch, done, steps)
-        mean = total / len(train)
+            count += len(rows)
+            self.site.observer.step(epoch, done, len(plan))
+        self.trained.rows = len(self.training_rows(self.table, epoch))
+        mean = total / max(count, 1)
         if not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
@@ -274,15 +527,16 @@ class ActiveRole(Role):
         scores = self.task.probabilities(torch.cat(logits))
         if keep:
             self.trained.scores = scores
-        return self.task.metrics(scores, self.y[torch.from_numpy(rows)].cpu().numpy())
+        return self.task.metrics(scores, self.labels(rows).cpu().numpy())
+
+    def labels(self, rows: np.ndarray) -> torch.Tensor:
+        """Classes of numbered rows, int64, -1 where unknown."""
+        found: torch.Tensor = self.y[torch.from_numpy(rows)]
+        return found
 
 
 class PassiveRole(Role):
     """A passive party's program: it feeds rows as the active party's epochs go."""
-
-    @abstractmethod
-    async def setup(self) -> None:
-        """Exchange what is needed before the first batch."""
 
     @abstractmethod
     async def train_batch(self, rows: np.ndarray) -> None:
@@ -292,39 +546,39 @@ class PassiveRole(Role):
     async def answer(self, rows: np.ndarray) -> None:
         """Take part in scoring these rows."""
 
-    @abstractmethod
-    def snapshot(self) -> object:
-        """This party's part of the model."""
-
-    @abstractmethod
-    def restore(self, state: object) -> None:
-        """Go back to a snapshot."""
-
     async def run(self) -> Trained:
-        self.lap()
-        await self.setup()
-        self.trained.setup = self.lap()
-        split, kept = self.table.split, self.snapshot()
-        for epoch in range(1, self.plan.epochs + 1):
-            for rows in batches(split.train, self.plan.batch_size, seed=self.site.seed, epoch=epoch):
+        saved = await self.prepare()
+        split = self.table.split
+        epoch = 0 if saved is None else int(str(saved["epoch"]))
+        kept = self.snapshot() if saved is None else saved["kept"]
+        stop = saved is not None and self.over(bool(saved["stop"]), epoch, saved)
+        while not stop:
+            epoch += 1
+            await self.begin_epoch(epoch)
+            for rows in self.batches(epoch):
                 await self.train_batch(rows)
-            await self._answer(split.valid)
+            await self.answer_all(split.valid)
             verdict = await self.site.links[self.site.active].receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.lap())
             if verdict.meta.get("best"):
                 kept = self.snapshot()
-            if verdict.meta.get("stop"):
-                break
+            stop = bool(verdict.meta.get("stop")) or epoch >= self.plan.epochs
+            self.keep(epoch, {"epoch": epoch, "kept": kept, "stop": stop})
         self.restore(kept)
-        await self._answer(split.test)
+        await self.answer_all(split.test)
         return self.ended()
 
-    async def _answer(self, rows: np.ndarray) -> None:
+    async def predict(self, model: State, rows: np.ndarray) -> None:
+        """Take part in predicting aligned rows by a trained model."""
+        await self.come_back(model)
+        await self.answer_all(rows)
+
+    async def answer_all(self, rows: np.ndarray) -> None:
         for part in chunks(rows, self.plan.eval_rows):
             await self.answer(part)
 
 
-def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int) -> CutSpec:
+def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int, label_times: int) -> CutSpec:
     """What both sides of the cut agree on; ranges are widened by what clip and noise can amount to.
 
     Args:
@@ -333,13 +587,14 @@ def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int) -> Cu
         plan: of the job.
         dp: of the job.
         times: releases of one row's activations.
+        label_times: releases of the gradient of one row's label.
     """
     activations, gradients = 8.0, 16.0
     tail = 8.5  # |Φ⁻¹| of 52 random bits is below 8.3
     if dp is not None and dp.activations:
         activations = max(activations, dp.clip_activations * (1 + 2 * tail * dp.sigma(times)))
     if dp is not None and dp.gradients:
-        gradients *= dp.clip_gradients * (1 + 2 * tail * dp.sigma(plan.epochs))
+        gradients *= dp.clip_gradients * (1 + 2 * tail * dp.sigma(label_times))
     return CutSpec(
         width=width,
         lr=lr,

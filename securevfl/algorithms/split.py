@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.errors import InputError
 from securevfl.party import derive_seed
 
-__all__ = ["Split", "batches", "chunks"]
+__all__ = ["Split", "batches", "chunks", "epoch_batches"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,45 @@ class Split:
             )
         return parts
 
+    @classmethod
+    def empty(cls) -> Split:
+        """No rows."""
+        none = np.arange(0)
+        return cls(none, none, none)
+
+    @classmethod
+    def marked(cls, fold: np.ndarray) -> Split:
+        """The split that the active party marked: `PartyTable.fold` of the aligned rows, in the common order.
+
+        Raises:
+            InputError: a part that is empty.
+        """
+        parts = cls(*(np.flatnonzero(fold == kind) for kind in (0, 1, 2)))
+        if min(len(parts.train), len(parts.valid), len(parts.test)) == 0:
+            raise InputError(
+                f"of {len(fold)} common rows {len(parts.train)} are marked to train, {len(parts.valid)} to "
+                "validate and "
+                f"{len(parts.test)} to test; each needs at least one"
+            )
+        return parts
+
 
 def batches(rows: np.ndarray, size: int, *, seed: int, epoch: int) -> Iterator[np.ndarray]:
     """`rows` in a new random order for each epoch, `size` at a time; the last batch may be smaller."""
     order = np.random.default_rng(derive_seed(seed, "batches", epoch)).permutation(rows)
     return chunks(order, size)
+
+
+def epoch_batches(rows: np.ndarray, size: int, steps: int | None, *, seed: int, epoch: int) -> list[np.ndarray]:
+    """The batches of one epoch: one pass over `rows`, or `steps` full batches out of as many passes as they need."""
+    if steps is None:
+        return list(batches(rows, size, seed=seed, epoch=epoch))
+    full = max(len(rows) // size, 1)
+    found: list[np.ndarray] = []
+    generator = np.random.default_rng(derive_seed(seed, "batches", epoch))
+    while len(found) < steps:
+        found += list(chunks(generator.permutation(rows), size))[:full]
+    return found[:steps]
 
 
 def chunks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:

@@ -7,32 +7,32 @@ identity, the cut is the model's first layer, and a passive party receives no gr
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import nn
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, as_pair, cut_spec, mlp, seeded
-from securevfl.algorithms.leakage import Finding, at_the_cut
-from securevfl.cut import Protection
+from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, Table, cut_spec, seeded
+from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict
+from securevfl.algorithms.networks import Bottom, check_bottom
+from securevfl.algorithms.task import Task
+from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError
 from securevfl.party import Site
 
-__all__ = ["SplitNN"]
+__all__ = ["Active", "Passive", "SplitNN"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SplitNN:
+class SplitNN(Algorithm):
     """Configuration of SplitNN.
 
     Attributes:
         hidden: width h of the cut, the first hidden layer that all parties share.
         top: widths of the top model's hidden layers.
-        bottom: widths of each party's bottom model, the last one being its activations; ``()`` for the identity.
+        bottom: widths of each party's bottom model, the last one being its activations; ``()`` for the identity; or
+            the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``.
         lr: Adam's learning rate, for bottoms, top and the active party's own block of the cut.
         cut_lr: SGD's learning rate η, for the passive parties' blocks of the cut.
         weight_decay: L2 penalty of Adam's parameters.
@@ -41,45 +41,43 @@ class SplitNN:
     name: ClassVar[str] = "splitnn"
     hidden: int = 16
     top: tuple[int, ...] = (16,)
-    bottom: tuple[int, ...] = ()
+    bottom: Bottom = ()
     lr: float = 0.01
     cut_lr: float = 0.5
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("top", "bottom"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        widths = {"hidden": [self.hidden], "top": self.top, "bottom": self.bottom}
-        for name, values in widths.items():
-            for value in values:
-                if not isinstance(value, int) or not 1 <= value <= 1 << 16:
-                    raise InputError(
-                        f"splitnn.{name} has a width of {value!r}; widths are whole numbers from 1 to {1 << 16}"
-                    )
+        object.__setattr__(self, "bottom", check_bottom(self.bottom, f"{self.name}.bottom"))
+        top = check_bottom(tuple(self.top), f"{self.name}.top")
+        object.__setattr__(self, "top", top)
+        check_bottom((self.hidden,), f"{self.name}.hidden")
         for name in ("lr", "cut_lr"):
             if not 0 < getattr(self, name) <= 100:
-                raise InputError(f"splitnn.{name} is {getattr(self, name)}; a learning rate lies between 0 and 100")
+                raise InputError(f"{self.name}.{name} is {getattr(self, name)}; a learning rate lies between 0 and 100")
         if not 0 <= self.weight_decay < 1:
-            raise InputError(f"splitnn.weight_decay is {self.weight_decay}; it lies between 0 and 1")
+            raise InputError(f"{self.name}.weight_decay is {self.weight_decay}; it lies between 0 and 1")
 
     @property
     def title(self) -> str:
         return "SplitNN"
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> Active:
-        """The active party's program."""
+    @property
+    def trainable(self) -> bool:
+        return bool(self.bottom)
+
+    def architecture(self, outputs: int) -> Architecture:
+        """Shapes and rates of the split network."""
+        return Architecture(
+            hidden=self.hidden, top=self.top, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay
+        )
+
+    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
         return Active(self, site, plan, protection, table)
 
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> Passive:
-        """A passive party's program."""
+    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
         return Passive(self, site, plan, protection, table)
 
-    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        """Who learns what from the messages of this algorithm under `protection`."""
-        return at_the_cut(protection, active=active, passive=passive, trainable=bool(self.bottom))
-
     def notes(self, protection: Protection) -> list[str]:
-        """What a reader of the figures has to know."""
         dp = protection.dp
         if dp is None or not dp.activations or not self.bottom:
             return []
@@ -88,22 +86,13 @@ class SplitNN:
             "rows' activations"
         ]
 
-    def releases(self, plan: Plan) -> int:
-        """How often one row's activations are released: noise on fixed features is drawn once, see `RowRelease`."""
-        return plan.epochs if self.bottom else 1
-
-    def build_bottom(self, inputs: int) -> tuple[nn.Module, int]:
-        """A party's bottom model and its width. It ends with ReLU6: the sealed cut needs bounded activations."""
-        if not self.bottom:
-            return nn.Identity(), inputs
-        return mlp([inputs, *self.bottom], last=nn.ReLU6()), self.bottom[-1]
-
 
 class Active(ActiveRole):
     """Owns the labels, its own bottom and block of the cut, and the top model."""
 
     def __init__(self, config: SplitNN, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
         super().__init__(site, plan, protection, table)
+        self.config = config
         dp = protection.dp
         noise = 0.0
         if dp is not None and dp.gradients and site.passive:
@@ -111,58 +100,68 @@ class Active(ActiveRole):
                 "gradients",
                 dp,
                 clip=dp.clip_gradients,
-                times=plan.epochs,
+                times=self.label_times(),
                 sensitivity=self.task.label_sensitivity,
             )
             noise = self.release.sigma
-        spec = cut_spec(config.hidden, config.cut_lr, plan, dp, config.releases(plan))
-        self.cut = protection.active_cut(site, spec, noise)
+        architecture = config.architecture(self.task.outputs)
+        times = self.activation_times(config.trainable)
+        spec = cut_spec(architecture.hidden, config.cut_lr, self.plan, dp, times, self.label_times())
         with seeded(self.seed("model")):
-            self.bottom, width = config.build_bottom(self.x.shape[1])
-            self.own = nn.Linear(width, config.hidden)
-            self.top = mlp([config.hidden, *config.top, self.task.outputs])
-        self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(plan.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+            self.half = self.build_half(architecture, spec, noise)
+
+    def build_half(self, architecture: Architecture, spec: CutSpec, noise: float) -> ActiveHalf:
+        """This party's half of the network."""
+        return ActiveHalf(architecture, self.site, spec, self.protection, noise, self.x.shape[1:], self.task.outputs)
 
     async def setup(self) -> None:
-        await self.cut.setup()
+        await self.half.setup()
 
-    def logits(self, remote: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """Logits from the passive parties' part of z and the active party's own rows."""
-        z = remote + self.own(self.bottom(self.x[rows]))
-        out: torch.Tensor = self.top(torch.relu(z))
-        return out
+    def activations(self, rows: np.ndarray) -> torch.Tensor:
+        """The active party's own activations of these rows, (n, d)."""
+        a: torch.Tensor = self.half.bottom(self.features(rows))
+        return a
+
+    def targets(self, rows: np.ndarray) -> torch.Tensor:
+        """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes)."""
+        return self.labels(rows)
 
     async def train_batch(self, rows: np.ndarray) -> float:
-        index = torch.from_numpy(rows)
-        remote = (await self.cut.forward(len(rows), train=True)).requires_grad_()
-        logits = self.logits(remote, index)
-        losses = self.task.losses(logits, self.y[index])
-        self.optimizer.zero_grad(set_to_none=True)
+        logits = await self.half.forward(self.activations(self.feed(rows)), train=True)
+        losses = self.losses(logits, rows)
         if self.release is None:
-            torch.autograd.backward(losses.sum() / self.plan.batch_size)
+            await self.half.backward(losses.sum() / self.plan.batch_size)
         else:
             # Labels enter here and nowhere else: everything below learns from the noised gradient at the logits.
             (exact,) = torch.autograd.grad(losses.sum(), logits)
-            torch.autograd.backward(logits, self.release(exact, rows) / self.plan.batch_size)
-        if remote.grad is None:
-            raise ValueError("the top model does not depend on z")
-        await self.cut.backward(remote.grad)
-        self.optimizer.step()
+            first, *also = map(self.table.people, self.labelled_by(rows))
+            await self.half.backward(logits, self.release(exact, first, also=also) / self.plan.batch_size)
         return float(losses.detach().sum())
 
+    def losses(self, logits: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+        """Loss of each row of a batch, (n,)."""
+        return self.task.losses(logits, self.targets(rows))
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Numbers of the rows whose labels a batch uses: one array, or one for each party that gives a label."""
+        return [rows]
+
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        remote = await self.cut.forward(len(rows), train=False)
         with torch.no_grad():
-            return self.logits(remote, torch.from_numpy(rows))
+            a = self.activations(rows)
+        return await self.half.forward(a, train=False)
 
     def snapshot(self) -> object:
-        return copy.deepcopy(self.model.state_dict()), self.cut.snapshot()
+        return self.half.snapshot()
 
     def restore(self, state: object) -> None:
-        weights, cut = as_pair(state)
-        self.model.load_state_dict(weights)
-        self.cut.restore(cut)
+        self.half.restore(state)
+
+    def state(self) -> State:
+        return {"half": self.half.state()}
+
+    def load(self, state: State) -> None:
+        self.half.load(as_dict(state["half"]))
 
 
 class Passive(PassiveRole):
@@ -171,50 +170,50 @@ class Passive(PassiveRole):
 
     def __init__(self, config: SplitNN, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
         super().__init__(site, plan, protection, table)
+        self.config = config
         dp = protection.dp
-        times = config.releases(plan)
+        times = self.activation_times(config.trainable)
         noise = 0.0
         if dp is not None and dp.activations:
             self.release = self.row_release(
-                "activations", dp, clip=dp.clip_activations, times=times, once=not config.bottom
+                "activations", dp, clip=dp.clip_activations, times=times, once=not config.trainable
             )
             noise = self.release.sigma
-        self.cut = protection.passive_cut(site, cut_spec(config.hidden, config.cut_lr, plan, dp, times), noise)
+        architecture = config.architecture(Task(table.classes).outputs)
+        spec = cut_spec(architecture.hidden, config.cut_lr, self.plan, dp, times, self.label_times())
         with seeded(self.seed("model")):
-            self.bottom, self.width = config.build_bottom(self.x.shape[1])
-        self.bottom.to(plan.device)
-        parameters = list(self.bottom.parameters())
-        self.trainable = bool(parameters)
-        self.optimizer = (
-            torch.optim.Adam(parameters, lr=config.lr, weight_decay=config.weight_decay) if parameters else None
-        )
+            self.half = self.build_half(architecture, spec, noise)
+
+    def build_half(self, architecture: Architecture, spec: CutSpec, noise: float) -> PassiveHalf:
+        """This party's half of the network."""
+        return PassiveHalf(architecture, self.site, spec, self.protection, noise, self.x.shape[1:])
 
     async def setup(self) -> None:
-        await self.cut.setup(self.width, trainable=self.trainable)
+        await self.half.setup()
 
     def activations(self, rows: np.ndarray) -> torch.Tensor:
         """a_p of these rows, clipped and noised where the job says so."""
-        a: torch.Tensor = self.bottom(self.x[torch.from_numpy(rows)])
+        a: torch.Tensor = self.half.bottom(self.features(rows))
         return a if self.release is None else self.release(a, rows)
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        a = self.activations(rows)
-        await self.cut.forward(a.detach(), train=True)
-        gradient = await self.cut.backward()
-        if self.optimizer is not None and gradient is not None:
-            self.optimizer.zero_grad(set_to_none=True)
-            torch.autograd.backward(a, gradient)
-            self.optimizer.step()
+        a = self.activations(self.feed(rows))
+        await self.half.forward(a, train=True)
+        await self.half.backward(a)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
             a = self.activations(rows)
-        await self.cut.forward(a, train=False)
+        await self.half.forward(a, train=False)
 
     def snapshot(self) -> object:
-        return copy.deepcopy(self.bottom.state_dict()), self.cut.snapshot()
+        return self.half.snapshot()
 
     def restore(self, state: object) -> None:
-        weights, cut = as_pair(state)
-        self.bottom.load_state_dict(weights)
-        self.cut.restore(cut)
+        self.half.restore(state)
+
+    def state(self) -> State:
+        return {"half": self.half.state()}
+
+    def load(self, state: State) -> None:
+        self.half.load(as_dict(state["half"]))

@@ -36,14 +36,27 @@ class Task:
     @property
     def score(self) -> str:
         """The metric by which checkpoints are chosen; larger is better."""
-        return "auc"
+        return "auc" if self.classes == 2 else "accuracy"
 
     def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross entropy of each row, (n,), for logits (n, outputs) and labels (n,) int64."""
+        """Cross entropy of each row, (n,).
+
+        Args:
+            logits: (n, outputs).
+            labels: classes (n,) int64, or probabilities of the classes (n, classes) float.
+        """
+        if labels.dtype == torch.int64:
+            if self.classes == 2:
+                target = labels.to(logits.dtype)
+                return functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
+            return functional.cross_entropy(logits, labels, reduction="none")
         if self.classes == 2:
-            target = labels.to(logits.dtype)
-            return functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
+            return functional.binary_cross_entropy_with_logits(logits[:, 0], labels[:, 1], reduction="none")
         return functional.cross_entropy(logits, labels, reduction="none")
+
+    def one_hot(self, labels: torch.Tensor) -> torch.Tensor:
+        """(n, classes) float32 of classes (n,)."""
+        return functional.one_hot(labels, self.classes).float()
 
     def probabilities(self, logits: torch.Tensor) -> np.ndarray:
         """(n, classes) float64, rows sum to one."""

@@ -9,7 +9,7 @@ that channel narrow; it does not make the sampler exactly discrete.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -145,21 +145,27 @@ class RowRelease:
         self._kept: dict[int, torch.Tensor] = {}
         self._entropy = entropy
 
-    def __call__(self, values: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+    def __call__(self, values: torch.Tensor, rows: np.ndarray, *, also: Sequence[np.ndarray] = ()) -> torch.Tensor:
         """Clipped and noised `values` (n, d) of the rows numbered `rows` (n,); gradients flow through the clip.
+
+        Args:
+            values: what is released.
+            rows: whose it is.
+            also: further rows, (n,) each, that the values depend on; counted with them.
 
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
         """
-        new = np.array([row not in self._kept for row in rows.tolist()]) if self._once else np.ones(len(rows), bool)
+        new = self._new(rows) if self._once else np.ones(len(rows), bool)
         fresh = rows[new]
-        counts = self._counts[fresh] + 1
-        if len(counts) and counts.max() > self._times:
+        counts = self._counts.copy()
+        np.add.at(counts, np.concatenate([fresh, *also]), 1)
+        if counts.max(initial=0) > self._times:
             raise PolicyError(
                 f"a row's {self.what} would be released {counts.max()} times; the budget was planned for "
                 f"{self._times}: plan more epochs (and more noise) before training"
             )
-        self._counts[fresh] = counts
+        self._counts = counts
         if not self._once:
             return self._noised(values)
         if new.any():
@@ -168,12 +174,31 @@ class RowRelease:
                 self._kept[row] = value
         return torch.stack([self._kept[row] for row in rows.tolist()])
 
+    def _new(self, rows: np.ndarray) -> np.ndarray:
+        """Where a row comes for the first time, (n,) bool; once in a batch that holds it several times."""
+        new = np.zeros(len(rows), bool)
+        new[np.unique(rows, return_index=True)[1]] = True
+        new &= np.array([row not in self._kept for row in rows.tolist()], bool)
+        return new
+
     def _noised(self, values: torch.Tensor) -> torch.Tensor:
         noise = gaussian(tuple(values.shape), self.sigma * self.sensitivity, self._entropy).to(values.device)
         grid = self.sensitivity * 2.0**-20
         clipped = clip_rows(values, self.clip)
         noised = torch.round((clipped.detach().double() + noise) / grid) * grid
         return clipped + (noised.to(values.dtype) - clipped.detach())
+
+    def state(self) -> dict[str, object]:
+        """How often each row was released, and the noisy rows that are released again."""
+        return {"counts": torch.from_numpy(self._counts.copy()), "kept": [[k, v] for k, v in self._kept.items()]}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on counting from a `state`."""
+        counts, kept = state["counts"], state["kept"]
+        if not isinstance(counts, torch.Tensor) or not isinstance(kept, list) or len(counts) != len(self._counts):
+            raise TypeError("not a state of this release")
+        self._counts = counts.numpy().copy()
+        self._kept = {int(row): value for row, value in kept}
 
     @property
     def planned_epsilon(self) -> float:

@@ -1,0 +1,142 @@
+"""Entity Augmentation (Amalanshu et al. 2024, arXiv 2406.17899): rows that are not aligned are mixed.
+
+In each step every party puts in rows of its own, and the active party trains on the average of their labels,
+``y = Σ_i w_i y_{j_i} / Σ_i w_i`` with w_i the width of party i's activations (Algorithm 1, line 11). So it needs to
+know the label of each row that any party puts in: a label book.
+
+In the paper each message carries the sender's ids. Here they are the places in an order that alignment fixed between
+each passive party and the active one, and all parties draw them from the job's seed, so nothing is sent; the sealed
+cut works as it is, since it adds the parties' parts by their place in the batch. The paper's queue for parties that
+miss a step is not here: a link delivers in order or fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.cut import Protection
+from securevfl.party import Site, derive_seed
+
+__all__ = ["EntityAugmentation", "mixed_labels", "places"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EntityAugmentation(SplitNN):
+    """Configuration of Entity Augmentation.
+
+    Attributes:
+        keep_aligned: aligned rows are put in together, and only the others are mixed; False mixes all of them, the
+            paper's experiment with deliberately misaligned rows.
+    """
+
+    name: ClassVar[str] = "entity_augmentation"
+    uses_others: ClassVar[bool] = True
+    uses_book: ClassVar[bool] = True
+    keep_aligned: bool = True
+
+    @property
+    def title(self) -> str:
+        return "Entity Augmentation"
+
+    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
+        return _Active(self, site, plan, protection, table)
+
+    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
+        return _Passive(self, site, plan, protection, table)
+
+
+def places(table: Table, active: str, seed: int, epoch: int, *, keep_aligned: bool) -> dict[str, np.ndarray]:
+    """Party → the rows that it puts in at each place of an epoch, (places,), the same at all parties.
+
+    First come the aligned training rows, together (or each party's in its own order); then each party's other rows
+    with known labels, in a random order, over again where another party has more.
+    """
+    train = table.split.train
+    pools = {active: table.others(active)}
+    pools |= {name: table.others(name)[:count] for name, count in table.labelled.items()}
+    mixed = max(len(pool) for pool in pools.values())
+    found = {}
+    for name, pool in pools.items():
+        generator = np.random.default_rng(derive_seed(seed, "entity augmentation", name, epoch))
+        together = train if keep_aligned else generator.permutation(train)
+        source = pool if len(pool) else train
+        rounds = [generator.permutation(source) for _ in range(-(-mixed // len(source)))]
+        found[name] = np.concatenate([together, *rounds])[: len(train) + mixed]
+    return found
+
+
+def mixed_labels(parts: Mapping[str, torch.Tensor], widths: Mapping[str, int]) -> torch.Tensor:
+    """``Σ_i w_i y_i / Σ_i w_i``, (n, classes).
+
+    Args:
+        parts: party → one-hot labels of its rows, (n, classes).
+        widths: party → width of its activations.
+    """
+    total = sum(widths[name] for name in parts)
+    return torch.stack([part * (widths[name] / total) for name, part in parts.items()]).sum(dim=0)
+
+
+class _Active(Active):
+    config: EntityAugmentation
+
+    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
+        most = max([len(table.others(self.site.active)), *table.labelled.values()])
+        return np.arange(len(table.split.train) + most)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        keep = self.config.keep_aligned
+        self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
+        return False
+
+    def feed(self, rows: np.ndarray) -> np.ndarray:
+        fed: np.ndarray = self.places[self.site.active][rows]
+        return fed
+
+    def targets(self, rows: np.ndarray) -> torch.Tensor:
+        widths = {self.site.active: self.half.own_width, **self.half.cut.widths}
+        parts = {name: self.task.one_hot(self.labels(at[rows])) for name, at in self.places.items()}
+        return mixed_labels(parts, {name: max(width, 1) for name, width in widths.items()})
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
+        same = (rows < len(self.table.split.train)) & self.config.keep_aligned
+        first, *others = [at[rows] for at in self.places.values()]
+        return [first, *(other[~same] for other in others)]
+
+    def times(self, epochs: int) -> int:
+        return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)
+
+
+class _Passive(Passive):
+    config: EntityAugmentation
+
+    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
+        most = max([len(table.others(self.site.active)), *table.labelled.values()])
+        return np.arange(len(table.split.train) + most)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        keep = self.config.keep_aligned
+        self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
+        return False
+
+    def feed(self, rows: np.ndarray) -> np.ndarray:
+        fed: np.ndarray = self.places[self.site.name][rows]
+        return fed
+
+    def times(self, epochs: int) -> int:
+        return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)
+
+
+def _reuse(table: Table, active: str, keep_aligned: bool) -> int:
+    """How often one row, or its label, is put in within one pass over all places."""
+    sizes = [len(table.others(active)), *table.labelled.values()]
+    mixed, train = max(sizes), len(table.split.train)
+    instead = sizes.count(0) * -(-mixed // train) if train else 0  # parties that put in aligned rows again
+    together = 1 if keep_aligned else len(sizes)
+    return max(1, together + instead, *(-(-mixed // size) for size in sizes if size))

@@ -1,0 +1,345 @@
+"""The contract of an algorithm, over all of them: it learns, it repeats itself, sealed and plain runs are the same,
+what leaves is written down, noise is counted, and a run that broke off goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import scarce, small_runs
+
+import securevfl as sv
+from securevfl.algorithms import ALGORITHMS, Algorithm
+from securevfl.jobs.checkpoint import keepers
+from securevfl.jobs.receipt import _WORDS, check_protection
+from securevfl.jobs.simulation import Ran, check_parties, join_parties, run_parties
+from securevfl.party import Keeper
+from securevfl.privacy import READABLE_KINDS, verify
+from securevfl.transport import Kind
+
+SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
+"""Small networks."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "splitnn": SIZES,
+    "logistic_regression": {"lr": 0.05},
+    "entity_augmentation": SIZES,
+    "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
+    "fedda": {
+        **SIZES,
+        "bottom": (4,),
+        "first": 2,
+        "generator_steps": 8,
+        "critic_steps": 2,
+        "width": 16,
+        "confidence": 0.5,
+    },
+    "risa": {**SIZES, "self_training": 3, "drop_every": 2, "confidence": 0.7},
+    "local": SIZES,
+    "zero_imputation": SIZES,
+    "random_match": SIZES,
+    "all_labels": SIZES,
+    "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},
+}
+ELSEWHERE = {"multi_vfl"}
+"""Algorithms for other parties than one active and some passive ones, with a suite of their own."""
+BOTTOMS = {"identity": (), "trainable": (4,)}
+SEALED = [name for name in SETTINGS if not ALGORITHMS[name].reveals and ALGORITHMS[name].exchanges]
+REVEALING = [name for name in SETTINGS if ALGORITHMS[name].reveals]
+NOISY = [name for name in SETTINGS if ALGORITHMS[name].exchanges]
+
+
+def test_the_contract_is_over_all_algorithms() -> None:
+    assert set(SETTINGS) | ELSEWHERE == set(ALGORITHMS)
+
+
+def make(name: str, **settings: Any) -> Algorithm:
+    return ALGORITHMS[name](**SETTINGS[name] | settings)
+
+
+def has_bottom(name: str, bottom: tuple[int, ...]) -> bool:
+    """Whether the algorithm runs with such bottoms at all."""
+    needs = {"fedcvt", "fedda", "ssl"}
+    return not (bottom and name == "logistic_regression") and not (not bottom and name in needs)
+
+
+def job(name: str, *, seed: int = 3, epochs: int = 4, protection: Any = None, **settings: Any) -> sv.Job:
+    algorithm = make(name, **settings)
+    plan = {"epochs": epochs, "batch_size": 32, "seed": seed, "protection": protection or sv.Plain()}
+    return sv.Job(algorithm=algorithm, **plan)
+
+
+def run(work: sv.Job, people: sv.Parties, keeping: Mapping[str, Keeper] | None = None) -> Ran:
+    ran = run_parties(work, people, join_parties(people, work), run="run", keepers=keeping)
+    check_protection(work, ran.ledgers, tuple(table.name for table in people.passive))
+    return ran
+
+
+@functools.cache
+def people(passive: int = 1, rows: int = 140, classes: int = 2, overlap: float = 0.25) -> sv.Parties:
+    return scarce(passive, rows=rows, classes=classes, overlap=overlap)
+
+
+def told(ran: Ran) -> tuple[object, ...]:
+    """All that the active party has to show, exactly."""
+    trained = ran.trained["bank"]
+    return [(e.loss, e.valid) for e in trained.epochs], trained.test, trained.best_epoch, trained.scores.tolist()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_it_learns(name: str, classes: int) -> None:
+    work = job(name, epochs=12)
+    ran = run(work, people(rows=500, classes=classes, overlap=0.4))
+    history = ran.trained["bank"].epochs
+    assert len(history) == 12
+    assert ran.trained["bank"].test["auc"] > 0.85
+    assert all(np.isfinite(epoch.loss) for epoch in history)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_one_seed_gives_one_result_and_another_another(name: str) -> None:
+    one, two, other = (run(job(name, seed=seed), people(2 if name in MANY else 1)) for seed in (3, 3, 4))
+    assert told(one) == told(two)
+    assert one.trained["bank"].epochs != other.trained["bank"].epochs
+
+
+MANY = [name for name in SETTINGS if ALGORITHMS[name].most_passive is None]
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_parties_number(name: str) -> None:
+    """Any number of passive parties, or as many as the algorithm says and an error for more."""
+    most = ALGORITHMS[name].most_passive
+    for passive in (1, 2, 3) if most is None else range(1, most + 1):
+        assert run(job(name), people(passive)).trained["bank"].test
+    if most is not None:
+        with pytest.raises(sv.InputError, match=f"is for one active and {most} passive part"):
+            run(job(name), people(most + 1))
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_active_party_alone_runs_it_too(name: str) -> None:
+    """Baselines do."""
+    alone = sv.Parties.of(replace(people()["bank"], book=None))
+    assert run(job(name), alone).trained["bank"].test["auc"] > 0.5
+
+
+@pytest.mark.parametrize("passive", [1, 2])
+@pytest.mark.parametrize("bottom", BOTTOMS.values(), ids=BOTTOMS)
+@pytest.mark.parametrize("name", SEALED)
+def test_sealed_equals_plain_in_the_same_integers(
+    name: str, bottom: tuple[int, ...], passive: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_bottom(name, bottom):
+        pytest.skip("no such bottom")
+    small_runs(monkeypatch)
+    work = job(name, epochs=2, hidden=2, top=(), bottom=(2,) if bottom else (), **TINY.get(name, {}))
+    work = replace(work, batch_size=16)
+    table = scarce(passive, rows=56, width=2, overlap=0.5)
+    plain = run(replace(work, protection=sv.Plain(fixed_point=True)), table)
+    sealed = run(replace(work, protection=sv.Paillier(bits=2048)), table)
+    assert told(plain) == told(sealed)
+    readable = {e.what for ledger in sealed.ledgers.values() for e in ledger.entries if e.kind in READABLE_KINDS}
+    assert not readable
+
+
+TINY: dict[str, dict[str, Any]] = {
+    "risa": {"self_training": 1, "drop_every": 1, "uncertainty": 0.3, "confidence": 0.6},
+    "ssl": {"pretraining": 3},
+}
+
+
+@pytest.mark.parametrize("name", REVEALING)
+def test_what_reveals_by_design_is_refused_where_it_should_be_sealed(name: str) -> None:
+    with pytest.raises(sv.PolicyError, match="cannot seal it"):
+        job(name, protection=sv.Paillier(bits=2048))
+    for party in ("bank", "shop1"):
+        strict = replace(job(name), policies={party: sv.Policy(sealed=True)})
+        with pytest.raises(sv.PolicyError, match="demands them sealed") as caught:
+            run(strict, people())
+        sent = {e.kind for ledger in caught.value.ledgers for e in ledger.entries if ledger.party == party}
+        own = [e for ledger in caught.value.ledgers if ledger.party == party for e in ledger.entries if e.way == "sent"]
+        assert sent
+        assert not {e.kind for e in own} & READABLE_KINDS
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_ledgers_are_complete_and_every_message_has_words(name: str) -> None:
+    ran = run(job(name), people(2 if name in MANY else 1))
+    lines = list(chain.from_iterable(ledger.lines for ledger in ran.ledgers.values()))
+    chains = verify(enumerate(lines, 1))
+    assert {c.party for c in chains} == set(ran.ledgers)
+    assert all(c.outcome == "done" for c in chains)
+    for mine in chains:
+        for peer in chains:
+            sent = [(e.kind, e.what, e.shapes) for e in mine.entries if (e.way, e.peer) == ("sent", peer.party)]
+            got = [(e.kind, e.what, e.shapes) for e in peer.entries if (e.way, e.peer) == ("received", mine.party)]
+            assert sent == got
+    assert {e.what for c in chains for e in c.entries} <= set(_WORDS)
+    sends = {e.kind for e in ran.ledgers["shop1"].entries if e.way == "sent"}
+    assert bool(sends & READABLE_KINDS) == ALGORITHMS[name].exchanges
+
+
+@pytest.mark.parametrize("steps", [None, 9], ids=["one pass", "steps"])
+@pytest.mark.parametrize("bottom", BOTTOMS.values(), ids=BOTTOMS)
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_on_activations_is_planned_as_it_is_spent(name: str, bottom: tuple[int, ...], steps: int | None) -> None:
+    if not has_bottom(name, bottom):
+        pytest.skip("no such bottom")
+    dp = sv.DP(epsilon=20.0, gradients=False)
+    work = replace(job(name, protection=sv.Plain(dp=dp), bottom=bottom), steps=steps)
+    passive = 2 if name in MANY else 1
+    ran = run(work, people(passive))
+    for shop in [f"shop{number + 1}" for number in range(passive)]:
+        (spent,) = ran.trained[shop].spent
+        assert spent.what == "activations"
+        assert spent.times > 0
+        assert spent.epsilon_rdp <= 20.0 + 1e-6
+        if steps is None and name not in {"risa", "entity_augmentation"}:
+            assert spent.epsilon_rdp > 20.0 * (0.5 if name == "fedda" else 0.9)
+        for e in ran.ledgers[shop].entries:
+            if e.way == "sent" and e.kind in READABLE_KINDS:
+                assert e.noise == spent.noise_multiplier
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noise_on_gradients_is_spent_or_refused(name: str) -> None:
+    dp = sv.Plain(dp=sv.DP(epsilon=30.0, activations=False))
+    if name == "fedcvt":
+        with pytest.raises(sv.InputError, match="no differential privacy on gradients"):
+            job(name, protection=dp)
+        return
+    for steps in (None, 9):
+        ran = run(replace(job(name, protection=dp), steps=steps), people(2 if name in MANY else 1))
+        (spent,) = ran.trained["bank"].spent
+        assert spent.what == "gradients"
+        assert 0 < spent.epsilon_rdp <= 30.0 + 1e-6
+        sent = [e for e in ran.ledgers["bank"].entries if e.way == "sent" and e.kind is Kind.GRADIENT]
+        assert sent
+        assert all(e.noise == spent.noise_multiplier for e in sent)
+    assert not any(ran.trained[shop].spent for shop in ran.trained if shop != "bank")
+
+
+def test_noise_where_nothing_is_sent_is_refused() -> None:
+    with pytest.raises(sv.InputError, match="noise would protect nobody"):
+        job("local", protection=sv.Plain(dp=sv.DP()))
+    sealed, plain = (run(job("local", protection=p), people()) for p in (sv.Paillier(bits=2048), sv.Plain()))
+    assert told(sealed) == told(plain)
+
+
+class Everything(Keeper):
+    """Keeps all checkpoints of a party, and hands out one of them."""
+
+    def __init__(self, start: int | None = None, kept: dict[int, dict[str, object]] | None = None) -> None:
+        self.start = start
+        self.kept = kept if kept is not None else {}
+
+    def saved(self) -> dict[str, object] | None:
+        return None if self.start is None else self.kept[self.start]
+
+    def wants(self, epoch: int) -> bool:
+        return self.start is None
+
+    def save(self, epoch: int, state: dict[str, object]) -> None:
+        self.kept[epoch] = state
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_run_goes_on_from_any_epoch_as_if_nothing_had_happened(name: str) -> None:
+    table = people(2 if name in MANY else 1)
+    work = job(name, epochs=6, **({"uncertainty": 0.05} if name == "risa" else {}))
+    first = {party: Everything() for party in table}
+    whole = run(work, table, first)
+    assert told(run(work, table)) == told(whole)
+    for epoch in range(1, 7):
+        ran = run_parties(
+            work,
+            table,
+            join_parties(table, work),
+            run="again",
+            keepers={party: Everything(epoch, keeper.kept) for party, keeper in first.items()},
+        )
+        assert told(ran) == told(whole), f"resumed after epoch {epoch}"
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_what_was_spent_is_not_forgotten(name: str, tmp_path: Path) -> None:
+    """A run that goes on counts the releases before, too; through files."""
+    dp = sv.Plain(dp=sv.DP(epsilon=30.0, gradients=name != "fedcvt"))
+    table = people(2 if name in MANY else 1)
+    work = job(name, protection=dp)
+    whole = run(work, table, keepers(tmp_path, table, work.digest))
+    for path in sorted(tmp_path.glob("*.epoch-4.*")):
+        path.unlink()
+    again = run(work, table, keepers(tmp_path, table, work.digest))
+    for party, trained in whole.trained.items():
+        assert [s.times for s in again.trained[party].spent] == [s.times for s in trained.spent]
+
+
+def test_a_run_that_stopped_early_does_not_go_on() -> None:
+    table = people()
+    work = replace(job("splitnn", epochs=40, lr=0.3), patience=2)
+    first = {party: Everything() for party in table}
+    whole = run(work, table, first)
+    last = len(whole.trained["bank"].epochs)
+    assert last < 40
+    keeping = {party: Everything(last, keeper.kept) for party, keeper in first.items()}
+    again = run_parties(work, table, join_parties(table, work), run="again", keepers=keeping)
+    assert told(again) == told(whole)
+    assert again.trained["bank"].stopped == whole.trained["bank"].stopped
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_held_out_rows_teach_nothing(name: str) -> None:
+    """Other labels and other features of the test rows: what is trained is the same, whoever holds those rows."""
+    table = people()
+    bank, shop = table["bank"], table["shop1"]
+    assert bank.fold is not None
+    assert bank.label is not None
+    tested = {identifier for identifier, fold in zip(bank.ids, bank.fold, strict=True) if fold == 2}
+    label = np.where(bank.fold == 2, 1 - bank.label, bank.label)
+    columns = {
+        name: np.where([identifier in tested for identifier in shop.ids], 9.0, values)
+        for name, values in shop.columns.items()
+    }
+    changed = sv.Parties.of(replace(bank, label=label), replace(shop, columns=columns))
+    one, two = run(job(name), table), run(job(name), changed)
+    assert one.trained["bank"].epochs == two.trained["bank"].epochs
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if ALGORITHMS[name].uses_others])
+def test_rows_marked_for_the_test_do_not_train_where_no_other_party_holds_them(name: str) -> None:
+    """The passive party loses some test rows: the active party still keeps them out."""
+    table = people()
+    bank, shop = table["bank"], table["shop1"]
+    assert bank.fold is not None
+    assert bank.label is not None
+    tested = [identifier for identifier, fold in zip(bank.ids, bank.fold, strict=True) if fold == 2]
+    gone = set(tested[: len(tested) // 2])
+    keep = np.array([place for place, identifier in enumerate(shop.ids) if identifier not in gone])
+    lost = shop.take(keep)
+    other = np.array([1 - y if i in gone else y for i, y in zip(bank.ids, bank.label, strict=True)])
+    one, two = (run(job(name), sv.Parties.of(replace(bank, label=y), lost)) for y in (bank.label, other))
+    assert one.trained["bank"].epochs == two.trained["bank"].epochs
+
+
+@pytest.mark.parametrize("name", ["risa", "fedda"])
+def test_a_job_that_would_end_before_the_last_stage_is_refused(name: str) -> None:
+    algorithm = make(name)
+    with pytest.raises(sv.InputError, match="last stage"):
+        check_parties(job(name, epochs=algorithm.least_epochs - 1), people())
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if ALGORITHMS[name].uses_book])
+def test_labels_of_other_parties_rows_have_to_be_known(name: str) -> None:
+    with pytest.raises(sv.InputError, match="no label book"):
+        run(job(name), scarce(1, rows=140, labels="own"))
+    everything = scarce(1, rows=140, overlap=1.0)
+    assert everything["bank"].book is None
+    assert run(job(name), everything).trained["bank"].test

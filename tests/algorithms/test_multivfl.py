@@ -1,0 +1,215 @@
+"""Many label owners: the server optimisers, the masked sum, the topology."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import securevfl_crypto as crypto
+from hypothesis import given
+from hypothesis import strategies as st
+
+import securevfl as sv
+from securevfl.algorithms.multivfl import masked, unmasked_mean
+from securevfl.algorithms.servers import SERVERS, Server, demon
+from securevfl.data import hold_out, label_owners
+from securevfl.jobs import align_owners
+
+CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)
+JOB = sv.Job(algorithm=CONFIG, epochs=6, steps=10, batch_size=32)
+
+
+def people(owners: int = 3, rows: int = 100, scenario: str = "iid", seed: int = 0) -> sv.Parties:
+    rng = np.random.default_rng(seed)
+    n = owners * rows * 3
+    x = rng.normal(size=(n, 6))
+    score = x.sum(axis=1)
+    label = np.digitize(score, np.quantile(score, [0.25, 0.5, 0.75])).astype(np.int64)
+    table = sv.PartyTable(
+        name="all",
+        ids=[f"p{i}" for i in range(n)],
+        columns={f"c{i}": x[:, i] for i in range(6)},
+        label=label,
+        classes=(0, 1, 2, 3),
+    )
+    columns = {"clinic": ["c0", "c1"], "lab": ["c2", "c3"], "shop": ["c4", "c5"]}
+    fold = hold_out(n, valid=0.1, test=0.2, seed=seed)
+    return label_owners(table, columns, fold, owners=owners, rows=rows, scenario=scenario, seed=seed)
+
+
+def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
+    """Simulated over an alignment without the protocol, which has tests of its own."""
+    return sv.simulate(job, parties, aligned=align_owners(parties, job, joined=True), **options)
+
+
+def test_demon_falls_from_beta_to_zero() -> None:
+    assert demon(0.9, 0.0) == pytest.approx(0.9)
+    assert demon(0.9, 1.0) == 0.0
+    assert demon(0.9, 0.5) == pytest.approx(0.9 * 0.5 / (0.1 + 0.45))
+    values = [demon(0.9, done) for done in np.linspace(0, 1, 20)]
+    assert all(a > b for a, b in itertools.pairwise(values))
+
+
+def test_fedavg_takes_the_mean() -> None:
+    server = Server("fedavg", 5)
+    np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.5, 1.0])
+
+
+@pytest.mark.parametrize("kind", ["fedadam", "fedyogi", "feddemonadam"])
+def test_adaptive_servers_against_a_loop_on_one_number(kind: str) -> None:
+    b1, b2, tau, lr, rounds = 0.9, 0.99, 1e-3, 0.1, 4
+    server = Server(kind, rounds, lr, b1, b2, tau)
+    w, m, v = 1.0, 0.0, 0.0
+    found = np.array([w])
+    for r, g in enumerate([0.3, -0.1, 0.2, 0.05], 1):
+        beta = demon(b1, (r - 1) / rounds)
+        m = beta * m + g if kind == "feddemonadam" else b1 * m + (1 - b1) * g
+        v = v - (1 - b2) * g * g * np.sign(v - g * g) if kind == "fedyogi" else b2 * v + (1 - b2) * g * g
+        first = m if kind == "feddemonadam" else m / (1 - b1**r)
+        w = w + lr * first / (np.sqrt(v / (1 - b2**r)) + tau)
+        found = server.step(found, np.array([g]))
+        assert found[0] == pytest.approx(w)
+    assert Server(kind, rounds).state()["m"] is None
+    again = Server(kind, rounds, lr, b1, b2, tau)
+    again.load(server.state())
+    np.testing.assert_array_equal(again.step(found, np.array([0.1])), server.step(found, np.array([0.1])))
+
+
+def zero_shares(names: int) -> list[crypto.ZeroShares]:
+    seeds = {(i, j): bytes([i, j] * 16) for i in range(names) for j in range(i + 1, names)}
+    return [
+        crypto.ZeroShares(
+            [crypto.PairwiseMasks(seeds[min(i, j), max(i, j)], positive=i < j) for j in range(names) if j != i]
+        )
+        for i in range(names)
+    ]
+
+
+@given(values=st.lists(st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=3), min_size=1, max_size=4))
+def test_masked_changes_add_up(values: list[list[float]]) -> None:
+    parts = [masked(np.array(v), shares) for v, shares in zip(values, zero_shares(len(values)), strict=True)]
+    np.testing.assert_allclose(unmasked_mean(parts, 3), np.mean(values, axis=0), atol=2**-39)
+
+
+def test_one_masked_change_tells_nothing() -> None:
+    shares = zero_shares(2)
+    zeros, ones = masked(np.zeros(2000), shares[0]), masked(np.ones(2000), zero_shares(2)[0])
+    for part in (zeros, ones):
+        assert len(np.unique(part.reshape(-1, 16), axis=0)) == 2000
+        assert abs(part.mean() - 127.5) < 1.5  # uniform bytes
+    assert not np.array_equal(masked(np.zeros(5), shares[0]), masked(np.zeros(5), shares[0]))  # never the same mask
+
+
+def test_changes_that_cannot_be_added_are_refused() -> None:
+    share = zero_shares(1)[0]
+    for bad in (np.nan, np.inf, 2.0**41):
+        with pytest.raises(sv.ProtocolError, match="did training diverge"):
+            masked(np.array([bad]), share)
+    with pytest.raises(sv.ProtocolError, match="32 were expected"):
+        unmasked_mean([np.zeros(31, dtype=np.uint8)], 2)
+
+
+@pytest.mark.parametrize("server", SERVERS)
+def test_it_learns(server: str) -> None:
+    rate = {"fedavg": 1.0, "feddemonadam": 0.005}.get(server, 0.03)
+    job = replace(JOB, epochs=10, algorithm=replace(CONFIG, server=server, server_lr=rate))
+    assert run(job, people()).run("plain").test["accuracy"] > 0.4  # of four classes
+
+
+def test_all_copies_and_owners_end_alike() -> None:
+    result = run(JOB, people())
+    model = result.model()
+    assert sorted(model.parts) == ["clinic", "lab", "owner1", "shop"]
+    predicted = sv.predict(model, sv.Parties.of(people()["owner1"], *people().passive))
+    place = {name: row for row, name in enumerate(predicted.ids)}
+    rows = [place[name] for name in result.test_ids]
+    np.testing.assert_allclose(predicted.probabilities[rows], result.scores["plain"], atol=1e-6)
+
+
+def test_one_label_owner_with_fedavg_and_plain_splitnn_are_the_same_model() -> None:
+    """With K = 1 the average is the identity; batches differ, so compare what it learns, not bits."""
+    one = people(owners=1, rows=300)
+    multi = run(replace(JOB, epochs=8), one).run("plain").test["accuracy"]
+    whole = sv.Parties.of(*one.values())
+    split = replace(JOB, epochs=8, algorithm=sv.SplitNN(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2))
+    assert sv.simulate(split, whole).run("plain").test["accuracy"] == pytest.approx(multi, abs=0.12)
+
+
+def test_one_seed_gives_one_result_and_another_another() -> None:
+    one, two = (run(JOB, people()).scores["plain"] for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    assert not np.array_equal(one, run(replace(JOB, seed=1), people()).scores["plain"])
+
+
+def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
+    class Fails(sv.Observer):
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            if epoch == 4:
+                raise OSError("the lights went out")
+
+    job = replace(JOB, algorithm=replace(CONFIG, server="fedyogi", server_lr=0.03))
+    whole = run(job, people())
+    with pytest.raises(sv.PartyFailed):
+        run(job, people(), checkpoints=tmp_path, observer=Fails())
+    assert "coordinator.epoch-3.safetensors" in {path.name for path in (tmp_path / "plain").iterdir()}
+    again = run(job, people(), checkpoints=tmp_path)
+    np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
+
+
+def test_the_coordinator_gets_masked_changes_and_nothing_of_rows() -> None:
+    result = run(JOB, people())
+    ledgers = result.ledgers["plain"]
+    got = {(e.kind.value, e.what) for e in ledgers["coordinator"].entries if e.way == "received"}
+    assert got == {
+        ("statistic", "multi/weights"),  # the initial ones, from the first label owner
+        ("masked share", "multi/change"),
+        ("control", "train/epoch"),
+    }
+    for name, ledger in ledgers.items():
+        for entry in ledger.entries:
+            if entry.way == "sent":
+                twin = [e for e in ledgers[entry.peer].entries if e.way == "received" and e.peer == name]
+                assert any(e.what == entry.what and e.bytes == entry.bytes for e in twin)
+
+
+def test_label_owners_align_by_the_protocol_too() -> None:
+    aligned = align_owners(people(rows=30), JOB)
+    assert {name: one.common for name, one in aligned.owners.items()} == {"owner1": 111, "owner2": 30, "owner3": 30}
+    joined = align_owners(people(rows=30), JOB, joined=True)
+    for owner, one in aligned.owners.items():
+        for name, alignment in one.parties.items():
+            np.testing.assert_array_equal(alignment.rows, joined.owners[owner].parties[name].rows)
+
+
+def test_label_owners_see_no_other_ones_rows_and_activations_only_of_their_own() -> None:
+    result = run(JOB, people())
+    for entry in result.ledgers["plain"]["owner2"].entries:
+        if entry.peer.startswith("owner"):
+            assert entry.kind.value == "public key"
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    with pytest.raises(sv.PolicyError, match="nobody holds these weights"):
+        replace(JOB, protection=sv.Paillier())
+    with pytest.raises(sv.InputError, match="baselines are for one"):
+        sv.simulate(JOB, people(), baselines=["alone"])
+    with pytest.raises(sv.InputError, match="exactly one has to"):
+        sv.simulate(replace(JOB, algorithm=sv.SplitNN()), people())
+    bare = people()
+    first = replace(bare["owner1"], fold=None)
+    with pytest.raises(sv.InputError, match="mark its rows"):
+        sv.simulate(JOB, sv.Parties.of(first, *(t for n, t in bare.items() if n != "owner1")))
+    named = sv.Parties.of(*bare.label_owners, *(replace(t, name="coordinator") for t in bare.passive[:1]))
+    with pytest.raises(sv.InputError, match="'coordinator'"):
+        align_owners(named, JOB)
+
+
+def test_noise_on_gradients_is_spent() -> None:
+    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(activations=False, epsilon=8.0)))
+    spent = run(job, people()).record.runs[-1].epsilon
+    assert {item.party for item in spent} == {"owner1", "owner2", "owner3"}
+    assert all(item.epsilon_rdp <= 8.0 * (1 + 1e-6) for item in spent)
