@@ -2,15 +2,39 @@
 
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
+from securevfl.report.sweep import sweep_table, verdict_table
+from securevfl.report.sweep_page import render_sweep, write_sweep
+from securevfl.report.sweep_record import (
+    Cell,
+    Claim,
+    PaperFigure,
+    Summary,
+    SweepRecord,
+    Verdict,
+    summary,
+    verdicts,
+)
 from securevfl.report.terminal import comparison_table, learned_table, receipt_table, render_text
 
 __all__ = [
+    "Cell",
+    "Claim",
+    "PaperFigure",
     "Record",
     "RunRecord",
+    "Summary",
+    "SweepRecord",
+    "Verdict",
     "comparison_table",
     "learned_table",
     "receipt_table",
     "render",
+    "render_sweep",
     "render_text",
+    "summary",
+    "sweep_table",
+    "verdict_table",
+    "verdicts",
     "write",
+    "write_sweep",
 ]

@@ -1,0 +1,187 @@
+"""The sweep's page: one self-contained HTML file, without scripts."""
+
+from __future__ import annotations
+
+import math
+import os
+import statistics
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from securevfl.report.derived import human_seconds
+from securevfl.report.sweep import best_of, difference_text, mean_text, measured
+from securevfl.report.sweep_plots import quality, styles, swatch
+from securevfl.report.sweep_record import (
+    Claim,
+    SweepRecord,
+    Verdict,
+    datasets,
+    methods,
+    positions,
+    summary,
+    tick,
+    verdicts_of,
+)
+
+__all__ = ["render_sweep", "write_sweep"]
+
+_BADGES = {"holds": "ok", "does not hold": "leak", "undecided": "note", "not tried": "none"}
+_NEAR = {"rel_tol": 1e-9, "abs_tol": 1e-12}
+
+
+@dataclass(frozen=True)
+class _Figure:
+    """One cell of a table: ours, whether it is the best of its column, and the paper's."""
+
+    ours: str
+    best: bool
+    paper: str
+
+
+@dataclass(frozen=True)
+class _Training:
+    """How the runs of one method at one position went: means over the seeds."""
+
+    method: str
+    x: float
+    n: int
+    valid: float
+    epochs: float
+    best_epoch: float
+    seconds: float
+    extra: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Section:
+    """One data set."""
+
+    data: str
+    measured: str
+    picture: Markup | None
+    xs: list[float]
+    rows: dict[str, list[_Figure]]
+    sources: list[str]
+    training: list[_Training]
+    extras: list[str]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """One claim: its verdicts by data set, for the positions of the columns."""
+
+    claim: Claim
+    tally: dict[str, int]
+    xs: list[float]
+    rows: dict[str, list[Verdict | None]]
+
+
+def _paper_text(record: SweepRecord, data: str, method: str, x: float) -> str:
+    """The paper's figures at this place, in per cent; empty where it gives none."""
+    near = [f for f in record.paper if (f.data, f.method) == (data, method) and math.isclose(f.x, x, **_NEAR)]
+    return " / ".join(dict.fromkeys(f"{100 * figure.value:.1f}" for figure in near))
+
+
+def _training(record: SweepRecord, data: str) -> list[_Training]:
+    found = []
+    for method in methods(record, data):
+        for x in positions(record, data):
+            cells = [cell for cell in record.cells if (cell.data, cell.method, cell.x) == (data, method, x)]
+            if not cells:
+                continue
+            names = dict.fromkeys(name for cell in cells for name in cell.extra)
+            found.append(
+                _Training(
+                    method=method,
+                    x=x,
+                    n=len(cells),
+                    valid=statistics.fmean(cell.valid for cell in cells),
+                    epochs=statistics.fmean(cell.epochs for cell in cells),
+                    best_epoch=statistics.fmean(cell.best_epoch for cell in cells),
+                    seconds=statistics.fmean(cell.seconds for cell in cells),
+                    extra={
+                        name: statistics.fmean(cell.extra[name] for cell in cells if name in cell.extra)
+                        for name in names
+                    },
+                )
+            )
+    return found
+
+
+def _section(record: SweepRecord, data: str, number: int) -> _Section:
+    entries = [entry for entry in summary(record) if entry.data == data]
+    at, best = {(entry.method, entry.x): entry for entry in entries}, best_of(entries)
+    xs = positions(record, data)
+    names = [*methods(record, data), *(figure.method for figure in record.paper if figure.data == data)]
+    rows = {
+        name: [_Figure(mean_text(at.get((name, x))), (name, x) in best, _paper_text(record, data, name, x)) for x in xs]
+        for name in dict.fromkeys(names)
+    }
+    training = _training(record, data)
+    svg = quality(record, data, number)
+    return _Section(
+        data=data,
+        measured=measured(record, data),
+        picture=Markup(svg) if svg else None,  # noqa: S704 - made here from escaped names
+        xs=xs,
+        rows={name: row for name, row in rows.items() if any(cell.paper or cell.ours != "–" for cell in row)},
+        sources=list(dict.fromkeys(figure.source for figure in record.paper if figure.data == data)),
+        training=training,
+        extras=list(dict.fromkeys(name for line in training for name in line.extra)),
+    )
+
+
+def _judged(record: SweepRecord, claim: Claim) -> _Judged:
+    lines = verdicts_of(record, claim)
+    xs = sorted({line.x for line in lines if line.x is not None})
+    at = {(line.data, line.x): line for line in lines}
+    return _Judged(
+        claim=claim,
+        tally=dict(Counter(line.verdict for line in lines)),
+        xs=xs,
+        rows={data: [at.get((data, x)) for x in xs] for data in dict.fromkeys(line.data for line in lines) if xs},
+    )
+
+
+def render_sweep(record: SweepRecord) -> str:
+    """The whole page. The same record gives the same text."""
+    environment = Environment(
+        loader=PackageLoader("securevfl.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(seconds=human_seconds, difference=difference_text)
+    claims = [_judged(record, claim) for claim in record.claims]
+    return environment.get_template("sweep.html.j2").render(
+        record=record,
+        sections=[_section(record, data, i) for i, data in enumerate(datasets(record))],
+        claims=claims,
+        tally=sum((Counter(judged.tally) for judged in claims), Counter[str]()),
+        badges=_BADGES,
+        methods=methods(record),
+        seeds=len({cell.seed for cell in record.cells}),
+        places=len({cell.x for cell in record.cells}),
+        seconds=sum(cell.seconds for cell in record.cells),
+        swatches={
+            name: Markup(swatch(style))  # noqa: S704 - holds colours and shapes only
+            for name, style in styles(record).items()
+        },
+        tick=lambda x: tick(record, x),
+    )
+
+
+def write_sweep(record: SweepRecord, folder: Path) -> Path:
+    """Write `sweep.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / "report.html"
+    for path, data in ((folder / "sweep.json", record.to_json()), (page, render_sweep(record).encode())):
+        temporary = path.with_name(path.name + ".tmp")
+        temporary.write_bytes(data)
+        os.replace(temporary, path)
+    return page

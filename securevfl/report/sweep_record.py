@@ -1,0 +1,283 @@
+"""What a sweep measured: the data behind `sweep.json`, and the figures that its tables, plots and page derive from it.
+
+Values and differences are fractions (0.931, shown as 93.1 %), times are seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from pathlib import Path
+
+import msgspec
+
+from securevfl.errors import InputError
+
+__all__ = [
+    "SWEEP_FORMAT",
+    "Cell",
+    "Claim",
+    "PaperFigure",
+    "Summary",
+    "SweepRecord",
+    "Verdict",
+    "datasets",
+    "methods",
+    "positions",
+    "summary",
+    "tick",
+    "verdicts",
+    "verdicts_of",
+]
+
+SWEEP_FORMAT = 1
+_ROUNDING = 1e-12  # differences below this come from floating point, not from training
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the grid.
+
+    Raises:
+        InputError: the test metric is no fraction, or the validation metric no number. Numbers in `extra` that are not
+            finite are left out: JSON cannot hold them.
+    """
+
+    data: str
+    """name of the data set"""
+    method: str
+    """as shown: "RISA", "FedCVT, no attention" """
+    x: float
+    """position on the swept axis"""
+    seed: int
+    value: float
+    """the metric on the test rows, 0 to 1"""
+    valid: float
+    """the metric on the validation rows, at the best epoch"""
+    metric: str
+    """"accuracy" or "auc" """
+    epochs: int
+    best_epoch: int
+    seconds: float
+    extra: dict[str, float] = {}
+    """what else was counted, e.g. the precision of pseudo-labels"""
+
+    def __post_init__(self) -> None:
+        where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"
+        if not 0 <= self.value <= 1:
+            raise InputError(f"the test {self.metric} of {where} is {self.value}: give a fraction from 0 to 1")
+        if not math.isfinite(self.valid):
+            raise InputError(f"the validation {self.metric} of {where} is {self.valid}: give a number")
+        if not all(math.isfinite(number) for number in self.extra.values()):
+            finite = {name: number for name, number in self.extra.items() if math.isfinite(number)}
+            msgspec.structs.force_setattr(self, "extra", finite)
+
+
+class PaperFigure(msgspec.Struct, frozen=True, kw_only=True):
+    """A figure that a paper prints, to be held against ours."""
+
+    data: str
+    method: str
+    x: float
+    value: float
+    """a fraction, as in `Cell`"""
+    source: str
+    """paper and table: "RISA, Table I" """
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """One method is better than another by more than a margin, says a paper."""
+
+    text: str
+    source: str
+    data: str
+    """a data set, or "*" for every one"""
+    better: str
+    worse: str
+    """method labels, as in `Cell`"""
+    at: list[float] = []
+    """positions on the swept axis; none: all"""
+    margin: float = 0.0
+    """a fraction: 0.01 is one point"""
+
+
+class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A grid of runs: data sets × methods × positions on one axis × seeds.
+
+    Raises:
+        InputError: two cells are the same run.
+    """
+
+    format: int = SWEEP_FORMAT
+    name: str
+    title: str
+    created: str
+    """UTC, ISO 8601"""
+    command: str
+    """what makes these figures again"""
+    versions: dict[str, str]
+    machine: dict[str, str]
+    size: str
+    """"quick" or "paper": how large the runs were"""
+    axis: str
+    """what x is: "overlap" """
+    axis_unit: str
+    """"%": x is a fraction, shown per cent; "": shown as it is; "category": the names are in `ticks`"""
+    cells: list[Cell]
+    paper: list[PaperFigure] = []
+    claims: list[Claim] = []
+    notes: list[str] = []
+    job: dict[str, object] = {}
+    """settings that all runs share"""
+    ticks: dict[str, str] = {}
+    """str(x) → name"""
+
+    def __post_init__(self) -> None:
+        seen = set()
+        for cell in self.cells:
+            run = (cell.data, cell.method, cell.x, cell.seed)
+            if run in seen:
+                where = f"{cell.data}, {cell.method}, {cell.x:g}, seed {cell.seed}"
+                raise InputError(f"the sweep holds two runs of {where}: leave one out")
+            seen.add(run)
+
+    def to_json(self) -> bytes:
+        """UTF-8 JSON, indented."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def read(cls, path: Path) -> SweepRecord:
+        """Read `sweep.json`.
+
+        Raises:
+            InputError: no such file, or not a record of a sweep of this format.
+        """
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist: name the folder of a finished sweep") from None
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path} is not a record of a sweep ({error}); run the sweep again") from None
+        if record.format != SWEEP_FORMAT:
+            raise InputError(
+                f"{path} has format {record.format}, this version reads {SWEEP_FORMAT}: run the sweep again"
+            )
+        return record
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """One method at one position, over its seeds."""
+
+    data: str
+    method: str
+    x: float
+    n: int
+    """seeds"""
+    mean: float
+    std: float
+    """sample standard deviation (n − 1 below the line); 0 for one seed"""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a claim holds on one data set at one position."""
+
+    claim: Claim
+    data: str
+    x: float | None
+    """None for a claim that no two runs can tell of"""
+    n: int
+    """seeds that both methods ran with"""
+    difference: float | None
+    """mean over these seeds of better minus worse, a fraction"""
+    error: float | None
+    """standard error of the difference; None below two seeds"""
+    verdict: str
+    """"holds", "does not hold", "undecided" or "not tried" """
+
+
+def datasets(record: SweepRecord) -> list[str]:
+    """The data sets that ran, in order of first appearance."""
+    return list(dict.fromkeys(cell.data for cell in record.cells))
+
+
+def methods(record: SweepRecord, data: str | None = None) -> list[str]:
+    """The methods that ran (on this data set), in order of first appearance."""
+    return list(dict.fromkeys(cell.method for cell in record.cells if data in (None, cell.data)))
+
+
+def positions(record: SweepRecord, data: str) -> list[float]:
+    """The positions that ran on this data set, ascending."""
+    return sorted({cell.x for cell in record.cells if cell.data == data})
+
+
+def tick(record: SweepRecord, x: float) -> str:
+    """How a position is shown: its name, or its number with the unit."""
+    name = record.ticks.get(str(x)) or record.ticks.get(f"{x:g}")
+    return name or (f"{100 * x:g} %" if record.axis_unit == "%" else f"{x:g}")
+
+
+def _seeds(record: SweepRecord) -> dict[tuple[str, str, float], dict[int, float]]:
+    """(data, method, x) → seed → value."""
+    found: dict[tuple[str, str, float], dict[int, float]] = {}
+    for cell in record.cells:
+        found.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = cell.value
+    return found
+
+
+def summary(record: SweepRecord) -> list[Summary]:
+    """Mean and standard deviation over the seeds; data sets and methods in order of first appearance, x ascending."""
+    seeds = _seeds(record)
+    return [
+        Summary(
+            data=data,
+            method=method,
+            x=x,
+            n=len(values),
+            mean=statistics.fmean(values),
+            std=statistics.stdev(values) if len(values) > 1 else 0.0,
+        )
+        for data in datasets(record)
+        for method in methods(record, data)
+        for x in positions(record, data)
+        if (values := list(seeds.get((data, method, x), {}).values()))
+    ]
+
+
+def _judge(differences: list[float], margin: float) -> tuple[float, float | None, str]:
+    """(mean, its standard error, verdict) of paired differences."""
+    mean = statistics.fmean(differences)
+    if len(differences) < 2:
+        return mean, None, "undecided"
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    gap, doubt = mean - margin, error + _ROUNDING
+    return mean, error, "holds" if gap > doubt else "does not hold" if gap < -doubt else "undecided"
+
+
+def verdicts_of(record: SweepRecord, claim: Claim) -> list[Verdict]:
+    """One line a data set and position where a seed ran with both methods; a single "not tried" where there is none.
+
+    The two methods are compared seed by seed, so that what a split or a start makes easy or hard for both drops out.
+    The claim holds where the difference exceeds the margin by more than one standard error; it does not hold where
+    it falls short by more than that.
+    """
+    seeds = _seeds(record)
+    lines = []
+    for data in datasets(record):
+        if claim.data not in ("*", data):
+            continue
+        for x in positions(record, data):
+            if claim.at and not any(math.isclose(x, at, rel_tol=1e-9, abs_tol=_ROUNDING) for at in claim.at):
+                continue
+            better, worse = (seeds.get((data, method, x), {}) for method in (claim.better, claim.worse))
+            pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
+            if pairs:
+                mean, error, verdict = _judge(pairs, claim.margin)
+                lines.append(
+                    Verdict(claim=claim, data=data, x=x, n=len(pairs), difference=mean, error=error, verdict=verdict)
+                )
+    nothing = Verdict(claim=claim, data=claim.data, x=None, n=0, difference=None, error=None, verdict="not tried")
+    return lines or [nothing]
+
+
+def verdicts(record: SweepRecord) -> list[Verdict]:
+    """All claims in order, each as `verdicts_of` judges it."""
+    return [line for claim in record.claims for line in verdicts_of(record, claim)]
