@@ -8,9 +8,22 @@
 True
 """
 
-from securevfl.algorithms import SplitNN
+from securevfl.algorithms import (
+    RISA,
+    AllLabels,
+    EntityAugmentation,
+    FedCVT,
+    FedDA,
+    Local,
+    LogisticRegression,
+    MultiVFL,
+    RandomMatch,
+    SelfSupervised,
+    SplitNN,
+    ZeroImputation,
+)
 from securevfl.cut import Paillier, Plain
-from securevfl.data import Parties, PartyTable, datasets, read_csv, read_parquet
+from securevfl.data import LabelBook, Parties, PartyTable, datasets, read_csv, read_parquet
 from securevfl.errors import (
     AlignmentError,
     AuditError,
@@ -24,7 +37,21 @@ from securevfl.errors import (
     UnknownNameError,
     WireError,
 )
-from securevfl.jobs import Job, Result, align_parties, audit, compare, demo, read_job, simulate
+from securevfl.jobs import (
+    Job,
+    Model,
+    Prediction,
+    Result,
+    align_parties,
+    audit,
+    compare,
+    demo,
+    predict,
+    read_job,
+    read_sweep,
+    run_sweep,
+    simulate,
+)
 from securevfl.party import Observer
 from securevfl.privacy import DP, Policy
 
@@ -32,10 +59,20 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DP",
+    "RISA",
     "AlignmentError",
+    "AllLabels",
     "AuditError",
+    "EntityAugmentation",
+    "FedCVT",
+    "FedDA",
     "InputError",
     "Job",
+    "LabelBook",
+    "Local",
+    "LogisticRegression",
+    "Model",
+    "MultiVFL",
     "Observer",
     "Paillier",
     "Parties",
@@ -44,22 +81,29 @@ __all__ = [
     "Plain",
     "Policy",
     "PolicyError",
+    "Prediction",
     "ProtectionInactive",
     "ProtocolError",
+    "RandomMatch",
     "RangeError",
     "Result",
     "SecureVFLError",
+    "SelfSupervised",
     "SplitNN",
     "UnknownNameError",
     "WireError",
+    "ZeroImputation",
     "__version__",
     "align_parties",
     "audit",
     "compare",
     "datasets",
     "demo",
+    "predict",
     "read_csv",
     "read_job",
     "read_parquet",
+    "read_sweep",
+    "run_sweep",
     "simulate",
 ]

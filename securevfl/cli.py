@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | run | report | audit`.
+"""The command line: `securevfl demo | run | predict | sweep | report | audit`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
@@ -7,6 +7,7 @@ fixed-point range; 8 a ledger does not verify; 130 interrupted.
 
 from __future__ import annotations
 
+import csv
 import os
 import shlex
 import sys
@@ -23,9 +24,18 @@ from rich.table import Table
 
 from securevfl import __version__
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.jobs import Result, audit, demo, read_job, simulate, write_ledgers
+from securevfl.jobs import Model, Result, audit, demo, predict, read_job, read_sweep, run_sweep, simulate, write_ledgers
 from securevfl.party import Observer
-from securevfl.report import Record, comparison_table, learned_table, receipt_table, write
+from securevfl.report import (
+    Cell,
+    Record,
+    comparison_table,
+    learned_table,
+    receipt_table,
+    sweep_table,
+    verdict_table,
+    write,
+)
 
 __all__ = ["app", "main"]
 
@@ -148,15 +158,81 @@ def run_command(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where the report goes; runs/<name> if not given.")
     ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Folder for the parties' checkpoints; a run that broke off goes on from there.")
+    ] = None,
 ) -> None:
-    """Run a job file with all parties in this process."""
+    """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     file = read_job(job)
     folder = folder or Path("runs") / file.name
     with _ledgers_kept(folder), _bars() as bars:
         result = simulate(
-            file.job, file.parties, baselines=file.baselines, name=file.name, command=_command(), observer=bars
+            file.job,
+            file.parties,
+            baselines=file.baselines,
+            name=file.name,
+            command=_command(),
+            observer=bars,
+            checkpoints=checkpoints,
         )
     _show(result, folder)
+    result.model().save(folder / "model")
+    out.print(f"Predict with: securevfl predict {job} {folder / 'model'}", soft_wrap=True, highlight=False)
+
+
+@app.command("predict")
+def predict_command(
+    job: Annotated[Path, typer.Argument(help="The job file that trained the model, with the new tables in it.")],
+    model: Annotated[Path, typer.Argument(help="The model's folder, runs/<name>/model.")],
+    file: Annotated[Path, typer.Option("--out", help="Where the predictions go, CSV.")] = Path("predictions.csv"),
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
+) -> None:
+    """Predict on new rows with a trained model, all parties in this process."""
+    content = read_job(job, active=active)
+    trained = Model.load(model, content.job)
+    with _ledgers_kept(file.parent), err.status("aligning and predicting"):
+        found = predict(trained, content.parties)
+    with file.open("w", newline="", encoding="utf-8") as stream:
+        writer = csv.writer(stream)
+        writer.writerow(["id", *found.classes])
+        for name, row in zip(found.ids, found.probabilities.tolist(), strict=True):
+            writer.writerow([name, *(f"{value:.6f}" for value in row)])
+    out.print(f"{len(found.ids):,} rows that all parties hold: {file}", soft_wrap=True, highlight=False)
+
+
+@app.command("sweep")
+def sweep_command(
+    file: Annotated[Path, typer.Argument(help="A sweep file, TOML: see examples/experiments.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the results go; runs/<name> if not given.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes, one thread each.")] = 1,
+    device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
+) -> None:
+    """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
+    sweep = read_sweep(file, device=device)
+    folder = folder or Path("runs") / sweep.name
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=err) as progress:
+        task = progress.add_task("", total=len(sweep.specs))
+
+        def show(done: int, total: int, cell: Cell) -> None:
+            note = f"{cell.data}, {cell.method}: {100 * cell.value:.1f}"
+            progress.update(task, completed=done, total=total, description=note)
+
+        record = run_sweep(sweep, folder, workers=workers, command=_command(), progress=show)
+        progress.update(task, completed=len(sweep.specs))
+    for name in dict.fromkeys(cell.data for cell in record.cells):
+        out.print(sweep_table(record, name))
+    if record.claims:
+        out.print(verdict_table(record))
+    out.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 
 @app.command("report")

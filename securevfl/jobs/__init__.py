@@ -4,8 +4,11 @@ from securevfl.jobs.auditing import AuditLine, audit
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.job import Job
+from securevfl.jobs.model import Model, Prediction, predict
+from securevfl.jobs.owners import align_owners
 from securevfl.jobs.result import Result, write_ledgers
-from securevfl.jobs.simulation import Aligned, align_parties
+from securevfl.jobs.simulation import Aligned, align_parties, join_parties
+from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
 from securevfl.jobs.toml import JobFile, read_job
 
 __all__ = [
@@ -14,12 +17,20 @@ __all__ = [
     "AuditLine",
     "Job",
     "JobFile",
+    "Model",
+    "Prediction",
     "Result",
+    "Sweep",
+    "align_owners",
     "align_parties",
     "audit",
     "compare",
     "demo",
+    "join_parties",
+    "predict",
     "read_job",
+    "read_sweep",
+    "run_sweep",
     "simulate",
     "write_ledgers",
 ]

@@ -7,20 +7,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import numpy as np
 
 from securevfl.algorithms import Split
-from securevfl.align import PROTOCOL, Alignment
+from securevfl.align import Alignment
 from securevfl.cut import Plain
 from securevfl.data import Parties, PartyTable
+from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, ProtectionInactive, SecureVFLError, UnknownNameError
+from securevfl.jobs.checkpoint import keepers
 from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.model import Model
+from securevfl.jobs.owners import COORDINATOR, align_owners, run_owners
 from securevfl.jobs.receipt import check_protection, links, receipt
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, run_parties
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, run_parties, split_rows
 from securevfl.party import Observer
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
@@ -49,6 +54,7 @@ def simulate(
     command: str = "",
     aligned: Aligned | None = None,
     observer: Observer | None = None,
+    checkpoints: str | Path | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -60,6 +66,8 @@ def simulate(
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on.
+        checkpoints: folder in which each party keeps its state after every epoch; a run that broke off goes on from
+            there.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -72,6 +80,7 @@ def simulate(
         command=command,
         aligned=aligned,
         observer=observer,
+        checkpoints=checkpoints,
     )
 
 
@@ -85,6 +94,7 @@ def compare(
     command: str = "",
     aligned: Aligned | None = None,
     observer: Observer | None = None,
+    checkpoints: str | Path | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -97,6 +107,7 @@ def compare(
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on; its phases carry the run's key.
+        checkpoints: see `simulate`; each job has a folder of its own in it.
 
     Raises:
         SecureVFLError: whatever ended it.
@@ -105,26 +116,45 @@ def compare(
     observer = observer or Observer()
     observer.run("alignment by PSI")
     start = time.perf_counter()
-    aligned = aligned or align_parties(parties, first, observer)
+    many = first.algorithm.many_owners
+    aligned = aligned or (align_owners if many else align_parties)(parties, first, observer)
     seconds = time.perf_counter() - start
-    split = Split.of(aligned.common, valid=first.valid, test=first.test, seed=first.seed)
+    chief = parties.label_owners[0]
+    split = None if many else split_rows(parties, aligned, first)
     runs: list[RunRecord] = []
     ledgers: dict[str, Mapping[str, Ledger]] = {"alignment": aligned.ledgers}
     scores: dict[str, np.ndarray] = {}
+    models: dict[str, Model] = {}
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
+        assert split is not None  # noqa: S101 - `_check` refuses baselines where there are many owners
         figures, ran = _baseline(key, replace(first, protection=Plain()), parties, aligned, split, observer)
         runs.append(figures)
-        scores[key] = ran.trained[parties.active.name].scores
+        scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():
         observer.run(f"VFL, {job.protection.title}")
         began = time.perf_counter()
         with _keeping(ledgers):
-            ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer)
+            kept = (
+                {}
+                if checkpoints is None
+                else keepers(Path(checkpoints) / key, _keeping_parties(parties, job), job.digest)
+            )
+            if many:
+                ran = run_owners(job, parties, aligned, run=key, observer=observer, keepers=kept)
+            else:
+                ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer, keepers=kept)
+            models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
             ledgers[key] = ran.ledgers
-            check_protection(job, ran.ledgers, tuple(p.name for p in parties.passive))
+            check_protection(
+                job,
+                {name: ran.ledgers[name] for name in parties},
+                tuple(p.name for p in parties.passive),
+                resumed=any(k.start for k in kept.values()),
+            )
+            split = split or ran.split
         runs.append(_record(key, job, ran, parties, time.perf_counter() - began))
-        scores[key] = ran.trained[parties.active.name].scores
+        scores[key] = ran.trained[chief.name].scores
     record = Record(
         name=name,
         title=title or name,
@@ -136,12 +166,16 @@ def compare(
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
-        alignment=_alignment_record(aligned, split, parties, seconds),
+        alignment=_alignment_record(aligned, split or Split.empty(), chief.name, seconds),
         runs=runs,
     )
-    active_rows = aligned.parties[parties.active.name].rows[split.test]
+    active_rows = aligned.parties[chief.name].rows[(split or Split.empty()).test]
     return Result(
-        record=record, ledgers=ledgers, scores=scores, test_ids=[parties.active.ids[row] for row in active_rows]
+        record=record,
+        ledgers=ledgers,
+        scores=scores,
+        test_ids=[chief.ids[row] for row in active_rows],
+        models=models,
     )
 
 
@@ -169,10 +203,14 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
     for reserved in {"alignment", *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
     first = next(iter(jobs.values()))
+    if first.algorithm.many_owners and baselines:
+        raise InputError(f"{first.algorithm.title} has several label owners; the baselines are for one: leave them out")
     for key, job in jobs.items():
         for name in job.policies:
             if name not in parties:
                 raise UnknownNameError("party with a policy", name, parties)
+        if job.algorithm.many_owners != first.algorithm.many_owners:
+            raise InputError(f"job {key!r} and the first have one label owner and several: compare them apart")
         for what in ("seed", "valid", "test"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
@@ -188,7 +226,8 @@ def _baseline(
     rows = aligned.parties[active.name].rows
     if key == "alone":
         table = active
-        others = np.setdiff1d(np.arange(active.rows), rows)
+        free = np.arange(active.rows) if active.fold is None else np.flatnonzero(active.fold == TRAIN)
+        others = np.setdiff1d(free, rows)
         rows = np.concatenate([rows, others])
         extra = np.arange(aligned.common, len(rows))
         split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
@@ -218,13 +257,18 @@ def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
     return replace(active, columns=columns, categorical=frozenset(categorical))
 
 
+def _keeping_parties(parties: Parties, job: Job) -> list[str]:
+    """Who keeps checkpoints: all parties, and the coordinator where there is one."""
+    return [*parties, *([COORDINATOR] if job.algorithm.many_owners else [])]
+
+
 def _record(
     key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
 ) -> RunRecord:
-    active = parties.active.name
+    owners = [table.name for table in parties.label_owners]
     passive = [table.name for table in parties.passive]
-    chief = ran.trained[active]
-    findings = job.algorithm.findings(job.protection, passive, active) if passive else []
+    chief = ran.trained[owners[0]]
+    findings = [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner) if passive]
     if job.protection.dp is not None and not any(trained.spent for trained in ran.trained.values()):
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
@@ -254,7 +298,7 @@ def _record(
         ],
         receipt=receipt(ran.ledgers),
         learned=_learned(findings),
-        rows_trained=len(ran.split.train),
+        rows_trained=sum(ran.trained[owner].rows for owner in owners),
         notes=[*notes, *job.algorithm.notes(job.protection)],
     )
 
@@ -288,10 +332,10 @@ def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
     ]
 
 
-def _alignment_record(aligned: Aligned, split: Split, parties: Parties, seconds: float) -> AlignmentRecord:
-    active = aligned.parties[parties.active.name]
+def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
+    active = aligned.parties[chief]
     return AlignmentRecord(
-        protocol=PROTOCOL,
+        protocol=aligned.protocol,
         common=aligned.common,
         train=len(split.train),
         valid=len(split.valid),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from securevfl.algorithms import ALGORITHMS, Plan, SplitNN
+from securevfl.algorithms import ALGORITHMS, Algorithm, Plan, SplitNN
 from securevfl.cut import PROTECTIONS, Plain, Protection
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.privacy import Policy
@@ -27,6 +27,8 @@ class Job:
         protection: how what crosses the cut is protected: `Plain` or `Paillier`, each with `dp` or without; likewise.
         epochs: most epochs over the training rows.
         batch_size: rows in a batch.
+        steps: batches in an epoch; None for one pass over the algorithm's rows. With a number, algorithms that train on
+            different rows take equally many steps.
         patience: epochs without a gain on the validation rows after which training stops; None for never.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
@@ -37,10 +39,11 @@ class Job:
         policies: party → that party's own policy, on top of what the protection demands.
     """
 
-    algorithm: SplitNN = field(default_factory=SplitNN)
+    algorithm: Algorithm = field(default_factory=SplitNN)
     protection: Protection = field(default_factory=Plain)
     epochs: int = 10
     batch_size: int = 256
+    steps: int | None = None
     patience: int | None = None
     valid: float = 0.1
     test: float = 0.2
@@ -61,8 +64,9 @@ class Job:
                 known = ", ".join(f"sv.{kind.__name__}(…)" for kind in registry.values())
                 raise InputError(f"{name} is {given!r}; one of {known} was expected, or a name: {', '.join(registry)}")
         whole = {"epochs": (1, 100_000), "batch_size": (1, 1 << 20), "seed": (0, (1 << 63) - 1)}
-        if self.patience is not None:
-            whole["patience"] = (1, 100_000)
+        for name in ("patience", "steps"):
+            if getattr(self, name) is not None:
+                whole[name] = (1, 100_000)
         for name, (low, high) in whole.items():
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -76,6 +80,10 @@ class Job:
             raise InputError(f"clip is {self.clip}; features are clipped to more than 0 and less than 8 deviations")
         if self.scale not in ("standard", "quantile"):
             raise InputError(f"scale is {self.scale!r}; 'standard' and 'quantile' are known")
+        self.algorithm.check(self.protection)
+        self._check_device()
+
+    def _check_device(self) -> None:
         if self.device != "cpu":
             try:
                 usable = torch.device(self.device).type == "cuda" and torch.cuda.is_available()
@@ -89,7 +97,9 @@ class Job:
     @property
     def plan(self) -> Plan:
         """What the roles need of it."""
-        return Plan(epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, device=self.device)
+        return Plan(
+            epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, steps=self.steps, device=self.device
+        )
 
     def describe(self) -> dict[str, object]:
         """Plain values, for JSON: the whole job, names of algorithm and protection included."""

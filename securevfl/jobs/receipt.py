@@ -34,6 +34,17 @@ _WORDS = {
     "cut/gradient by sample": "gradient at the cut, packed by row",
     "cut/input gradient": "gradient at the activations, masked",
     "cut/input gradient share": "gradient at the activations, masked",
+    "train/rows": "number of its rows",
+    "train/start": "numbers of all rows",
+    "fedcvt/setup": "width of the representations",
+    "fedcvt/representations": "learned representations",
+    "fedcvt/gradient": "gradient at the representations",
+    "fedda/aligned": "representations of aligned rows",
+    "fedda/generated": "generated representations",
+    "fedda/rows": "which rows train",
+    "multi/weights": "weights of the label owners' model",
+    "multi/change": "change of the weights, masked",
+    "risa/rows": "which rows train",
     "train/epoch": "whether to keep, whether to stop",
 }
 _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
@@ -73,8 +84,16 @@ def links(ledgers: Mapping[str, Ledger]) -> list[LinkRecord]:
     return [LinkRecord(sender=a, receiver=b, messages=n, bytes=size) for (a, b), (n, size) in tally.items()]
 
 
-def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str, ...]) -> None:
+def check_protection(
+    job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str, ...], *, resumed: bool = False
+) -> None:
     """Hold the ledgers against the job.
+
+    Args:
+        job: what was asked for.
+        ledgers: party → its ledger.
+        passive: the passive parties' names.
+        resumed: whether the run went on from a checkpoint; there may have been nothing left to train.
 
     Raises:
         ProtectionInactive: a protection was asked for and is not to be seen in what was sent.
@@ -86,17 +105,19 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str
                 "differential privacy was asked for, but a party alone releases nothing: leave it out"
             )
         return
+    if not job.algorithm.exchanges:
+        return
     for name, ledger in ledgers.items():
         sent = list(_sent(ledger))
         peers = {entry.peer for entry in sent}
         content = [e for e in sent if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT]
-        if not content:
+        if not content and not resumed:
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({len(sent)} messages to {sorted(peers)})")
         if job.protection.name == "paillier":
             _check_sealed(name, content, int(getattr(job.protection, "bits", 0)))
         asked = dp is not None and (dp.activations if name in passive else dp.gradients)
-        kinds = (Kind.ACTIVATION, Kind.GRADIENT) if job.protection.name == "plain" else (Kind.CIPHERTEXT,)
-        if asked and not any(e.noise > 0 for e in content if e.kind in kinds):
+        kinds = tuple(READABLE_KINDS) if job.protection.name == "plain" else (Kind.CIPHERTEXT,)
+        if asked and content and not any(e.noise > 0 for e in content if e.kind in kinds):
             raise ProtectionInactive(f"{name!r} was to add differentially private noise and no message tells of any")
 
 

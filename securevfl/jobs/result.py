@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from securevfl.errors import UnknownNameError
+from securevfl.jobs.model import Model
 from securevfl.privacy import Ledger
 from securevfl.report import Record, RunRecord, comparison_table, receipt_table, render_text, write
 
@@ -29,12 +30,25 @@ class Result:
         ledgers: run → party → ledger.
         scores: run → probabilities of the test rows, (n, classes).
         test_ids: the active party's identifiers of the test rows, in the order of `scores`.
+        models: run → what was learned, for `predict`.
     """
 
     record: Record
     ledgers: Mapping[str, Mapping[str, Ledger]]
     scores: Mapping[str, np.ndarray]
     test_ids: Sequence[str]
+    models: dict[str, Model] = field(default_factory=dict)
+
+    def model(self, key: str | None = None) -> Model:
+        """What one run learned (the last one unless named).
+
+        Raises:
+            UnknownNameError: no job has this key; baselines leave no model.
+        """
+        name = key or next(reversed(self.models), "")
+        if name not in self.models:
+            raise UnknownNameError("model", name, self.models)
+        return self.models[name]
 
     def run(self, key: str) -> RunRecord:
         """The figures of one run.

@@ -18,7 +18,7 @@ from securevfl.jobs.job import Job
 from securevfl.privacy import DP, Policy
 from securevfl.transport import Kind
 
-__all__ = ["JobFile", "read_job"]
+__all__ = ["JobFile", "build", "choice", "known", "read_job"]
 
 _TOP = ("algorithm", "baselines", "data", "job", "name", "party", "policy", "protection")
 _PARTY = ("categorical", "classes", "features", "file", "id", "label", "name")
@@ -41,8 +41,12 @@ class JobFile:
     baselines: tuple[str, ...]
 
 
-def read_job(path: str | Path) -> JobFile:
+def read_job(path: str | Path, *, active: str = "") -> JobFile:
     """Read a job file; relative file names in it are relative to it.
+
+    Args:
+        path: the file.
+        active: name of the active party, where no table has labels: to predict.
 
     Raises:
         InputError: no such file, not TOML, a value out of range; or what loading the tables raises.
@@ -57,7 +61,7 @@ def read_job(path: str | Path) -> JobFile:
         raise InputError(f"{file} is not a job file: {error}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file} is not TOML: {error}") from None
-    _known("section", content, _TOP)
+    known("section", content, _TOP)
     job = _job(content)
     name = content.get("name", file.stem)
     if not isinstance(name, str) or not name or "/" in name:
@@ -66,32 +70,32 @@ def read_job(path: str | Path) -> JobFile:
     for baseline in baselines:
         if baseline not in BASELINES:
             raise UnknownNameError("baseline", baseline, BASELINES)
-    return JobFile(name=name, job=job, parties=_parties(content, file.parent), baselines=baselines)
+    return JobFile(name=name, job=job, parties=_parties(content, file.parent, active), baselines=baselines)
 
 
 def _job(content: Mapping[str, Any]) -> Job:
-    algorithm = _choice(content.get("algorithm", {"name": "splitnn"}), "algorithm", ALGORITHMS)
+    algorithm = choice(content.get("algorithm", {"name": "splitnn"}), "algorithm", ALGORITHMS)
     protection = dict(_section(content, "protection", {"name": "plain"}))
     if "dp" in protection:
-        protection["dp"] = _build(DP, _section(protection, "dp", {}), "protection.dp")
+        protection["dp"] = build(DP, _section(protection, "dp", {}), "protection.dp")
     policies = {
-        party: _build(Policy, _kinds(_section(content["policy"], party, {})), f"policy.{party}")
+        party: build(Policy, _kinds(_section(content["policy"], party, {})), f"policy.{party}")
         for party in _section(content, "policy", {})
     }
     values = dict(_section(content, "job", {}))
     for reserved in ("algorithm", "protection", "policies"):
         if reserved in values:
             raise InputError(f"job.{reserved} belongs in a section of its own: [{reserved.removesuffix('ies')}]")
-    job: Job = _build(
+    job: Job = build(
         Job,
         values
-        | {"algorithm": algorithm, "protection": _choice(protection, "protection", PROTECTIONS), "policies": policies},
+        | {"algorithm": algorithm, "protection": choice(protection, "protection", PROTECTIONS), "policies": policies},
         "job",
     )
     return job
 
 
-def _parties(content: Mapping[str, Any], folder: Path) -> Parties:
+def _parties(content: Mapping[str, Any], folder: Path, active: str) -> Parties:
     data, party = content.get("data"), content.get("party")
     if (data is None) == (party is None):
         raise InputError("a job file has either a [data] section (a named data set) or [[party]] sections (files)")
@@ -100,14 +104,14 @@ def _parties(content: Mapping[str, Any], folder: Path) -> Parties:
         return datasets.load(_text(options.pop("name", None), "data.name"), **options)
     if not isinstance(party, list):
         raise InputError("parties are given as [[party]], with double brackets, once for each")
-    return Parties.of(*(_table(section, i, folder) for i, section in enumerate(party, 1)))
+    return Parties.of(*(_table(section, i, folder) for i, section in enumerate(party, 1)), active=active)
 
 
 def _table(section: object, number: int, folder: Path) -> Any:
     where = f"party {number}"
     if not isinstance(section, dict):
         raise InputError(f"{where} is {section!r}; it has to be a section [[party]]")
-    _known(f"key in [[party]] {number}", section, _PARTY)
+    known(f"key in [[party]] {number}", section, _PARTY)
     options = dict(section)
     name, given = _text(options.pop("name", None), f"{where}.name"), _text(options.pop("file", None), f"{where}.file")
     if "id" not in options:
@@ -117,7 +121,7 @@ def _table(section: object, number: int, folder: Path) -> Any:
     return reader(path, name=name, **options)
 
 
-def _choice(given: object, what: str, registry: Mapping[str, Any]) -> Any:
+def choice(given: object, what: str, registry: Mapping[str, Any]) -> Any:
     """The named configuration of a registry, built from its other keys."""
     if isinstance(given, str):
         given = {"name": given}
@@ -127,13 +131,13 @@ def _choice(given: object, what: str, registry: Mapping[str, Any]) -> Any:
     name = values.pop("name")
     if name not in registry:
         raise UnknownNameError(what, name, registry)
-    return _build(registry[name], values, what)
+    return build(registry[name], values, what)
 
 
-def _build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
+def build(kind: Any, values: Mapping[str, Any], where: str) -> Any:
     """A configuration dataclass from a section, with unknown keys and wrong types refused."""
     fields = {item.name: item for item in dataclasses.fields(kind)}
-    _known(f"key in [{where}]", values, fields)
+    known(f"key in [{where}]", values, fields)
     for name, value in values.items():
         _same_type(value, fields[name].default, f"{where}.{name}")
     try:
@@ -180,10 +184,15 @@ def _section(content: Mapping[str, Any], name: str, default: Mapping[str, Any]) 
     return value
 
 
-def _known(what: str, given: Mapping[str, Any], known: Any) -> None:
+def known(what: str, given: Mapping[str, Any], names: Any) -> None:
+    """Refuse keys that do not exist.
+
+    Raises:
+        UnknownNameError: says which is nearest.
+    """
     for name in given:
-        if name not in known:
-            raise UnknownNameError(what, name, known)
+        if name not in names:
+            raise UnknownNameError(what, name, names)
 
 
 def _text(value: object, where: str) -> str:

@@ -47,6 +47,7 @@ def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.C
     assert sorted(p.name for p in (folder / "runs" / "tiny").iterdir()) == [
         "ledger.jsonl",
         "metrics.json",
+        "model",
         "report.html",
         "scores.csv",
     ]

@@ -313,7 +313,7 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(gradients=False)))
-    monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.bottom(self.x[torch.from_numpy(rows)]))
+    monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.half.bottom(self.features(rows)))
     with pytest.raises(sv.ProtectionInactive, match="nothing was released through it"):
         sv.simulate(job, parties())
 

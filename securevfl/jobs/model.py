@@ -1,0 +1,108 @@
+"""A trained model: each party's own part, kept in files of their own; and predicting on new rows with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.data import Parties
+from securevfl.errors import InputError
+from securevfl.jobs.job import Job
+from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
+from securevfl.jobs.store import read_tree, write_tree
+from securevfl.privacy import Ledger
+
+__all__ = ["Model", "Prediction", "predict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What a run learned.
+
+    Attributes:
+        job: that it was trained by; predicting needs the same one.
+        parts: party → its own part: weights (or shares of them) and how it encodes its columns.
+    """
+
+    job: Job
+    parts: Mapping[str, Mapping[str, Any]]
+
+    def save(self, folder: str | Path) -> Path:
+        """Write each party's part to ``<party>.model.safetensors`` in `folder`; returns the folder."""
+        target = Path(folder)
+        for party, part in self.parts.items():
+            write_tree(target / f"{party}.model.safetensors", {"job": self.job.digest, "party": party, **part})
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path, job: Job) -> Model:
+        """The model that was saved to `folder`.
+
+        Args:
+            folder: where the parts are.
+            job: that it was trained by.
+
+        Raises:
+            InputError: no parts, damaged ones, or parts that another job trained.
+        """
+        files = sorted(Path(folder).glob("*.model.safetensors"))
+        if not files:
+            raise InputError(f"{folder} holds no model: no file is called <party>.model.safetensors")
+        parts: dict[str, Mapping[str, Any]] = {}
+        for file in files:
+            tree = read_tree(file)
+            party = file.name.removesuffix(".model.safetensors")
+            needed = {"role", "batch_size", "fill", "encoder", "classes", "names"}
+            if not isinstance(tree, dict) or needed - set(tree) or tree.get("party") != party:
+                raise InputError(f"{file} is no part of a model of {party!r}")
+            if tree.get("job") != job.digest:
+                raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
+            parts[party] = tree
+        return cls(job=job, parts=parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What the active party learns by predicting.
+
+    Attributes:
+        ids: its identifiers of the common rows.
+        probabilities: (n, classes), rows sum to one.
+        classes: names of the classes, as texts, in the order of the columns.
+        ledgers: party → what left it while predicting.
+    """
+
+    ids: tuple[str, ...]
+    probabilities: np.ndarray
+    classes: tuple[str, ...]
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+
+
+def predict(model: Model, parties: Parties, *, aligned: Aligned | None = None) -> Prediction:
+    """Predict on new rows: align the parties' tables, encode them as in training, score the common rows.
+
+    Args:
+        model: trained by the same parties.
+        parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`).
+        aligned: an alignment of these tables to use again.
+
+    Raises:
+        InputError: other parties or other columns than in training.
+        SecureVFLError: whatever ended it.
+    """
+    if set(parties) != set(model.parts):
+        raise InputError(f"the model belongs to {', '.join(model.parts)}; the tables to {', '.join(parties)}")
+    aligned = aligned or align_parties(parties, model.job)
+    scores, ledgers = predict_parties(model.job, parties, aligned, model.parts, run="predict")
+    active = parties.active
+    rows = aligned.parties[active.name].rows
+    return Prediction(
+        ids=tuple(active.ids[row] for row in rows.tolist()),
+        probabilities=scores,
+        classes=tuple(model.parts[active.name]["names"]),
+        ledgers=ledgers,
+    )

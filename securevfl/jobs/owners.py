@@ -1,0 +1,227 @@
+"""Many label owners in one process: a federation of each label owner with all data owners, and a coordinator.
+
+Every party is one site with one ledger; in the federation of label owner k it sees only its members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from securevfl.algorithms import MultiVFL, Split, Table
+from securevfl.algorithms.multivfl import Coordinator, DataOwner, LabelOwner
+from securevfl.algorithms.splitnn import Passive
+from securevfl.align import PROTOCOL
+from securevfl.data import FeatureEncoder, Parties, PartyTable
+from securevfl.data.table import TEST, TRAIN, VALID
+from securevfl.errors import InputError
+from securevfl.jobs.job import Job
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, join_parties, program, run_programs
+from securevfl.party import Keeper, Observer, Site, derive_seed
+from securevfl.privacy import Clock, Ledger, Link
+from securevfl.transport import MemoryChannel, memory_pair
+
+__all__ = ["COORDINATOR", "align_owners", "run_owners"]
+
+COORDINATOR = "coordinator"
+"""Name of the party that adds up the label owners' changes; it has no table."""
+
+
+def federation(parties: Parties, owner: str) -> Parties:
+    """One label owner and all data owners."""
+    return Parties.of(parties[owner], *parties.passive, description=parties.description)
+
+
+def align_owners(parties: Parties, job: Job, observer: Observer | None = None, *, joined: bool = False) -> Aligned:
+    """Align each label owner with all data owners.
+
+    Args:
+        parties: label owners and data owners.
+        job: the job.
+        observer: hears how it goes on.
+        joined: by a join in the clear, see `join_parties`.
+
+    Raises:
+        SecureVFLError: as `align_parties`.
+    """
+    if COORDINATOR in parties:
+        raise InputError(f"a party is called {COORDINATOR!r}, which is the name of the one without a table")
+    found = {}
+    for table in parties.label_owners:
+        members = federation(parties, table.name)
+        found[table.name] = join_parties(members, job) if joined else align_parties(members, job, observer)
+    first = next(iter(found.values()))
+    ledgers = {f"{name}, {owner}": ledger for owner, one in found.items() for name, ledger in one.ledgers.items()}
+    return Aligned(parties=first.parties, ledgers=ledgers, protocol=first.protocol or PROTOCOL, owners=found)
+
+
+def run_owners(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    *,
+    run: str,
+    observer: Observer | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
+) -> Ran:
+    """Train a job with several label owners.
+
+    Args:
+        job: its algorithm is `MultiVFL`.
+        parties: label owners and data owners; the first label owner validates and tests.
+        aligned: from `align_owners`.
+        run: name of the run, for the ledgers.
+        observer: hears how it goes on at the first label owner.
+        keepers: party → what keeps its checkpoints.
+
+    Raises:
+        InputError: the first label owner marked no rows for validation and test.
+        SecureVFLError: whatever ended it.
+    """
+    algorithm = job.algorithm
+    if not isinstance(algorithm, MultiVFL):
+        raise InputError(f"{algorithm.title} has one label owner; several are for sv.MultiVFL")
+    owners = [table.name for table in parties.label_owners]
+    data = sorted(table.name for table in parties.passive)
+    sites = _sites(job, parties, owners, data, run, observer, keepers or {})
+    splits = {name: _split(parties[name], aligned.owners[name], first=name == owners[0]) for name in owners}
+    classes = len(parties[owners[0]].classes)
+    encoders: dict[str, dict[str, object]] = {}
+    programs = {
+        COORDINATOR: program(sites[COORDINATOR], Coordinator(algorithm, sites[COORDINATOR], job.plan, owners).run())
+    }
+    for name in owners:
+        role, encoders[name] = _label_owner(
+            job, parties[name], aligned.owners[name], splits[name], sites[name], owners, data
+        )
+        programs[name] = program(sites[name], role.run())
+    for name in data:
+        copies, encoders[name] = _copies(
+            job, algorithm, parties[name], aligned, splits, sites[name], owners, data, classes
+        )
+        programs[name] = program(sites[name], DataOwner(copies, sites[name], job.plan).run())
+    trained = run_programs(programs, sites)
+    for name in (owners[0], *data):
+        trained[name].model |= {
+            "encoder": encoders[name],
+            "classes": classes,
+            "names": list(map(str, parties[owners[0]].classes)) if name == owners[0] else [],
+        }
+    for name in owners[1:]:  # the others' weights are the same
+        trained[name].model = {}
+    return Ran(trained=trained, ledgers={n: s.ledger for n, s in sites.items()}, split=splits[owners[0]])
+
+
+def _split(table: PartyTable, aligned: Aligned, *, first: bool) -> Split:
+    """The aligned rows of one label owner; only the first one holds rows out."""
+    rows = aligned.parties[table.name].rows
+    if not first:
+        return Split(np.arange(len(rows)), np.arange(0), np.arange(0))
+    if table.fold is None:
+        raise InputError(
+            f"the first label owner, {table.name!r}, validates and tests: mark its rows in PartyTable(fold=…)"
+        )
+    fold = table.fold[rows]
+    parts = Split(*(np.flatnonzero(fold == kind) for kind in (TRAIN, VALID, TEST)))
+    if min(len(parts.train), len(parts.valid), len(parts.test)) == 0:
+        raise InputError(f"of {len(rows)} aligned rows of {table.name!r} none is left to train, validate or test on")
+    return parts
+
+
+def _member(site: Site, owner: str, data: list[str]) -> Site:
+    """A site as a member of one label owner's federation."""
+    inside = [owner, *data]
+    links = {name: link for name, link in site.links.items() if name in inside}
+    seed = derive_seed(site.seed, "federation", owner)
+    return replace(site, active=owner, passive=tuple(data), links=links, seed=seed)
+
+
+def _label_owner(
+    job: Job, table: PartyTable, aligned: Aligned, split: Split, site: Site, owners: list[str], data: list[str]
+) -> tuple[LabelOwner, dict[str, object]]:
+    """A label owner's program, and how it encodes its columns, if it has any."""
+    rows = aligned.parties[table.name]
+    rows.require_verified(_member(site, table.name, data))
+    if table.label is None:
+        raise InputError(f"{table.name!r} has no labels and is no label owner")
+    encoder = FeatureEncoder.fit(table, rows.rows[split.train], clip=job.clip, scale=job.scale)
+    x = torch.from_numpy(encoder.transform(table, rows.rows))
+    y = torch.from_numpy(table.label[rows.rows])
+    mine = Table(x=x, y=y, classes=len(table.classes), split=split, name=table.name)
+    assert isinstance(job.algorithm, MultiVFL)  # noqa: S101 - checked by the caller
+    role = LabelOwner(
+        job.algorithm,
+        _member(site, table.name, data),
+        job.plan,
+        job.protection,
+        mine,
+        everyone=site,
+        server=site.links[COORDINATOR],
+        owners=owners,
+    )
+    return role, encoder.state()
+
+
+def _copies(
+    job: Job,
+    algorithm: MultiVFL,
+    table: PartyTable,
+    aligned: Aligned,
+    splits: Mapping[str, Split],
+    site: Site,
+    owners: list[str],
+    data: list[str],
+    classes: int,
+) -> tuple[dict[str, Passive], dict[str, object]]:
+    """One passive side for each label owner, all with the same encoding and the same initial bottom."""
+    rows = {owner: aligned.owners[owner].parties[table.name] for owner in owners}
+    fit_on = np.concatenate([rows[owner].rows[splits[owner].train] for owner in owners])
+    encoder = FeatureEncoder.fit(table, fit_on, clip=job.clip, scale=job.scale)
+    copies = {}
+    for owner in owners:
+        member = _member(site, owner, data)
+        rows[owner].require_verified(member)
+        x = torch.from_numpy(encoder.transform(table, rows[owner].rows))
+        mine = Table(x=x, split=splits[owner], name=table.name, classes=classes)
+        copies[owner] = Passive(algorithm, member, job.plan, job.protection, mine)
+    return copies, encoder.state()
+
+
+def _sites(
+    job: Job,
+    parties: Parties,
+    owners: list[str],
+    data: list[str],
+    run: str,
+    observer: Observer | None,
+    keepers: Mapping[str, Keeper],
+) -> dict[str, Site]:
+    """A site for each party and the coordinator, linked with every other."""
+    names = sorted([*parties, COORDINATOR])
+    ends: dict[tuple[str, str], MemoryChannel] = {}
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            ends[one, other], ends[other, one] = memory_pair()
+    sites = {}
+    for name in names:
+        policy = job.policy(name)
+        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
+        sites[name] = Site(
+            name=name,
+            role="passive" if name in data else "active",
+            active=owners[0],
+            passive=tuple(data),
+            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
+            ledger=ledger,
+            policy=policy,
+            clock=clock,
+            job=job.digest,
+            seed=job.seed,
+            private_seed=derive_seed(job.seed, "private", name),
+            observer=(observer if name == owners[0] else None) or Observer(),
+            keeper=keepers.get(name, Keeper()),
+        )
+    return sites

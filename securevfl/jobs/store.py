@@ -1,0 +1,110 @@
+"""Files for what was learned: trees of dicts, lists, numbers, texts and tensors as safetensors, never as pickles.
+
+A tree becomes tensors and a JSON skeleton in the file's metadata. Reading creates plain values and tensors and runs
+nothing; whoever reads a file of somebody else's gets numbers, not programs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from securevfl.errors import InputError
+
+__all__ = ["read_tree", "write_tree"]
+
+_FORMAT = "securevfl tree v1"
+_DEPTH = 64
+
+
+def write_tree(path: Path, tree: object) -> None:
+    """Write `tree` to `path`, atomically.
+
+    Raises:
+        TypeError: it holds something else than dicts, lists, tuples, None, truth values, numbers, texts, tensors and
+            numpy arrays.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_bytes(save(tensors, metadata={"format": _FORMAT, "tree": skeleton}))
+    os.replace(temporary, path)
+
+
+def read_tree(path: Path) -> object:
+    """The tree that `write_tree` wrote.
+
+    Raises:
+        InputError: no such file, or not of this format.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if metadata.get("format") != _FORMAT:
+                raise InputError(f"{path} is no file of this version ({_FORMAT}): was it written by securevfl?")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        return _unpack(json.loads(metadata["tree"]), tensors, 0)
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist") from None
+    except (SafetensorError, KeyError, ValueError, TypeError, IndexError, RecursionError, OSError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"{path} is damaged, or was not written by securevfl: {error}") from None
+
+
+def _pack(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind
+    """JSON that says what `value` is: ``{"d": …}`` a dict, ``{"l": …}`` a list, and so on."""
+    if value is None or isinstance(value, bool | int | str):
+        return {"v": str(value), "i": 1} if isinstance(value, int) and abs(value) > 1 << 53 else {"v": value}
+    if isinstance(value, float):
+        return {"v": value} if math.isfinite(value) else {"f": str(value)}
+    if isinstance(value, Mapping):
+        return {"d": [[_pack(key, tensors), _pack(item, tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return {"l" if isinstance(value, list) else "t": [_pack(item, tensors) for item in value]}
+    if isinstance(value, np.generic):
+        return _pack(value.item(), tensors)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return {"b": [hex(int(item)) for item in value.ravel()], "s": list(value.shape)}
+    if isinstance(value, np.ndarray | torch.Tensor):
+        name = str(len(tensors))
+        if isinstance(value, np.ndarray):
+            tensors[name] = torch.from_numpy(np.array(value))
+            return {"a": name}
+        tensors[name] = value.detach().cpu().contiguous().clone()
+        return {"x": name}
+    raise TypeError(f"a {type(value).__name__} cannot be stored")
+
+
+def _unpack(value: object, tensors: Mapping[str, torch.Tensor], depth: int) -> object:  # noqa: PLR0911 - likewise
+    if depth > _DEPTH or not isinstance(value, dict) or not value:
+        raise ValueError("its skeleton is malformed")
+    kind, content = next(iter(value.items()))
+    deeper = depth + 1
+    if kind == "v":
+        return int(content) if "i" in value else content
+    if kind == "f":
+        return float(content)
+    if kind == "d":
+        pairs = [(_unpack(key, tensors, deeper), _unpack(item, tensors, deeper)) for key, item in content]
+        return dict(pairs)
+    if kind in ("l", "t"):
+        items = [_unpack(item, tensors, deeper) for item in content]
+        return items if kind == "l" else tuple(items)
+    if kind == "b":
+        array = np.array([int(item, 16) for item in content], dtype=object)
+        return array.reshape([int(size) for size in value["s"]])
+    if kind == "a":
+        return tensors[content].numpy()
+    if kind == "x":
+        return tensors[content]
+    raise ValueError(f"its skeleton has an unknown kind {kind!r}")

@@ -1,0 +1,156 @@
+"""Checkpoints, models and predictions on new rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import securevfl as sv
+from securevfl.data import datasets
+from securevfl.jobs.checkpoint import FolderKeeper, keepers
+from tests.helpers import parties, small_runs
+
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
+ALGORITHMS = [
+    sv.SplitNN(hidden=4, top=(4,), bottom=(5,)),
+    sv.LogisticRegression(),
+    sv.FedCVT(bottom=(6,)),
+    sv.RISA(hidden=4, bottom=(5,), self_training=2, drop_every=1),
+    sv.FedDA(hidden=4, bottom=(5,), first=2, generator_steps=3),
+    sv.EntityAugmentation(hidden=4),
+]
+
+
+class Fails(sv.Observer):
+    """Ends the run after an epoch, as a power cut would."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == self.after:
+            raise OSError("the lights went out")
+
+
+def limited(seed: int = 0) -> sv.Parties:
+    return datasets.limited_credit(overlap=0.3, rows=400, parties=2, labels="all", seed=seed)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_a_run_that_broke_off_goes_on(algorithm: sv.SplitNN, tmp_path: Path) -> None:
+    job, people = replace(JOB, algorithm=algorithm), limited()
+    whole = sv.simulate(job, people)
+    with pytest.raises(sv.PartyFailed, match="the lights went out"):
+        sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(3))
+    kept = sorted(path.name for path in (tmp_path / "plain").glob("bank.*"))
+    assert kept == ["bank.epoch-1.safetensors", "bank.epoch-2.safetensors"]
+    again = sv.simulate(job, people, checkpoints=tmp_path)
+    np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
+    run = again.run("plain")
+    assert [epoch.valid for epoch in run.epochs] == [epoch.valid for epoch in whole.run("plain").epochs]
+    assert run.best_epoch == whole.run("plain").best_epoch
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(fixed_point=True), sv.Paillier(bits=2048)], ids=lambda p: p.name)
+def test_so_does_one_in_exact_integers(
+    protection: sv.Plain | sv.Paillier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_runs(monkeypatch)
+    job = replace(JOB, protection=protection, epochs=2, algorithm=replace(JOB.algorithm, bottom=(3,)))
+    people, key = parties(passive=2, rows=60), protection.name
+    whole = sv.simulate(job, people)
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
+    again = sv.simulate(job, people, checkpoints=tmp_path)
+    np.testing.assert_array_equal(again.scores[key], whole.scores[key])
+
+
+def test_checkpoints_of_another_job_are_refused(tmp_path: Path) -> None:
+    people = parties()
+    sv.simulate(JOB, people, checkpoints=tmp_path)
+    with pytest.raises(sv.InputError, match="another job or party"):
+        sv.simulate(replace(JOB, seed=5), people, checkpoints=tmp_path)
+
+
+def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+    people = parties()
+    first = sv.simulate(JOB, people, checkpoints=tmp_path)
+    seen: list[int] = []
+
+    class Listens(sv.Observer):
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            seen.append(epoch)
+
+    again = sv.simulate(JOB, people, checkpoints=tmp_path, observer=Listens())
+    assert seen == []
+    np.testing.assert_array_equal(again.scores["plain"], first.scores["plain"])
+
+
+def test_parties_go_on_from_the_last_epoch_that_all_have(tmp_path: Path) -> None:
+    for name, epochs in (("a", (1, 2)), ("b", (2, 3))):
+        keeper = FolderKeeper(tmp_path, name, "job")
+        for epoch in epochs:
+            keeper.save(epoch, {"epoch": epoch})
+    found = keepers(tmp_path, ["a", "b"], "job")
+    assert {keeper.start for keeper in found.values()} == {2}
+    assert found["b"].saved() == {"epoch": 2}
+    assert keepers(tmp_path, ["a", "c"], "job")["a"].saved() is None
+
+
+def test_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:
+    FolderKeeper(tmp_path, "a", "job").save(1, {})
+    FolderKeeper(tmp_path, "a.epoch-1", "job").save(7, {})
+    assert FolderKeeper(tmp_path, "a", "job").epochs() == {1}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
+def test_a_saved_model_predicts_what_the_run_scored(algorithm: sv.SplitNN, tmp_path: Path) -> None:
+    job, people = replace(JOB, algorithm=algorithm), limited()
+    result = sv.simulate(job, people)
+    folder = result.model().save(tmp_path / "model")
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "bank.model.safetensors",
+        "network.model.safetensors",
+    ]
+    found = sv.predict(sv.Model.load(folder, job), people)
+    place = {name: row for row, name in enumerate(found.ids)}
+    rows = [place[name] for name in result.test_ids]
+    np.testing.assert_allclose(found.probabilities[rows], result.scores["plain"], atol=1e-6)
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
+    assert found.classes == ("0", "1")
+
+
+def test_new_rows_without_labels() -> None:
+    people = parties(rows=400)
+    result = sv.simulate(replace(JOB, epochs=25, algorithm=sv.SplitNN(hidden=8, top=(8,), lr=0.03)), people)
+    fresh = parties(rows=90, seed=3)
+    unlabelled = [replace(fresh["bank"], label=None, classes=()), *fresh.passive]
+    found = sv.predict(result.model(), sv.Parties.of(*unlabelled, active="bank"))
+    truth = dict(zip(fresh["bank"].ids, fresh["bank"].label.tolist(), strict=True))  # type: ignore[union-attr]
+    right = [truth[name] == p.argmax() for name, p in zip(found.ids, found.probabilities, strict=True)]
+    assert len(found.ids) >= 70
+    assert np.mean(right) > 0.8
+    sent = {entry.kind.value for entry in found.ledgers["shop1"].entries if entry.way == "sent"}
+    assert sent == {"control", "activation"}  # nothing that training sends
+
+
+def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
+    result = sv.simulate(replace(JOB, epochs=1), parties())
+    with pytest.raises(sv.InputError, match="the model belongs to bank, shop1, shop2"):
+        sv.predict(result.model(), parties(passive=1))
+    with pytest.raises(sv.UnknownNameError, match="column of 'bank'"):
+        sv.predict(result.model(), parties(width=2))
+
+
+def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(sv.InputError, match="holds no model"):
+        sv.Model.load(tmp_path, JOB)
+    sv.simulate(replace(JOB, epochs=1), parties()).model().save(tmp_path)
+    with pytest.raises(sv.InputError, match="trained by another job"):
+        sv.Model.load(tmp_path, JOB)
+    (tmp_path / "bank.model.safetensors").write_bytes(b"no model")
+    with pytest.raises(sv.InputError, match="damaged"):
+        sv.Model.load(tmp_path, replace(JOB, epochs=1))

@@ -1,0 +1,177 @@
+"""Sweeps: what a file asks for, what a cell gives, going on where it broke off."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import securevfl as sv
+from securevfl.jobs import sweep as module
+from securevfl.jobs.sweep import read_sweep, run_cell, run_sweep
+from securevfl.report import SweepRecord
+
+SWEEP = """
+name = "tiny"
+seeds = [0, 1]
+
+[axis]
+values = [0.1, 0.5]
+
+[job]
+epochs = 2
+steps = 3
+batch_size = 32
+
+[[data]]
+name = "digits"
+algorithm = { bottom = [6], hidden = 5, top = [5] }
+
+[[data]]
+name = "limited_credit"
+label = "credit"
+options = { rows = 400, parties = 2 }
+only = ["vanilla"]
+
+[[method]]
+label = "vanilla"
+algorithm = "splitnn"
+
+[[method]]
+label = "FedCVT"
+algorithm = "fedcvt"
+settings = { confidence = 0.7 }
+values = [0.5]
+
+[[claim]]
+text = "FedCVT is better"
+source = "a test"
+data = "*"
+better = "FedCVT"
+worse = "vanilla"
+
+[[paper]]
+data = "digits"
+method = "FedCVT"
+source = "a test"
+percent = { "0.1" = 81.5 }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(SWEEP, encoding="utf-8")
+    return path
+
+
+def test_a_file_says_which_cells(file: Path) -> None:
+    sweep = read_sweep(file)
+    cells = [(spec.data, spec.method, spec.x, spec.seed) for spec in sweep.specs]
+    assert cells == [
+        *(("digits", "vanilla", x, seed) for x in (0.1, 0.5) for seed in (0, 1)),
+        *(("digits", "FedCVT", 0.5, seed) for seed in (0, 1)),
+        *(("credit", "vanilla", x, seed) for x in (0.1, 0.5) for seed in (0, 1)),
+    ]
+    fedcvt = sweep.specs[4].build()
+    assert isinstance(fedcvt.algorithm, sv.FedCVT)
+    assert fedcvt.algorithm.bottom == (6,)  # what the data set says, as far as the algorithm has it
+    assert fedcvt.algorithm.confidence == 0.7
+    assert (fedcvt.epochs, fedcvt.steps, fedcvt.batch_size) == (2, 3, 32)
+    assert sweep.specs[-1].source == {"name": "limited_credit", "overlap": 0.5, "seed": 1, "rows": 400, "parties": 2}
+    assert [(figure.method, figure.x, figure.value) for figure in sweep.paper] == [("FedCVT", 0.1, 0.815)]
+
+
+def test_a_cell_is_that_of_simulate(file: Path) -> None:
+    spec = read_sweep(file).specs[0]
+    cell = run_cell(spec)
+    run = sv.simulate(spec.build(), sv.datasets.digits(overlap=0.1, seed=0)).run("plain")
+    assert cell.value == run.test["accuracy"]
+    assert cell.metric == "accuracy"
+    assert cell.best_epoch == run.best_epoch
+    assert cell.valid == run.epochs[run.best_epoch - 1].valid["accuracy"]
+
+
+def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sweep = read_sweep(file)
+    real, ran = module.run_cell, []
+
+    def counted(spec: module.Spec) -> object:
+        if len(ran) == 4:
+            raise sv.RangeError("the loss is nan")
+        ran.append(spec.key)
+        return real(spec)
+
+    monkeypatch.setattr(module, "run_cell", counted)
+    with pytest.raises(sv.RangeError, match="the loss is nan") as raised:
+        run_sweep(sweep, tmp_path / "out")
+    assert raised.value.__notes__ == ["in the cell FedCVT on digits, 0.5, seed 0"]
+    with (tmp_path / "out" / "cells.jsonl").open("a") as log:
+        log.write('{"key": "half a li')  # the power went while it was written
+    monkeypatch.setattr(module, "run_cell", lambda spec: ran.append(spec.key) or real(spec))
+    seen: list[int] = []
+    record = run_sweep(sweep, tmp_path / "out", progress=lambda done, total, cell: seen.append(done))
+    assert len(ran) == len(set(ran)) == 10
+    assert seen == [5, 6, 7, 8, 9, 10]
+    assert len(record.cells) == 10
+    assert SweepRecord.read(tmp_path / "out" / "sweep.json") == record
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "FedCVT is better" in page
+    again = run_sweep(sweep, tmp_path / "out")
+    assert len(ran) == 10
+    assert again.cells == record.cells
+
+
+def test_other_settings_are_other_cells(file: Path) -> None:
+    specs = read_sweep(file).specs
+    assert len({spec.key for spec in specs}) == len(specs)
+    file.write_text(SWEEP.replace("steps = 3", "steps = 4"), encoding="utf-8")
+    assert not {spec.key for spec in specs} & {spec.key for spec in read_sweep(file).specs}
+
+
+def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
+    sweep = read_sweep(file)
+    sweep = replace(sweep, specs=sweep.specs[:2])
+    one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers) for workers in (1, 2))
+    assert {(c.seed, c.value, c.valid) for c in one.cells} == {(c.seed, c.value, c.valid) for c in two.cells}
+
+
+def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "cells.jsonl").write_text(json.dumps({"key": "k", "cell": {"data": 1}}) + "\n")
+    with pytest.raises(sv.InputError, match="line 1, is no finished cell"):
+        run_sweep(read_sweep(file), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('algorithm = "splitnn"', 'algorithm = "splitn"', "did you mean 'splitnn'"),
+        ("values = [0.1, 0.5]", "values = []", "has no values"),
+        ("epochs = 2", "epoch = 2", "did you mean 'epochs'"),
+        ("confidence = 0.7", "confidence = 7.0", "a probability"),
+        ('name = "digits"', 'label = "digits"', r"\[\[data\]\] section names none"),
+        ("[[data]]\nname", "[data]\nname", "double brackets"),
+        ("[[method]]", "[[methods]]", "did you mean 'method'"),
+        ('better = "FedCVT"', "better = 3", r"\[\[claim\]\]"),
+        ('name = "tiny"', "name = ", "is not a sweep file"),
+    ],
+)
+def test_mistakes_show_before_anything_runs(file: Path, old: str, new: str, words: str) -> None:
+    assert old in SWEEP
+    whole = SWEEP.split("[[data]]", maxsplit=1)[0] + "[data]\nname = 'x'\n"
+    file.write_text(whole if new.startswith("[data]") else SWEEP.replace(old, new), encoding="utf-8")
+    with pytest.raises(sv.InputError, match=words):
+        read_sweep(file)
+
+
+def test_the_experiments_of_the_papers_are_readable() -> None:
+    files = sorted((Path(__file__).parents[2] / "examples" / "experiments").glob("*.toml"))
+    assert len(files) >= 5
+    for path in files:
+        sweep = read_sweep(path)
+        methods = {spec.method for spec in sweep.specs}
+        for claim in sweep.claims:
+            assert {claim.better, claim.worse} <= methods, (path.name, claim.text)
