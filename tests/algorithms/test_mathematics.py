@@ -407,4 +407,6 @@ def test_marked_rows_split_as_marked() -> None:
 def test_impossible_settings_of_risa_are_refused(settings: dict[str, object]) -> None:
     with pytest.raises(sv.InputError):
         RISA(**settings)  # type: ignore[arg-type]
-    assert RISA.as_published(hidden=4) == RISA(imputed_views=False, party_loss=0.0, evidence="relu", hidden=4)
+    assert RISA.as_published(hidden=4) == RISA(
+        imputed_views=False, warm_start=False, party_loss=0.0, evidence="relu", hidden=4
+    )
