@@ -343,6 +343,6 @@ def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float
         pairwise=active.pairwise,
         seconds=seconds,
         links=links(aligned.ledgers),
-        verified_by=list(aligned.parties),
+        verified_by=list(aligned.parties) if active.digest else [],
         digest=active.digest[:16],
     )

@@ -131,7 +131,7 @@ def verdict_table(record: SweepRecord) -> Table:
         )
     table.caption = Text(
         "Difference: points, mean over the seeds that both methods ran with ± its standard error. Undecided: within "
-        "one standard error of the claim's margin, or fewer than two seeds."
+        "two standard errors of the claim's margin, or fewer than two seeds."
     )
     table.caption_justify = "left"
     return table

@@ -248,7 +248,7 @@ def _judge(differences: list[float], margin: float) -> tuple[float, float | None
     if len(differences) < 2:
         return mean, None, "undecided"
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    gap, doubt = mean - margin, error + _ROUNDING
+    gap, doubt = mean - margin, 2 * error + _ROUNDING
     return mean, error, "holds" if gap > doubt else "does not hold" if gap < -doubt else "undecided"
 
 
@@ -256,7 +256,7 @@ def verdicts_of(record: SweepRecord, claim: Claim) -> list[Verdict]:
     """One line a data set and position where a seed ran with both methods; a single "not tried" where there is none.
 
     The two methods are compared seed by seed, so that what a split or a start makes easy or hard for both drops out.
-    The claim holds where the difference exceeds the margin by more than one standard error; it does not hold where
+    The claim holds where the difference exceeds the margin by more than two standard errors; it does not hold where
     it falls short by more than that.
     """
     seeds = _seeds(record)
