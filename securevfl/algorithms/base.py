@@ -236,7 +236,13 @@ class Algorithm(ABC):
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         """Who learns what from the messages of this algorithm under `protection`."""
-        return at_the_cut(protection, active=active, passive=passive, trainable=self.trainable)
+        found = at_the_cut(protection, active=active, passive=passive, trainable=self.trainable)
+        if self.uses_book:
+            found += [
+                Finding(active, name, "which of the people that it has labels for it knows", "note") for name in passive
+            ]
+            found += [Finding(name, active, "for which of its rows labels are known", "note") for name in passive]
+        return found
 
     def notes(self, protection: Protection) -> list[str]:
         """What a reader of the figures has to know."""

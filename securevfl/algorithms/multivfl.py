@@ -338,7 +338,9 @@ class Coordinator:
         self.site.clock.lap()
         first = self.site.links[self.owners[0]]
         message = await first.receive(Kind.STATISTIC, "multi/weights", "weights")
-        weights = np.asarray(message.arrays["weights"], dtype=np.float64)
+        weights = np.asarray(message.arrays["weights"])
+        if weights.ndim != 1 or weights.dtype != np.float64 or not np.isfinite(weights).all():
+            raise ProtocolError(f"{self.owners[0]!r} sent initial weights that are no finite float64 (d,)")
         epoch, stop = 0, False
         saved = self.site.keeper.saved()
         if saved is not None:

@@ -59,8 +59,11 @@ class DP:
                 raise InputError(f"dp.{name} is {getattr(self, name)}; it has to be a positive number")
         if not 0 < self.delta < 1:
             raise InputError(f"dp.delta is {self.delta}; it lies between 0 and 1, well below one over the rows")
-        if self.noise_multiplier is not None and not self.noise_multiplier > 0:
-            raise InputError(f"dp.noise_multiplier is {self.noise_multiplier}; it has to be a positive number")
+        if self.noise_multiplier is not None and not self.noise_multiplier >= 0.1:
+            raise InputError(
+                f"dp.noise_multiplier is {self.noise_multiplier}; it has to be a positive number from 0.1: less noise "
+                "protects nothing, and accountants cannot count it"
+            )
         if not (self.activations or self.gradients):
             raise InputError("dp protects neither activations nor gradients; switch one on, or leave dp out")
 
