@@ -132,7 +132,7 @@ def compare(
         runs.append(figures)
         scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():
-        observer.run(f"VFL, {job.protection.title}")
+        observer.run(_title(job))
         began = time.perf_counter()
         with _keeping(ledgers):
             kept = (
@@ -257,6 +257,12 @@ def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
     return replace(active, columns=columns, categorical=frozenset(categorical))
 
 
+def _title(job: Job) -> str:
+    """Of a run: what was trained, under which protection."""
+    what = "VFL" if job.algorithm.name == "splitnn" else job.algorithm.title
+    return f"{what}, {job.protection.title}"
+
+
 def _keeping_parties(parties: Parties, job: Job) -> list[str]:
     """Who keeps checkpoints: all parties, and the coordinator where there is one."""
     return [*parties, *([COORDINATOR] if job.algorithm.many_owners else [])]
@@ -273,7 +279,7 @@ def _record(
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
         key=key,
-        title=title or f"VFL, {job.protection.title}",
+        title=title or _title(job),
         baseline=not passive,
         protection=job.protection.title if passive else "none",
         epochs=[_epoch(i, ran) for i in range(len(chief.epochs))],
@@ -333,7 +339,7 @@ def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
 
 
 def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
-    active = aligned.parties[chief]
+    active, whole = aligned.parties[chief], list(aligned.owners.values()) or [aligned]
     return AlignmentRecord(
         protocol=aligned.protocol,
         common=aligned.common,
@@ -343,6 +349,6 @@ def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float
         pairwise=active.pairwise,
         seconds=seconds,
         links=links(aligned.ledgers),
-        verified_by=list(aligned.parties) if active.digest else [],
+        verified_by=sorted({name for one in whole for name in one.parties}) if active.digest else [],
         digest=active.digest[:16],
     )
