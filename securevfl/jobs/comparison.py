@@ -25,7 +25,7 @@ from securevfl.jobs.model import Model
 from securevfl.jobs.owners import COORDINATOR, align_owners, run_owners
 from securevfl.jobs.receipt import check_protection, links, receipt
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, run_parties, split_rows
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, check_parties, run_parties, split_rows
 from securevfl.party import Observer
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
@@ -209,6 +209,8 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
         for name in job.policies:
             if name not in parties:
                 raise UnknownNameError("party with a policy", name, parties)
+        if not job.algorithm.many_owners:
+            check_parties(job, parties)
         if job.algorithm.many_owners != first.algorithm.many_owners:
             raise InputError(f"job {key!r} and the first have one label owner and several: compare them apart")
         for what in ("seed", "valid", "test"):

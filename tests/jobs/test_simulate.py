@@ -429,3 +429,13 @@ def test_the_digest_of_a_job_covers_what_is_agreed_and_nothing_else() -> None:
         replace(PLAIN, algorithm=replace(PLAIN.algorithm, hidden=5)),
     ]
     assert len({base, *(job.digest for job in changed)}) == 6
+
+
+def test_parties_that_an_algorithm_cannot_serve_are_refused_before_anything_is_sent() -> None:
+    class Listens(sv.Observer):
+        def phase(self, name: str) -> None:
+            raise AssertionError(f"{name} began")
+
+    with pytest.raises(sv.InputError, match="for one active and 1 passive party; there are 2") as refused:
+        sv.simulate(replace(PLAIN, algorithm=sv.FedCVT()), parties(passive=2), observer=Listens())
+    assert refused.value.ledgers == ()
