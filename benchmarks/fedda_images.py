@@ -232,7 +232,7 @@ def save(file: Path, content: dict[str, Any]) -> None:
     draft.replace(file)
 
 
-def options() -> argparse.Namespace:
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data_set", choices=sorted(PAPER))
     parser.add_argument("--data", help="the file, or its folder; else the folder that SECUREVFL_DATA names")
@@ -244,11 +244,11 @@ def options() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, help="Adam's rate, instead of the size's")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--results", type=Path, default=RESULTS / "fedda_images.json")
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> None:
-    asked = options()
+def main(arguments: Sequence[str] | None = None) -> None:
+    asked = options(arguments)
     if asked.seeds < 1 or asked.non_aligned < SCORED or min(asked.aligned or [1]) < 1:
         raise InputError(f"--seeds and --aligned start at 1, --non-aligned at {SCORED}, the rows that are scored")
     torch.set_num_threads(1)

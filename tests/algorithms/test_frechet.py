@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from scipy.linalg import sqrtm
+
+from securevfl.errors import InputError
 
 ROOT = Path(__file__).parents[2]
 
@@ -115,15 +118,12 @@ def test_generator_learns_what_the_critic_sees() -> None:
         assert (generator(left) + left).abs().mean() < 0.3
 
 
-def _run(folder: Path, *more: str) -> str:
-    small = ("--non-aligned", "2000", "--aligned", "40", "--steps", "2", "--seeds", "1")
-    command = [sys.executable, "-m", "benchmarks.fedda_images", "mnist", "--data", str(folder), *small]
-    results = ("--results", str(folder / "results.json"))
-    done = subprocess.run([*command, *results, *more], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr
-
-
-def test_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_benchmark_goes_on_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    images = importlib.import_module("benchmarks.fedda_images")
+    monkeypatch.setattr(images, "BATCHES", 2)
     rng = np.random.default_rng(0)
     arrays = {}
     for name, rows in (("train", 2100), ("test", 2000)):
@@ -131,25 +131,47 @@ def test_benchmark_goes_on_where_it_stopped(tmp_path: Path) -> None:
         arrays[f"y_{name}"] = np.arange(rows) % 10
     np.savez(tmp_path / "mnist.npz", **arrays)
     file = tmp_path / "results.json"
-    assert "of 1 pairs" in _run(tmp_path)
-    first = file.read_text(encoding="utf-8")
-    (group,) = json.loads(first)["groups"]
+
+    def run(*more: str) -> list[dict[str, Any]]:
+        small = ("--non-aligned", "2000", "--aligned", "40", "--steps", "2", "--seeds", "1")
+        images.main(["mnist", "--data", str(tmp_path), *small, "--results", str(file), *more])
+        groups: list[dict[str, Any]] = json.loads(file.read_text(encoding="utf-8"))["groups"]
+        return groups
+
+    (group,) = run()
     assert [(cell["aligned"], cell["seed"]) for cell in group["cells"]] == [(40, 0), (40, 0)]
     assert len({cell["setting"] for cell in group["cells"]}) == 2
-    assert str(tmp_path) not in first
+    assert str(tmp_path) not in file.read_text(encoding="utf-8")
+    assert "of 1 pairs" in capsys.readouterr().out
+    assert run() == [group]
 
-    assert "of 1 pairs" in _run(tmp_path)
-    assert file.read_text(encoding="utf-8") == first
-
-    _run(tmp_path, "--aligned", "40", "50")
-    (grown,) = json.loads(file.read_text(encoding="utf-8"))["groups"]
+    (grown,) = run("--aligned", "40", "50")
     assert grown["cells"][:2] == group["cells"]
     assert len(grown["cells"]) == 4
+    for lines in grown["summary"].values():
+        for line in lines:
+            assert line["ratio"] == pytest.approx(line["without"] / line["with non-aligned rows"], rel=1e-3)
+    assert run("--lr", "1e-4", "--aligned", "40")[0] == grown
 
-    _run(tmp_path, "--lr", "1e-4")
-    assert len(json.loads(file.read_text(encoding="utf-8"))["groups"]) == 2
+    other = file.read_text(encoding="utf-8").replace(group["classifier"]["fingerprint"], "0" * 16)
+    file.write_text(other, encoding="utf-8")
+    with pytest.raises(InputError, match="another classifier"):
+        run()
+    with pytest.raises(InputError, match="--non-aligned at 2000"):
+        run("--non-aligned", "100")
 
-    file.write_text(first.replace(group["classifier"]["fingerprint"], "0" * 16), encoding="utf-8")
-    assert "another classifier" in _run(tmp_path)
-    assert "there is no file or folder" in _run(tmp_path, "--data", str(tmp_path / "nowhere"))
-    assert "--non-aligned at 2000" in _run(tmp_path, "--non-aligned", "100")
+
+def test_summary_pairs_the_settings_of_one_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    images = importlib.import_module("benchmarks.fedda_images")
+    figures = [(250, 0, 2.0, 3.0), (250, 1, 4.0, 6.0), (1000, 0, 4.0, 2.0)]
+    cells = [
+        {"aligned": aligned, "seed": seed, "setting": setting, images.MANY: score}
+        for aligned, seed, *both in figures
+        for setting, score in zip((images.WITH, images.WITHOUT), both, strict=True)
+    ]
+    cells.append({"aligned": 250, "seed": 2, "setting": images.WITH, images.MANY: 1000.0})  # no partner yet
+    few, many = images.summary("mnist", cells, images.MANY)
+    assert (few[images.WITH], few[images.WITHOUT], few["ratio"]) == (3.0, 4.5, 1.5)
+    assert (few["ratio of each seed"], many["ratio"]) == ([1.5, 1.5], 0.5)
+    assert few["paper's ratio of FID"] == pytest.approx(119.45 / 68.67, abs=1e-3)
