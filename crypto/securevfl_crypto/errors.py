@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["CryptoError", "MalformedError", "OverflowRefused", "WeakKeyError"]
+__all__ = ["CryptoError", "EngineError", "MalformedError", "OverflowRefused", "WeakKeyError"]
 
 
 class CryptoError(Exception):
     """Base of all errors of this package."""
+
+
+class EngineError(CryptoError, RuntimeError):
+    """The code path that was asked for is unknown, cannot run on this machine, or failed its self-test."""
 
 
 class WeakKeyError(CryptoError, ValueError):

@@ -1,0 +1,111 @@
+"""Takes the fastest path that this machine can run and that passes its self-test."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import warnings
+from functools import lru_cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from securevfl_crypto.engine.base import Engine
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced, host_features
+from securevfl_crypto.engine.scalar import ScalarEngine
+from securevfl_crypto.errors import EngineError
+
+__all__ = ["available", "engine", "self_test"]
+
+# RFC 7748, section 5.2, first vector.
+_SECRET = bytes.fromhex("a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4")
+_POINT = bytes.fromhex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c")
+_PRODUCT = bytes.fromhex("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552")
+
+
+def engine(path: str | None = None) -> Engine:
+    """The engine of a path; without one that of ``SECUREVFL_ENGINE``, or the fastest that works here.
+
+    Raises:
+        EngineError: a path is demanded that is unknown, cannot run here, or fails its self-test.
+    """
+    name = path or forced()
+    if name is None:
+        return _fastest()
+    if name not in PATHS:
+        raise EngineError(f"path {name!r}; one of {', '.join(PATHS)} is possible")
+    return _load(name)
+
+
+def available() -> list[str]:
+    """Paths that this machine can run, fastest first."""
+    found = []
+    for name in PATHS:
+        try:
+            _load(name)
+        except EngineError:
+            continue
+        found.append(name)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _fastest() -> Engine:
+    features = host_features()
+    possible = [path.name for path in VECTOR_PATHS if features.issuperset(path.needs)]
+    if find_spec("nacl") is not None:
+        possible.append("libsodium")
+    for name in possible:
+        try:
+            return _load(name)
+        except EngineError as error:
+            warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
+    return _load("cryptography")
+
+
+@lru_cache(maxsize=len(PATHS))
+def _load(name: str) -> Engine:
+    vector = next((path for path in VECTOR_PATHS if path.name == name), None)
+    if vector is None:
+        found: Engine = ScalarEngine(name)
+    else:
+        missing = sorted(set(vector.needs) - host_features())
+        if missing:
+            raise EngineError(f"the path {name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+        from securevfl_crypto.engine.compiled import compile_kernels
+        from securevfl_crypto.engine.vector import VectorEngine
+
+        try:
+            found = VectorEngine(compile_kernels(vector))
+        except RuntimeError as error:  # llvmlite's, for what the installed version of LLVM does not take
+            raise EngineError(f"the path {name!r} cannot be compiled: {error}") from error
+    self_test(found)
+    return found
+
+
+def self_test(candidate: Engine) -> None:
+    """Known answers, and agreement with other implementations on fresh random input.
+
+    Raises:
+        EngineError: what the path computes is wrong.
+    """
+    slow = ScalarEngine("cryptography")
+    points = np.frombuffer(secrets.token_bytes(32 * 17), dtype=np.uint8).reshape(-1, 32)
+    secret = secrets.token_bytes(32)
+    known = np.frombuffer(_POINT, dtype=np.uint8).reshape(1, 32)
+    rows = np.frombuffer(secrets.token_bytes(77 * 17), dtype=np.uint8).reshape(-1, 77)
+    right = {
+        "X25519": candidate.x25519(_SECRET, known).tobytes() == _PRODUCT
+        and np.array_equal(candidate.x25519(secret, points), slow.x25519(secret, points)),
+        "the hash to the curve": np.array_equal(
+            candidate.hash_to_u(rows, b"self-test"), slow.hash_to_u(rows, b"self-test")
+        ),
+        "SHA-512": candidate.sha512(rows, bytes(128)).tobytes()
+        == b"".join(hashlib.sha512(bytes(128) + row.tobytes()).digest() for row in rows),
+    }
+    wrong = [name for name, fine in right.items() if not fine]
+    if wrong:
+        raise EngineError(
+            f"the path {candidate.name!r} computes {' and '.join(wrong)} wrongly on this machine; "
+            "set SECUREVFL_ENGINE=cryptography and report it"
+        )

@@ -1,0 +1,81 @@
+"""Which code paths this machine can run, and which one is taken.
+
+``SECUREVFL_ENGINE`` forces one of `PATHS`; ``SECUREVFL_THREADS`` sets how many threads a batch may use.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from securevfl_crypto.errors import EngineError
+
+__all__ = ["PATHS", "VECTOR_PATHS", "VectorPath", "forced", "host_features", "threads"]
+
+
+@dataclass(frozen=True)
+class VectorPath:
+    """A way to compile the kernels.
+
+    Attributes:
+        name: as the environment variable takes it.
+        lanes: 64-bit lanes of a vector.
+        needs: CPU features in LLVM's names, all of them.
+        radix: bits of a limb: 52 or 25 (and a half).
+        llvm_features: what is switched for the compiler, so that a path is the same on every machine that can run it.
+    """
+
+    name: str
+    lanes: int
+    needs: tuple[str, ...]
+    radix: int
+    llvm_features: str = ""
+
+
+VECTOR_PATHS = (
+    VectorPath("ifma", 8, ("avx512f", "avx512vl", "avx512ifma"), 52, ",-prefer-256-bit"),
+    VectorPath("avx512", 8, ("avx512f", "avx512vl"), 25, ",-prefer-256-bit,-avx512ifma"),
+    VectorPath("avx2", 4, ("avx2",), 25, ",-avx512f"),
+)
+PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
+"""From the fastest to the slowest; all give the same bytes."""
+_VARIABLE = "SECUREVFL_ENGINE"
+
+
+def forced() -> str | None:
+    """The path that the environment demands, or None.
+
+    Raises:
+        EngineError: an unknown name.
+    """
+    name = os.environ.get(_VARIABLE, "auto").strip().lower()
+    if name in ("", "auto"):
+        return None
+    if name not in PATHS:
+        raise EngineError(f"{_VARIABLE}={name!r}; one of auto, {', '.join(PATHS)} is possible")
+    return name
+
+
+def host_features() -> frozenset[str]:
+    """Features of this CPU in LLVM's names; empty where there is no llvmlite, or where LLVM cannot tell."""
+    try:
+        from llvmlite import binding
+
+        features = binding.get_host_cpu_features()
+    except (ImportError, OSError, RuntimeError):  # not installed; its library does not load; a CPU without features
+        return frozenset()
+    return frozenset(name for name, there in features.items() if there)
+
+
+def threads() -> int:
+    """Threads of a batch: as many as this process may use cores, at most 16, unless ``SECUREVFL_THREADS`` says.
+
+    Raises:
+        EngineError: no number from 1 to 256.
+    """
+    text = os.environ.get("SECUREVFL_THREADS", "")
+    if not text:
+        return min(16, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
+        raise EngineError(f"SECUREVFL_THREADS={text!r}; a number from 1 to 256 is possible")
+    return int(text)

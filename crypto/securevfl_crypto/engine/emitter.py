@@ -1,0 +1,325 @@
+"""Emits LLVM IR for kernels over vectors of 64-bit lanes, and proves while it emits that no lane overflows.
+
+Every value carries the interval that it lies in, for every input that the kernel accepts. Each operation computes the
+interval of its result and refuses to be emitted if it could wrap modulo 2^64, or if bits that an instruction ignores
+could be set. So the bounds of limbs that the field arithmetic relies on are not only stated in comments: a kernel that
+violates one cannot be built. Values that live through a loop declare their interval, which is checked on entry and at
+the end of the body: an induction.
+
+There are no branches on data and no addresses computed from data: loops run a number of times that the caller gives,
+and choices are lane masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+__all__ = ["MASK52", "BoundError", "Function", "Mask", "Vec"]
+
+MASK52 = (1 << 52) - 1
+_WORD = 1 << 64
+
+
+class BoundError(ArithmeticError):
+    """A kernel cannot be emitted: for some input a lane would overflow. A mistake in the arithmetic, not in data."""
+
+
+@dataclass(frozen=True)
+class Vec:
+    """A vector of unsigned 64-bit lanes, each within [low, top].
+
+    Attributes:
+        name: SSA name or literal.
+        low, top: bounds of every lane, inclusive.
+        partial: only the 52 low bits mean anything (those above were carried on already); only products take such.
+    """
+
+    name: str
+    low: int
+    top: int
+    partial: bool = False
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A vector of one-bit lanes."""
+
+    name: str
+
+
+class Function:
+    """One function of the module in the making.
+
+    Args:
+        name: its symbol.
+        parameters: in LLVM's syntax, for example ``"ptr noalias %out, i64 %n"``.
+        lanes: 64-bit lanes of a vector.
+    """
+
+    def __init__(self, name: str, parameters: str, lanes: int) -> None:
+        self.name, self.lanes = name, lanes
+        self.type = f"<{lanes} x i64>"
+        self._mask_type = f"<{lanes} x i1>"
+        self._parameters = parameters
+        self._lines: list[str] = []
+        self._frame: list[str] = []
+        self._label = "entry"
+        self._count = 0
+
+    def text(self) -> str:
+        """The function in LLVM IR."""
+        body = "\n".join(["entry:", *self._frame, *self._lines, "  ret void"])
+        return f"define void @{self.name}({self._parameters}) nounwind {{\n{body}\n}}\n"
+
+    def emit(self, line: str) -> None:
+        """One instruction, as it is."""
+        self._lines.append("  " + line)
+
+    def scalar(self, expression: str) -> str:
+        """A new scalar value (an address, a counter)."""
+        self._count += 1
+        name = f"%s{self._count}"
+        self.emit(f"{name} = {expression}")
+        return name
+
+    def _vec(self, expression: str, low: int, top: int, *, partial: bool = False) -> Vec:
+        if not 0 <= low <= top < _WORD:
+            raise BoundError(f"{self.name}: {expression.split(maxsplit=1)[0]} gives [{low}, {top}], outside 64 bits")
+        self._count += 1
+        name = f"%v{self._count}"
+        self.emit(f"{name} = {expression}")
+        return Vec(name, low, top, partial)
+
+    def _whole(self, *values: Vec) -> None:
+        if any(value.partial for value in values):
+            raise BoundError(f"{self.name}: a value of which only 52 bits count is used as a whole one; mask it first")
+
+    # Values
+
+    def constant(self, value: int) -> Vec:
+        """The same number in all lanes."""
+        if not 0 <= value < _WORD:
+            raise BoundError(f"{self.name}: the constant {value} is outside 64 bits")
+        signed = value - _WORD if value >> 63 else value
+        return Vec("<" + ", ".join([f"i64 {signed}"] * self.lanes) + ">", value, value)
+
+    def load(self, pointer: str, index: str | int = 0, top: int = _WORD - 1) -> Vec:
+        """The vector at `pointer`, `index` vectors on; its lanes are at most `top` by the caller's contract."""
+        address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
+        return self._vec(f"load {self.type}, ptr {address}, align 8", 0, top)
+
+    def store(self, value: Vec, pointer: str, index: str | int = 0) -> None:
+        """Writes a vector."""
+        self._whole(value)
+        address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
+        self.emit(f"store {self.type} {value.name}, ptr {address}, align 8")
+
+    def offset(self, pointer: str, lanes: str) -> str:
+        """The address `lanes` 64-bit words on."""
+        return self.scalar(f"getelementptr i64, ptr {pointer}, i64 {lanes}")
+
+    # Arithmetic on lanes
+
+    def add(self, a: Vec, b: Vec) -> Vec:
+        """a + b."""
+        self._whole(a, b)
+        return self._vec(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+
+    def add_wrapping(self, a: Vec, b: Vec) -> Vec:
+        """a + b modulo 2^64, for hash functions, which want that."""
+        self._whole(a, b)
+        return self._vec(f"add {self.type} {a.name}, {b.name}", 0, _WORD - 1)
+
+    def sub(self, a: Vec, b: Vec) -> Vec:
+        """a − b, which must not be negative for any lanes of these bounds."""
+        self._whole(a, b)
+        return self._vec(f"sub {self.type} {a.name}, {b.name}", a.low - b.top, a.top - b.low)
+
+    def mask(self, a: Vec, bits: int) -> Vec:
+        """The `bits` low bits of a."""
+        top = (1 << bits) - 1
+        if a.partial and bits > 52:
+            raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
+        return self._vec(
+            f"and {self.type} {a.name}, {self.constant(top).name}", 0, top if a.partial else min(a.top, top)
+        )
+
+    def _distance(self, bits: int) -> str:
+        if not 0 <= bits < 64:  # LLVM leaves the result undefined
+            raise BoundError(f"{self.name}: a shift by {bits} bits; 0 to 63 are possible")
+        return self.constant(bits).name
+
+    def shift_right(self, a: Vec, bits: int) -> Vec:
+        """a // 2^bits."""
+        self._whole(a)
+        return self._vec(f"lshr {self.type} {a.name}, {self._distance(bits)}", a.low >> bits, a.top >> bits)
+
+    def shift_left(self, a: Vec, bits: int) -> Vec:
+        """a · 2^bits."""
+        self._whole(a)
+        return self._vec(f"shl {self.type} {a.name}, {self._distance(bits)}", a.low << bits, a.top << bits)
+
+    def shift_left_wrapping(self, a: Vec, bits: int) -> Vec:
+        """a · 2^bits modulo 2^64, to put words together."""
+        self._whole(a)
+        return self._vec(f"shl {self.type} {a.name}, {self._distance(bits)}", 0, _WORD - 1)
+
+    def bitwise(self, operation: str, a: Vec, b: Vec) -> Vec:
+        """``and``, ``or`` or ``xor``."""
+        self._whole(a, b)
+        bits = max(a.top, b.top).bit_length()
+        top = min(a.top, b.top) if operation == "and" else (1 << bits) - 1
+        return self._vec(f"{operation} {self.type} {a.name}, {b.name}", 0, top)
+
+    def rotate_right(self, a: Vec, bits: int) -> Vec:
+        """The 64 bits of a, rotated."""
+        self._whole(a)
+        call = f"call {self.type} @llvm.fshr.v{self.lanes}i64"
+        arguments = ", ".join(f"{self.type} {x}" for x in (a.name, a.name, self.constant(bits).name))
+        return self._vec(f"{call}({arguments})", 0, _WORD - 1)
+
+    # Products
+
+    def mul32(self, a: Vec, b: Vec) -> Vec:
+        """a · b of values below 2^32 (``vpmuludq``)."""
+        self._whole(a, b)
+        if a.top >> 32 or b.top >> 32:
+            raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^32")
+        names = []
+        for x in (a, b):  # the instruction reads 32 bits; the mask tells the compiler so, and is dropped
+            self._count += 1
+            names.append(f"%v{self._count}")
+            self.emit(f"{names[-1]} = and {self.type} {x.name}, {self.constant((1 << 32) - 1).name}")
+        return self._vec(f"mul {self.type} {names[0]}, {names[1]}", a.low * b.low, a.top * b.top)
+
+    def low52(self, a: Vec) -> Vec:
+        """The same register, of which only the 52 low bits are meant: products ignore the rest."""
+        return Vec(a.name, 0, min(a.top, MASK52), partial=True)
+
+    def _madd(self, half: str, acc: Vec, a: Vec, b: Vec, top: int) -> Vec:
+        self._whole(acc)
+        if max(a.top, b.top) > MASK52:
+            raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^52")
+        call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
+        arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
+        return self._vec(f"{call}({arguments})", acc.low, acc.top + top)
+
+    def madd_low(self, acc: Vec, a: Vec, b: Vec) -> Vec:
+        """acc + (a·b mod 2^52) (``vpmadd52luq``)."""
+        return self._madd("l", acc, a, b, min(a.top * b.top, MASK52))
+
+    def madd_high(self, acc: Vec, a: Vec, b: Vec) -> Vec:
+        """acc + a·b // 2^52 (``vpmadd52huq``)."""
+        return self._madd("h", acc, a, b, a.top * b.top >> 52)
+
+    def madd_small(self, acc: Vec, a: Vec, b: Vec) -> Vec:
+        """acc + a·b, where the product is below 2^52."""
+        self._whole(a, b)
+        if a.top * b.top > MASK52:
+            raise BoundError(f"{self.name}: a product of up to {a.top * b.top:#x} is not below 2^52")
+        return self.madd_low(acc, a, b)
+
+    # Choices
+
+    def _mask(self, expression: str) -> Mask:
+        self._count += 1
+        name = f"%m{self._count}"
+        self.emit(f"{name} = {expression}")
+        return Mask(name)
+
+    def equals(self, a: Vec, value: int) -> Mask:
+        """Which lanes of a are `value`."""
+        self._whole(a)
+        return self._mask(f"icmp eq {self.type} {a.name}, {self.constant(value).name}")
+
+    def xor_masks(self, a: Mask, b: Mask) -> Mask:
+        """Lanes in which the masks differ."""
+        return self._mask(f"xor {self._mask_type} {a.name}, {b.name}")
+
+    def flag(self, pointer: str, index: str) -> Mask:
+        """All lanes set or none, by the lowest bit of the byte at `pointer` + `index`."""
+        address = self.scalar(f"getelementptr i8, ptr {pointer}, i64 {index}")
+        bit = self.scalar(f"trunc i8 {self.scalar(f'load i8, ptr {address}')} to i1")
+        one = self.scalar(f"insertelement {self._mask_type} zeroinitializer, i1 {bit}, i32 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self._mask(f"shufflevector {self._mask_type} {one}, {self._mask_type} zeroinitializer, {zeros}")
+
+    def select(self, mask: Mask, a: Vec, b: Vec) -> Vec:
+        """Lanes of a where the mask is set, of b elsewhere."""
+        partial = a.partial or b.partial
+        text = f"select {self._mask_type} {mask.name}, {self.type} {a.name}, {self.type} {b.name}"
+        return self._vec(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
+
+    # Structure
+
+    def allocate(self, vectors: int) -> str:
+        """Scratch of the function's frame; allocated once, also when asked for in a loop."""
+        self._count += 1
+        self._frame.append(f"  %s{self._count} = alloca [{vectors} x {self.type}], align 64")
+        return f"%s{self._count}"
+
+    def call(self, function: str, *arguments: str) -> None:
+        """Calls another function of the module; arguments with their types."""
+        self.emit(f"call void @{function}({', '.join(arguments)})")
+
+    def interleave(self, *jobs: Callable[[], Any]) -> list[Any]:
+        """Independent computations, their instructions taken in turns, so that latencies overlap.
+
+        No job may use what another computes.
+        """
+        outer, streams, results = self._lines, [], []
+        for job in jobs:
+            self._lines = []
+            results.append(job())
+            streams.append(self._lines)
+        self._lines = outer
+        for lines in zip_longest(*streams):
+            outer.extend(line for line in lines if line is not None)
+        return results
+
+    def loop(
+        self,
+        count: str | int,
+        body: Callable[[str, list[Vec]], Sequence[Vec]],
+        carried: Sequence[tuple[Vec, int]] = (),
+    ) -> list[Vec]:
+        """`body` `count` times, at least once.
+
+        Args:
+            count: a number, or the name of an ``i64``.
+            body: takes the counter (from 0) and the carried values; returns the next ones, or nothing.
+            carried: for each value its start and the bound that holds in every round.
+
+        Raises:
+            BoundError: the start or what the body returns can exceed the bound.
+        """
+        self._count += 1
+        number = self._count
+        head, done, index = f"loop{number}", f"done{number}", f"%i{number}"
+        phis = [Vec(f"%c{number}_{k}", 0, bound) for k, (_, bound) in enumerate(carried)]
+        outer, before = self._lines, self._label
+        self._lines, self._label = [], head
+        results = list(body(index, phis))
+        inner, after = self._lines, self._label
+        self._lines = outer
+        for (start, bound), result in zip(carried, results, strict=True):
+            self._whole(start, result)
+            if start.top > bound or result.top > bound:
+                raise BoundError(
+                    f"{self.name}: a value of up to {max(start.top, result.top):#x} in a loop for {bound:#x}"
+                )
+        self.emit(f"br label %{head}")
+        self._lines.append(f"{head}:")
+        self.emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}n, %{after} ]")
+        for phi, (start, _), result in zip(phis, carried, results, strict=True):
+            self.emit(f"{phi.name} = phi {self.type} [ {start.name}, %{before} ], [ {result.name}, %{after} ]")
+        self._lines += inner
+        self.emit(f"{index}n = add i64 {index}, 1")
+        self.emit(f"{index}c = icmp ult i64 {index}n, {count}")
+        self.emit(f"br i1 {index}c, label %{head}, label %{done}")
+        self._lines.append(f"{done}:")
+        self._label = done
+        return results

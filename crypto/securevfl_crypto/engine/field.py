@@ -1,0 +1,146 @@
+"""GF(2^255 − 19) in vectors: what the curve's formulas need of a representation, and what follows from that alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import reduce
+
+from securevfl_crypto.engine.emitter import BoundError, Function, Mask, Vec
+
+__all__ = ["Field", "Limbs", "P"]
+
+P = 2**255 - 19
+Limbs = list[Vec]
+
+
+class Field(ABC):
+    """Elements as limbs of mixed radix: limb k has weight 2^positions[k].
+
+    Results of `mul`, `square`, `add` and `sub` may exceed p and their limbs may exceed the radix; `narrow` makes a
+    product's operand of them. The emitter checks at every step that the limbs fit.
+
+    Attributes:
+        f: the function into which instructions go.
+        positions: of each limb's lowest bit.
+        tops: the bound of each limb that is stored in memory or carried through a loop.
+    """
+
+    positions: tuple[int, ...]
+    tops: tuple[int, ...]
+
+    def __init__(self, function: Function) -> None:
+        self.f = function
+
+    @property
+    def count(self) -> int:
+        """Number of limbs."""
+        return len(self.positions)
+
+    def digits(self, value: int) -> list[int]:
+        """A number below 2^256 in limbs; the topmost takes what is left."""
+        ends = [*self.positions[1:], 256]
+        return [value >> start & (1 << end - start) - 1 for start, end in zip(self.positions, ends, strict=True)]
+
+    def constant(self, value: int) -> Limbs:
+        """The element `value` mod p, ready for products."""
+        return [self.f.constant(digit) for digit in self.digits(value % P)]
+
+    @abstractmethod
+    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+        """a · b of narrow elements."""
+
+    @abstractmethod
+    def square(self, a: Limbs) -> Limbs:
+        """a² of a narrow element."""
+
+    @abstractmethod
+    def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+        """a + factor · b with a factor below 2^17, b narrow."""
+
+    @abstractmethod
+    def narrow(self, a: Limbs) -> Limbs:
+        """The same element, ready for products."""
+
+    @abstractmethod
+    def settle(self, a: Limbs) -> Limbs:
+        """The same element, its limbs whole and within `tops`: ready for products, memory and loops."""
+
+    @abstractmethod
+    def freeze(self, a: Limbs) -> Limbs:
+        """The canonical representative, below p, in its digits."""
+
+    @abstractmethod
+    def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+        """An element of four 64-bit words, least significant first, of whose 256 bits `bits` count."""
+
+    @abstractmethod
+    def pack(self, a: Limbs) -> list[Vec]:
+        """A frozen element in four 64-bit words."""
+
+    def require_settled(self, a: Limbs) -> Limbs:
+        """The element, whose limbs are within `tops`: what the arguments in `freeze` start from.
+
+        Raises:
+            BoundError: they may not be.
+        """
+        for k, (limb, top) in enumerate(zip(a, self.tops, strict=True)):
+            if limb.partial or limb.top > top:
+                raise BoundError(f"limb {k} of up to {limb.top:#x} is frozen where {top:#x} is the most")
+        return a
+
+    def together(self, *jobs: Callable[[], Limbs]) -> list[Limbs]:
+        """Independent computations; side by side where the registers suffice for that."""
+        return self.f.interleave(*jobs)
+
+    def add(self, a: Limbs, b: Limbs) -> Limbs:
+        """a + b, limb by limb."""
+        return [self.f.add(x, y) for x, y in zip(a, b, strict=True)]
+
+    def sub(self, a: Limbs, b: Limbs) -> Limbs:
+        """a − b + k p, limb by limb.
+
+        The multiple of p is written with limbs that are at least the bounds of b's, so that no lane is negative: those
+        bounds themselves, plus the digits of what is missing to a multiple of p.
+        """
+        total = sum(y.top << position for y, position in zip(b, self.positions, strict=True))
+        spread = [y.top + digit for y, digit in zip(b, self.digits(-total % P), strict=True)]
+        lifted = [self.f.add(x, self.f.constant(c)) for x, c in zip(a, spread, strict=True)]
+        return [self.f.sub(x, y) for x, y in zip(lifted, b, strict=True)]
+
+    def select(self, mask: Mask, a: Limbs, b: Limbs) -> Limbs:
+        """a in the lanes of the mask, b in the others."""
+        return [self.f.select(mask, x, y) for x, y in zip(a, b, strict=True)]
+
+    def is_zero(self, a: Limbs) -> Mask:
+        """Lanes in which a ≡ 0."""
+        combined = reduce(lambda x, y: self.f.bitwise("or", x, y), self.freeze(a))
+        return self.f.equals(combined, 0)
+
+    def is_odd(self, a: Limbs) -> Mask:
+        """Lanes in which the canonical representative is odd: RFC 9380's sgn0, section 4.1."""
+        return self.f.equals(self.f.mask(self.freeze(a)[0], 1), 1)
+
+    def load(self, pointer: str, first: str | int = 0) -> Limbs:
+        """A settled element from memory."""
+        start = self.f.scalar(f"add i64 {first}, 0")
+        return [self.f.load(pointer, self.f.scalar(f"add i64 {start}, {k}"), top) for k, top in enumerate(self.tops)]
+
+    def store(self, a: Limbs, pointer: str, first: str | int = 0) -> None:
+        """A settled element to memory."""
+        start = self.f.scalar(f"add i64 {first}, 0")
+        for k, (limb, top) in enumerate(zip(a, self.tops, strict=True)):
+            if limb.top > top:
+                raise BoundError(f"limb {k} of up to {limb.top:#x} is stored where {top:#x} is promised")
+            self.f.store(limb, pointer, self.f.scalar(f"add i64 {start}, {k}"))
+
+    def carried(self, a: Limbs) -> list[tuple[Vec, int]]:
+        """An element as values that a loop carries: settled, or as a product comes out."""
+        return list(zip(a, self._product_tops(), strict=True))
+
+    def _product_tops(self) -> tuple[int, ...]:
+        """Bounds of a product's limbs for the largest narrow factors, found by emitting one."""
+        scratch = type(self)(Function("scratch", "", self.f.lanes))
+        factor = [Vec("%x", 0, top) for top in self.tops]
+        largest = zip(scratch.mul(factor, factor), scratch.square(factor), self.tops, strict=True)
+        return tuple(max(x.top, y.top, top) for x, y, top in largest)

@@ -1,0 +1,134 @@
+"""GF(2^255 − 19) in five limbs of 52 bits, for AVX-512 IFMA: products of 52 bits with their halves accumulated.
+
+Gueron and Krasnov 2016 describe such arithmetic for RSA; Cheng, Großschädl et al. 2022 for Curve25519. 2^255 ≡ 19, so
+2^260 ≡ 19 · 2^5 = 608.
+"""
+
+from __future__ import annotations
+
+from securevfl_crypto.engine.emitter import MASK52, Vec
+from securevfl_crypto.engine.field import Field, Limbs
+
+__all__ = ["Field52"]
+
+
+class Field52(Field):
+    """Narrow elements: limbs 0 to 3 of which 52 bits count (`Function.low52`), limb 4 a little over 47 bits."""
+
+    positions = (0, 52, 104, 156, 208)
+    tops = (MASK52, MASK52, MASK52, MASK52, (1 << 47) + (1 << 12))
+
+    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+        f = self.f
+        t = [f.constant(0)] * 10
+        for i in range(5):
+            for j in range(5):
+                t[i + j] = f.madd_low(t[i + j], a[j], b[i])
+            for j in range(5):
+                t[i + j + 1] = f.madd_high(t[i + j + 1], a[j], b[i])
+        return self._fold(t)
+
+    def square(self, a: Limbs) -> Limbs:
+        f = self.f
+        t = [f.constant(0)] * 10
+        for i in range(5):
+            for j in range(i + 1, 5):
+                t[i + j] = f.madd_low(t[i + j], a[i], a[j])
+            for j in range(i + 1, 5):
+                t[i + j + 1] = f.madd_high(t[i + j + 1], a[i], a[j])
+        t = [f.add(x, x) if 1 <= k <= 8 else x for k, x in enumerate(t)]
+        for i in range(5):
+            t[2 * i] = f.madd_low(t[2 * i], a[i], a[i])
+            t[2 * i + 1] = f.madd_high(t[2 * i + 1], a[i], a[i])
+        return self._fold(t)
+
+    def _fold(self, t: list[Vec]) -> Limbs:
+        """Ten limbs to five: those from 2^260 on, carried until 52 bits hold them, come back times 608."""
+        f = self.f
+        c = f.constant(608)
+        r, upper = t[:5], t[5:]
+        for k in range(4):
+            upper[k + 1] = f.add(upper[k + 1], f.shift_right(upper[k], 52))
+        low = [*(f.low52(x) for x in upper[:4]), upper[4]]
+        for k in range(4):
+            r[k] = f.madd_low(r[k], low[k], c)
+        r[4] = f.madd_small(r[4], low[4], c)  # nothing above 2^260 again, since narrow elements end in 47 bits
+        for k in range(4):
+            r[k + 1] = f.madd_high(r[k + 1], low[k], c)
+        return r
+
+    def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+        f = self.f
+        c = f.constant(factor)
+        r = [f.madd_low(x, y, c) for x, y in zip(a, b, strict=True)]
+        for k in range(4):
+            r[k + 1] = f.madd_high(r[k + 1], b[k], c)
+        r[0] = f.madd_small(r[0], f.madd_high(f.constant(0), b[4], c), f.constant(608))
+        return r
+
+    def narrow(self, a: Limbs) -> Limbs:
+        """What is above 2^255 comes back times 19; then one pass of carries. Limbs are not masked: products do that."""
+        f = self.f
+        r = list(a)
+        above = f.shift_right(r[4], 47)
+        r[4] = f.mask(r[4], 47)
+        times19 = f.add(f.add(f.shift_left(above, 4), f.shift_left(above, 1)), above)  # products are what limits
+        r[0] = f.add(r[0], times19)
+        for k in range(4):
+            r[k + 1] = f.add(r[k + 1], f.shift_right(r[k], 52))
+        return [*(f.low52(x) for x in r[:4]), r[4]]
+
+    def settle(self, a: Limbs) -> Limbs:
+        r = a if any(x.partial for x in a) else self.narrow(a)
+        return [*(self.f.mask(x, 52) for x in r[:4]), r[4]]
+
+    def _chain(self, a: Limbs) -> Limbs:
+        f = self.f
+        r = list(a)
+        for k in range(4):
+            r[k + 1] = f.add(r[k + 1], f.shift_right(r[k], 52))
+            r[k] = f.mask(r[k], 52)
+        return r
+
+    def freeze(self, a: Limbs) -> Limbs:
+        """After `settle` the value v is below 2^255 + 2^221. Taking out bit 255 leaves it below 2^255 even when 19 is
+        added for it, since then what was left is below 2^221. At last p is subtracted if v + 19 reaches 2^255."""
+        f = self.f
+        r = self._chain(self.require_settled(self.settle(a)))
+        above = f.shift_right(r[4], 47)
+        r[4] = f.mask(r[4], 47)
+        r[0] = self._add_19_times(r[0], above)
+        r = self._chain(r)
+        r[4] = Vec(r[4].name, 0, min(r[4].top, (1 << 47) - 1))  # by the argument above
+        t = self._chain([f.add(r[0], f.constant(19)), *r[1:]])
+        r[0] = self._add_19_times(r[0], f.shift_right(t[4], 47))
+        r = self._chain(r)
+        r[4] = f.mask(r[4], 47)
+        return r
+
+    def _add_19_times(self, a: Vec, times: Vec) -> Vec:
+        return self.f.madd_small(a, times, self.f.constant(19))
+
+    def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+        f = self.f
+        w0, w1, w2, w3 = words
+
+        def joined(low: Vec, right: int, high: Vec, left: int) -> Vec:
+            return f.mask(f.bitwise("or", f.shift_right(low, right), f.shift_left_wrapping(high, left)), 52)
+
+        return [
+            f.mask(w0, 52),
+            joined(w0, 52, w1, 12),
+            joined(w1, 40, w2, 24),
+            joined(w2, 28, w3, 36),
+            f.mask(f.shift_right(w3, 16), bits - 208),
+        ]
+
+    def pack(self, a: Limbs) -> list[Vec]:
+        f = self.f
+        return [
+            f.bitwise("or", a[0], f.shift_left_wrapping(a[1], 52)),
+            f.bitwise("or", f.shift_right(a[1], 12), f.shift_left_wrapping(a[2], 40)),
+            f.bitwise("or", f.shift_right(a[2], 24), f.shift_left_wrapping(a[3], 28)),
+            f.bitwise("or", f.shift_right(a[3], 36), f.shift_left_wrapping(a[4], 16)),
+        ]

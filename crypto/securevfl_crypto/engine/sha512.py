@@ -1,0 +1,80 @@
+"""SHA-512 of as many messages at a time as a vector has lanes (FIPS 180-4, section 6.4)."""
+
+from __future__ import annotations
+
+from math import isqrt
+
+from securevfl_crypto.engine.emitter import Function, Vec
+
+__all__ = ["INITIAL", "compression"]
+
+
+def _primes(count: int) -> list[int]:
+    found: list[int] = []
+    n = 2
+    while len(found) < count:
+        if all(n % p for p in found):
+            found.append(n)
+        n += 1
+    return found
+
+
+def _cube_root(n: int) -> int:
+    """Floor of the cube root."""
+    low, high = 0, 1 << (n.bit_length() // 3 + 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if middle**3 <= n else (low, middle - 1)
+    return low
+
+
+_WORD = (1 << 64) - 1
+INITIAL = [isqrt(p << 128) & _WORD for p in _primes(8)]
+"""FIPS 180-4, section 5.3.5: the fractions of the square roots of the first eight primes."""
+_K = [_cube_root(p << 192) & _WORD for p in _primes(80)]  # section 4.2.3: of the cube roots of the first eighty
+
+
+def compression(f: Function) -> None:
+    """``(planes state, planes words, i64 stride, i64 blocks)``: each column's state after a block of 16 words."""
+
+    def xor(*values: Vec) -> Vec:
+        out = values[0]
+        for value in values[1:]:
+            out = f.bitwise("xor", out, value)
+        return out
+
+    def add(*values: Vec) -> Vec:
+        out = values[0]
+        for value in values[1:]:
+            out = f.add_wrapping(out, value)
+        return out
+
+    def small(x: Vec, one: int, two: int, shift: int) -> Vec:
+        return xor(f.rotate_right(x, one), f.rotate_right(x, two), f.shift_right(x, shift))
+
+    def large(x: Vec, one: int, two: int, three: int) -> Vec:
+        return xor(f.rotate_right(x, one), f.rotate_right(x, two), f.rotate_right(x, three))
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        start = f.scalar(f"mul i64 {index}, {f.lanes}")
+
+        def place(base: str, word: int) -> str:
+            plane = f.scalar(f"mul i64 %stride, {word}")
+            return f.offset(base, f.scalar(f"add i64 {plane}, {start}"))
+
+        state = [f.load(place("%state", k)) for k in range(8)]
+        w = [f.load(place("%words", k)) for k in range(16)]
+        a, b, c, d, e, g, h, i = state
+        for t in range(80):
+            if t >= 16:
+                w.append(add(small(w[t - 2], 19, 61, 6), w[t - 7], small(w[t - 15], 1, 8, 7), w[t - 16]))
+            choice = xor(h, f.bitwise("and", e, xor(g, h)))
+            majority = f.bitwise("or", f.bitwise("and", a, b), f.bitwise("and", c, f.bitwise("or", a, b)))
+            t1 = add(i, large(e, 14, 18, 41), choice, f.constant(_K[t]), w[t])
+            t2 = add(large(a, 28, 34, 39), majority)
+            a, b, c, d, e, g, h, i = add(t1, t2), a, b, c, add(d, t1), e, g, h
+        for k, (old, new) in enumerate(zip(state, (a, b, c, d, e, g, h, i), strict=True)):
+            f.store(add(old, new), place("%state", k))
+        return []
+
+    f.loop("%blocks", body)
