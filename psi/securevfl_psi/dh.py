@@ -5,10 +5,14 @@ so doubly blinded identifiers of both parties can be compared. The *receiver* le
 holds; the *sender* learns what the receiver tells it. Both learn the size of the other's set.
 
 Receiver                              Sender
-                    ← blinded()       b·H(y), shuffled
-a·H(x), shuffled      blinded() →
+                    ← chunks()        b·H(y), shuffled
+a·H(x), shuffled       chunks() →
                     ← double(…)       tokens of b·a·H(x), in the order they came
-intersect(…)          positions →     rows(positions)
+take(…), take_tokens(…)
+finish()              positions →     rows(positions)
+
+Sets go in chunks of 2^15 points, so that memory is bounded and both sides compute while bytes move; `blinded`, `double`
+and `intersect` do the same for whole arrays.
 
 Semi-honest security in the random oracle model under the (one-more gap) Diffie–Hellman assumption on Curve25519, about
 126 bits. Whoever can enumerate identifiers can run the protocol on them: it hides what is not in the intersection only
@@ -17,61 +21,20 @@ from parties that use their own set.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from securevfl_psi.errors import IdentifierError, MalformedError, PSIError, SetSizeError
-from securevfl_psi.hash_to_curve import P, hash_many_to_u
-from securevfl_psi.identifiers import IdRules, encode, normalise
+from securevfl_psi.arrays import match, require_unique
+from securevfl_psi.blinding import MAX_SET_SIZE, Gathered, Party, whole_array
+from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
+from securevfl_psi.group import TOKEN_BYTES
+from securevfl_psi.identifiers import IdRules, normalise_column
+from securevfl_psi.session import Session
 
-__all__ = ["TOKEN_BYTES", "Matches", "Receiver", "Sender", "Session", "intersect_in_process"]
-
-TOKEN_BYTES = 16
-"""Length of a doubly blinded identifier's digest: two of 2^40 collide with probability 2^-48."""
-_PROTOCOL = b"securevfl-psi-dh-"
-_DEFAULT_MAX = 1 << 24
-
-
-@dataclass(frozen=True, kw_only=True)
-class Session:
-    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be
-    joined.
-
-    Attributes:
-        names: receiver and sender.
-        nonce: fresh random bytes, at least 16.
-        rules_tag: how identifiers are normalised, `IdRules.tag`.
-        version: of the protocol, up to 16 letters and digits.
-
-    Raises:
-        PSIError: a nonce that is too short or not bytes, or another form of version.
-    """
-
-    names: tuple[str, str]
-    nonce: bytes
-    rules_tag: str
-    version: str = "v1"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.nonce, bytes) or len(self.nonce) < 16:
-            raise PSIError(
-                f"a session nonce of {len(self.nonce)} {type(self.nonce).__name__} elements; at least 16 random bytes "
-                "are needed: secrets.token_bytes(16)"
-            )
-        if not (self.version.isascii() and self.version.isalnum() and len(self.version) <= 16):
-            raise PSIError(f"protocol version {self.version!r}; 1 to 16 ASCII letters and digits are possible")
-
-    @property
-    def dst(self) -> bytes:
-        """Domain separation tag: version, and a digest of names, nonce and rules."""
-        parts = [self.names[0].encode(), self.names[1].encode(), self.nonce, self.rules_tag.encode()]
-        framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return _PROTOCOL + self.version.encode() + b"-" + hashlib.sha256(framed).digest()
+__all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Matches", "Receiver", "Sender", "Session", "intersect_in_process"]
 
 
 @dataclass(frozen=True)
@@ -87,101 +50,32 @@ class Matches:
     sender_positions: np.ndarray
 
 
-def _permutation(count: int) -> np.ndarray:
-    """A uniformly random order from the operating system's randomness."""
-    order = np.arange(count, dtype=np.int64)
-    secrets.SystemRandom().shuffle(order)  # type: ignore[arg-type]
-    return order
-
-
-def _exchange(key: X25519PrivateKey, points: Sequence[bytes], what: str) -> list[bytes]:
-    """Multiples of the points; refuses those of small order.
-
-    `X25519PrivateKey.exchange` raises on an all-zero result, as RFC 7748, section 6.1, allows.
-    """
-    try:
-        return [key.exchange(X25519PublicKey.from_public_bytes(point)) for point in points]
-    except ValueError:
-        raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol") from None
-
-
-def _checked(array: np.ndarray, count: int | None, max_set_size: int, what: str) -> list[bytes]:
-    """The points of a received blinded set.
-
-    Raises:
-        SetSizeError: more than allowed, or not as many as announced.
-        MalformedError: another type or shape, a number that is no canonical coordinate, or the same point twice.
-    """
-    _require_bytes(array, 32, what)
-    if len(array) > max_set_size:
-        raise SetSizeError(f"{what} holds {len(array)} points; at most {max_set_size} are accepted: raise max_set_size")
-    if count is not None and len(array) != count:
-        raise SetSizeError(f"{what} holds {len(array)} points; {count} were announced")
-    raw = np.ascontiguousarray(array).tobytes()
-    points = [raw[i : i + 32] for i in range(0, len(raw), 32)]
-    for i in np.flatnonzero(array[:, 31] >= 0x7F).tolist():  # no other can reach 2^255 - 19
-        if int.from_bytes(points[i], "little") >= P:
-            raise MalformedError(f"{what} holds a coordinate that is not below 2^255 - 19: it was not made by X25519")
-    if len(set(points)) != len(points):
-        raise MalformedError(f"{what} holds {len(points) - len(set(points))} points twice; every identifier is unique")
-    return points
-
-
-def _require_bytes(array: np.ndarray, width: int, what: str) -> None:
-    if not isinstance(array, np.ndarray):
-        raise MalformedError(f"{what} is a {type(array).__name__}; an array, uint8 (n, {width}), was expected")
-    if array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
-        raise MalformedError(f"{what} is {array.dtype} {array.shape}; uint8 (n, {width}) was expected")
-
-
-def _require_unique(tokens: Sequence[bytes], what: str) -> None:
-    """Different points may have one dual: Q and Q + T with T of small order, which clamped scalars remove."""
-    if len(set(tokens)) != len(tokens):
-        raise MalformedError(f"tokens of {what} come twice; the peer does not follow the protocol")
-
-
-class _Party:
-    """What both roles share: own identifiers, hashed and blinded in a secret order."""
-
-    def __init__(self, ids: Sequence[str], session: Session, *, max_set_size: int = _DEFAULT_MAX) -> None:
-        if len(ids) > max_set_size:
-            raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
-        if len(set(ids)) != len(ids):
-            raise IdentifierError("identifiers are doubled; normalise them first, which says which")
-        self._session = session
-        self._max = max_set_size
-        self._key = X25519PrivateKey.generate()
-        self._order = _permutation(len(ids))
-        self._hashed = hash_many_to_u([encode(ids[row], row) for row in self._order.tolist()], session.dst)
-        self._blinded: np.ndarray | None = None
-        self._step = 0
-
-    def blinded(self) -> np.ndarray:
-        """The party's set, blinded, in a secret order: uint8 (n, 32), read-only; the same however often it is asked."""
-        if self._blinded is None:
-            points = _exchange(self._key, self._hashed, "the own set")
-            self._blinded = np.frombuffer(b"".join(points), dtype=np.uint8).reshape(-1, 32)
-            self._hashed = []
-        return self._blinded
-
-    def _tokens(self, points: Sequence[bytes], what: str) -> list[bytes]:
-        prefix = self._session.dst + b"token"
-        tokens = [hashlib.sha256(prefix + dual).digest()[:TOKEN_BYTES] for dual in _exchange(self._key, points, what)]
-        _require_unique(tokens, what)
-        return tokens
-
-    def _once(self, step: int, what: str) -> None:
-        if self._step != step:
-            raise PSIError(f"{what} was called out of order or twice; one session serves one intersection")
-        self._step = step + 1
-
-    def _require_sent(self, what: str) -> None:
-        if self._blinded is None:
-            raise PSIError(f"{what} was called out of order: the peer answers to blinded(), which was not called")
-
-
-class Sender(_Party):
+class Sender(Party):
     """The party that answers; it learns the other set's size and what the receiver tells it."""
+
+    _what = "the receiver's blinded set"
+    _answered = 0
+
+    def double_chunk(self, points: np.ndarray) -> np.ndarray:
+        """Tokens of a chunk of the receiver's blinded set, in the order it came: uint8 (k, 16).
+
+        Raises:
+            PSIError: `double` was called, or `rows`; a second set would be an oracle for more guesses.
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more than allowed.
+        """
+        if self._done & {"double", "rows"}:
+            raise PSIError("double was called out of order or twice; one session serves one intersection")
+        return self._double(points)
+
+    def _double(self, points: np.ndarray) -> np.ndarray:
+        self._answered += len(points) if isinstance(points, np.ndarray) else 0
+        if self._answered > self._max:
+            raise SetSizeError(
+                f"{self._what} holds {self._answered} points or more; at most {self._max} are accepted: "
+                "raise max_set_size"
+            )
+        return self._tokens(points, self._what)
 
     def double(self, blinded: np.ndarray, count: int | None = None) -> np.ndarray:
         """Tokens of the receiver's blinded set, in the order it came: uint8 (n, 16).
@@ -195,10 +89,14 @@ class Sender(_Party):
             MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
             SetSizeError: more than allowed, or not as many as announced.
         """
-        self._once(0, "double")
-        what = "the receiver's blinded set"
-        tokens = self._tokens(_checked(blinded, count, self._max, what), what)
-        return np.frombuffer(b"".join(tokens), dtype=np.uint8).reshape(-1, TOKEN_BYTES)
+        self._once("double")
+        parts = whole_array(blinded, 32, self._what, self._max)
+        if count is not None and len(blinded) != count:
+            raise SetSizeError(f"{self._what} holds {len(blinded)} points; {count} were announced")
+        doubled = [self._double(part) for part in parts]
+        whole = np.concatenate([np.empty((0, TOKEN_BYTES), dtype=np.uint8), *doubled])
+        require_unique(whole, self._what)
+        return whole
 
     def rows(self, positions: np.ndarray) -> np.ndarray:
         """The party's own row numbers at these positions of its blinded set.
@@ -208,10 +106,12 @@ class Sender(_Party):
 
         Raises:
             PSIError: called before `blinded` and `double`, or a second time.
-            MalformedError: another type, a position that does not exist or one that comes twice.
+            MalformedError: another type, a position that does not exist, one that comes twice or one of the padding.
         """
         self._require_sent("rows")
-        self._once(1, "rows")
+        if isinstance(positions, np.ndarray) and len(positions) and "double" not in self._done and not self._answered:
+            raise PSIError("rows was called out of order: nothing was doubled")
+        self._once("rows")
         if not isinstance(positions, np.ndarray):
             raise MalformedError(f"positions are a {type(positions).__name__}; an array, int64 (n,), was expected")
         if positions.dtype != np.int64 or positions.ndim != 1:
@@ -221,14 +121,66 @@ class Sender(_Party):
         if len(np.unique(positions)) != len(positions):
             raise MalformedError("a position comes twice; every row is common once")
         rows: np.ndarray = self._order[positions]
+        if len(rows) and rows.max() >= len(self._ids):
+            raise MalformedError("a position names a point that only fills the set up; it equals no identifier")
         return rows
 
 
-class Receiver(_Party):
+class Receiver(Party):
     """The party that learns the intersection."""
 
+    _their_tokens: Gathered | None = None
+
+    def take(self, points: np.ndarray) -> np.ndarray:
+        """A chunk of the sender's blinded set, uint8 (k, 32); returns its tokens, uint8 (k, 16).
+
+        Raises:
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more than allowed.
+        """
+        what = "the sender's blinded set"
+        if self._their_tokens is None:
+            self._their_tokens = Gathered(TOKEN_BYTES, self._max, what)
+        doubled = self._tokens(points, what)
+        self._their_tokens.add(doubled)
+        return doubled
+
+    def finish(self, count: int | None = None) -> Matches:
+        """Compare all that arrived.
+
+        Args:
+            count: how many points of the sender were announced, if they were.
+
+        Raises:
+            PSIError: called before the own set was sent, or a second time.
+            SetSizeError: another number than announced, or than was sent.
+            MalformedError: tokens that come twice.
+        """
+        self._require_sent("finish")
+        self._once("intersect")
+        return self._compare(count)
+
+    def cardinality(self, count: int | None = None) -> int:
+        """How many are common, where the sender shuffled its answers, so that they stand for no row.
+
+        Args:
+            count: how many points of the sender were announced, if they were.
+
+        Raises:
+            PSIError, SetSizeError, MalformedError: as `finish`.
+        """
+        self._require_sent("cardinality")
+        self._once("intersect")
+        return len(match(self._answers(), self._theirs(count))[0])
+
+    def _compare(self, count: int | None) -> Matches:
+        return Matches(*match(self.own_tokens(), self._theirs(count)))
+
+    def _theirs(self, count: int | None) -> np.ndarray:
+        return (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the sender's blinded set")).whole(count)
+
     def intersect(self, sender_blinded: np.ndarray, doubled: np.ndarray, count: int | None = None) -> Matches:
-        """Compare doubly blinded identifiers.
+        """`take`, `take_tokens` and `finish` of whole arrays.
 
         Args:
             sender_blinded: the sender's set, uint8 (m, 32).
@@ -241,19 +193,12 @@ class Receiver(_Party):
             SetSizeError: more than allowed, or not as many as announced.
         """
         self._require_sent("intersect")
-        self._once(0, "intersect")
-        _require_bytes(doubled, TOKEN_BYTES, "the doubled set")
-        if len(doubled) != len(self._order):
-            raise SetSizeError(f"the doubled set holds {len(doubled)} tokens; {len(self._order)} points were sent")
-        raw = np.ascontiguousarray(doubled).tobytes()
-        mine = [raw[i : i + TOKEN_BYTES] for i in range(0, len(raw), TOKEN_BYTES)]
-        _require_unique(mine, "the doubled set")
-        what = "the sender's blinded set"
-        theirs = self._tokens(_checked(sender_blinded, count, self._max, what), what)
-        place = {token: position for position, token in enumerate(theirs)}
-        pairs = sorted((int(self._order[i]), place[token]) for i, token in enumerate(mine) if token in place)
-        found = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-        return Matches(found[:, 0].copy(), found[:, 1].copy())
+        self._once("intersect")
+        for part in whole_array(doubled, TOKEN_BYTES, "the doubled set", max(self.size, self._max)):
+            self.take_tokens(part)
+        for part in whole_array(sender_blinded, 32, "the sender's blinded set", self._max):
+            self.take(part)
+        return self._compare(len(sender_blinded) if count is None else count)
 
 
 def intersect_in_process(
@@ -274,7 +219,7 @@ def intersect_in_process(
     """
     rules = rules or IdRules()
     session = Session(names=("receiver", "sender"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())
-    receiver = Receiver(normalise(receiver_ids, rules), session)
-    sender = Sender(normalise(sender_ids, rules), session)
+    receiver = Receiver(normalise_column(receiver_ids, rules), session)
+    sender = Sender(normalise_column(sender_ids, rules), session)
     matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
     return matches.receiver_rows, sender.rows(matches.sender_positions)

@@ -3,52 +3,34 @@
 Two field elements are hashed from the message (section 5), each mapped to the curve by Elligator 2 (section 6.7.1),
 and the two points are added. All points are on the curve itself, never on its twist: reading a digest as a
 coordinate, as some implementations do, puts half of the items on the twist, and that bit survives blinding.
-
-Messages are hashed many at a time, so that the divisions share an inversion (Montgomery's trick), in chunks that bound
-the memory. Not constant in time: what is hashed are the party's own identifiers, on its own machine.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
-import gmpy2
+import numpy as np
 from gmpy2 import mpz
+from securevfl_crypto.elligator2 import P, Point, double, expand_message_xmd, is_on_curve, map_to_curve, sums_of_maps
+from securevfl_crypto.engine import Engine, engine
 
 from securevfl_psi.errors import PSIError
+from securevfl_psi.identifiers import Identifiers
 
-__all__ = ["P", "expand_message_xmd", "hash_many_to_u", "hash_to_curve", "hash_to_field", "is_on_curve", "map_to_curve"]
+__all__ = [
+    "CHUNK",
+    "P",
+    "expand_message_xmd",
+    "hash_many_to_u",
+    "hash_to_curve",
+    "hash_to_field",
+    "is_on_curve",
+    "map_to_curve",
+]
 
-P = mpz(2) ** 255 - 19
-J = mpz(486662)
-_SQRT_EXPONENT = (P + 3) // 8
-_SQRT_MINUS_ONE = gmpy2.powmod(2, (P - 1) // 4, P)
-_ROOT_OF_TWO = gmpy2.powmod(2, _SQRT_EXPONENT, P)  # 2 is no square; together with that of another it becomes one
-_BLOCK, _DIGEST, _FIELD_BYTES = 128, 64, 48
-_CHUNK = 1 << 12  # messages that share an inversion; measured: 2^16 took as long and 80 MB more
-
-Point = tuple[mpz, mpz]
-
-
-def expand_message_xmd(message: bytes, dst: bytes, length: int) -> bytes:
-    """RFC 9380, section 5.3.1, with SHA-512: `length` uniform bytes.
-
-    Raises:
-        PSIError: a domain separation tag over 255 bytes or empty, or more bytes than the construction gives.
-    """
-    blocks = -(-length // _DIGEST)
-    if not 1 <= len(dst) <= 255 or blocks > 255:
-        raise PSIError(f"a tag of {len(dst)} bytes (1 to 255) and {length} bytes of output (at most {255 * _DIGEST})")
-    suffix = dst + bytes([len(dst)])
-    first = hashlib.sha512(bytes(_BLOCK) + message + length.to_bytes(2, "big") + b"\0" + suffix).digest()
-    last = hashlib.sha512(first + b"\x01" + suffix).digest()
-    out = [last]
-    for i in range(2, blocks + 1):
-        mixed = (int.from_bytes(first, "big") ^ int.from_bytes(last, "big")).to_bytes(_DIGEST, "big")
-        last = hashlib.sha512(mixed + bytes([i]) + suffix).digest()
-        out.append(last)
-    return b"".join(out)[:length]
+CHUNK = 1 << 15
+"""Points that are computed, sent and checked at a time: a megabyte."""
+_FIELD_BYTES = 48
 
 
 def hash_to_field(message: bytes, dst: bytes) -> tuple[mpz, mpz]:
@@ -57,99 +39,39 @@ def hash_to_field(message: bytes, dst: bytes) -> tuple[mpz, mpz]:
     return mpz(int.from_bytes(data[:_FIELD_BYTES], "big")) % P, mpz(int.from_bytes(data[_FIELD_BYTES:], "big")) % P
 
 
-def _inverses(values: Sequence[mpz]) -> list[mpz]:
-    """Inverses of non-zero elements, with one inversion (Montgomery's trick)."""
-    prefix = [mpz(1)]
-    for value in values:
-        prefix.append(prefix[-1] * value % P)
-    inverse = gmpy2.invert(prefix[-1], P)
-    out = [mpz(0)] * len(values)
-    for i in range(len(values) - 1, -1, -1):
-        out[i] = inverse * prefix[i] % P
-        inverse = inverse * values[i] % P
-    return out
-
-
-def map_to_curve(elements: Sequence[mpz]) -> list[Point]:
-    """Elligator 2 (RFC 9380, section 6.7.1, Z = 2) for each element: points (x, y) on ``y² = x³ + J x² + x``.
-
-    The denominator 1 + 2u² is never zero: −1/2 is no square modulo p.
-    """
-    inverses = _inverses([1 + 2 * u * u for u in elements])
-    points = []
-    for u, inverse in zip(elements, inverses, strict=True):
-        x = -J * inverse % P
-        gx = x * (x * (x + J) + 1) % P
-        y = gmpy2.powmod(gx, _SQRT_EXPONENT, P)
-        square = y * y % P
-        if square == gx or square == P - gx:
-            y = y if square == gx else y * _SQRT_MINUS_ONE % P
-            sign = 1
-        else:
-            # gx is no square, so g(x2) = 2 u² gx is one, at x2 = −x − J, and its root is u √(2 gx).
-            x = (-x - J) % P
-            y = y * _ROOT_OF_TWO % P
-            if y * y % P != 2 * gx % P:
-                y = y * _SQRT_MINUS_ONE % P
-            y = y * u % P
-            sign = 0
-        points.append((x, y if y % 2 == sign else -y % P))
-    return points
-
-
-def _double(point: Point) -> Point:
-    x, y = point
-    if y == 0:
-        raise PSIError("the point at infinity came out of a hash; this happens with probability 2^-250: hash again")
-    slope = (3 * x * x + 2 * J * x + 1) * gmpy2.invert(2 * y, P) % P
-    u = (slope * slope - J - 2 * x) % P
-    return u, (slope * (x - u) - y) % P
-
-
-def _add_many(pairs: Sequence[tuple[Point, Point]]) -> list[Point]:
-    """Sums of pairs of points, affine; one inversion for all."""
-    equal = [a[0] == b[0] for a, b in pairs]
-    inverses = _inverses([mpz(1) if same else b[0] - a[0] for (a, b), same in zip(pairs, equal, strict=True)])
-    sums = []
-    for ((x0, y0), (x1, y1)), same, inverse in zip(pairs, equal, inverses, strict=True):
-        if same:
-            sums.append(_double((x0, (y0 + y1) * gmpy2.invert(2, P) % P)))  # y1 = y0, or y = 0 where they cancel
-            continue
-        slope = (y1 - y0) * inverse % P
-        u = (slope * slope - J - x0 - x1) % P
-        sums.append((u, (slope * (x0 - u) - y0) % P))
-    return sums
-
-
-def _sums(messages: Sequence[bytes], dst: bytes) -> list[Point]:
-    elements = [u for message in messages for u in hash_to_field(message, dst)]
-    points = map_to_curve(elements)
-    return _add_many(list(zip(points[::2], points[1::2], strict=True)))
-
-
 def hash_to_curve(message: bytes, dst: bytes) -> Point:
-    """The point (x, y) of the whole suite, cofactor cleared (RFC 9380, section 3)."""
-    point = _sums([message], dst)[0]
+    """The point (x, y) of the whole suite, cofactor cleared (RFC 9380, section 3), in big integers."""
+    point = sums_of_maps([int(u) for u in hash_to_field(message, dst)])[0]
     for _ in range(3):  # times 8, the cofactor
-        point = _double(point)
+        point = double(point)
     return point
 
 
-def hash_many_to_u(messages: Sequence[bytes], dst: bytes) -> list[bytes]:
-    """For each message the u-coordinate, 32 bytes little-endian, of the suite's point *before* its cofactor is cleared.
+def hash_many_to_u(
+    messages: Identifiers | Sequence[bytes], dst: bytes, rows: np.ndarray | None = None, by: Engine | None = None
+) -> np.ndarray:
+    """For each message the u-coordinate of the suite's point *before* its cofactor is cleared.
 
     Enough for X25519: a clamped scalar k is a multiple of 8 (RFC 7748, section 5: its three lowest bits are cleared),
     so k/8 is a whole number, and multiplication by whole numbers composes: ``k Q = (k/8) (8 Q)`` with Q = Q0 + Q1.
     That is a multiple of the point that the suite defines, 8 Q, and no component of small order is left.
+
+    Args:
+        messages: identifiers, or bytes.
+        dst: domain separation tag, 1 to 255 bytes; up to 45 are hashed fastest.
+        rows: which messages, in which order, int64 (n,); all without it.
+        by: the engine; by default the fastest.
+
+    Returns:
+        Little-endian, uint8 (n, 32).
     """
-    return [
-        int(x).to_bytes(32, "little")
-        for start in range(0, len(messages), _CHUNK)
-        for x, _ in _sums(messages[start : start + _CHUNK], dst)
-    ]
-
-
-def is_on_curve(u: mpz | int) -> bool:
-    """Whether u is a coordinate of a point of the curve rather than of its twist: ``u³ + J u² + u`` is a square."""
-    value = mpz(u) * (mpz(u) * (mpz(u) + J) + 1) % P
-    return bool(value == 0 or gmpy2.legendre(value, P) == 1)
+    column = messages if isinstance(messages, Identifiers) else Identifiers.of_bytes(messages)
+    wanted = np.arange(len(column)) if rows is None else rows
+    compute = by or engine()
+    out = np.empty((len(wanted), 32), dtype=np.uint8)
+    for start in range(0, len(wanted), CHUNK):
+        for places, matrix in column.matrices(wanted[start : start + CHUNK]):
+            out[start + places] = compute.hash_to_u(matrix, dst)
+    if len(out) and not out.view("<u8").reshape(-1, 4).any(axis=1).all():
+        raise PSIError("the point at infinity came out of a hash; this happens with probability 2^-250: hash again")
+    return out

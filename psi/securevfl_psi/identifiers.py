@@ -10,12 +10,14 @@ from typing import Literal
 
 import numpy as np
 
+from securevfl_psi.column import Identifiers, encode
 from securevfl_psi.errors import IdentifierError
 
-__all__ = ["MAX_ID_BYTES", "IdRules", "encode", "normalise"]
+__all__ = ["MAX_ID_BYTES", "IdRules", "Identifiers", "encode", "normalise", "normalise_column"]
 
 MAX_ID_BYTES = 1024
 _EXAMPLES = 3
+_SPACE = np.array([chr(code).isspace() for code in range(128)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,47 @@ class IdRules:
         return text.strip() if self.strip else text
 
 
+def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
+    """What `normalise` gives, as a column; many times faster where all identifiers are ASCII texts.
+
+    Args:
+        ids: one identifier per row, see `normalise`.
+        rules: how to normalise.
+
+    Raises:
+        IdentifierError: as `normalise`.
+    """
+    if isinstance(ids, Identifiers):
+        ids = list(ids)
+    raw = ids if isinstance(ids, list) else _listed(ids)
+    quick = _ascii_column(raw, rules)
+    return Identifiers.of_texts(normalise(raw, rules)) if quick is None else quick
+
+
+def _ascii_column(raw: list[object], rules: IdRules) -> Identifiers | None:
+    """The column, if all are ASCII texts that need no more than a change of case; None where the long way must look.
+
+    ASCII texts are in every normal form already (Unicode Standard Annex #15, section 3).
+    """
+    try:
+        joined = "\0".join(raw)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+    if not raw or not joined.isascii():
+        return None
+    data = np.frombuffer((joined.lower() if rules.casefold else joined).encode(), dtype=np.uint8)
+    ends = np.append(np.flatnonzero(data == 0), len(data))
+    if len(ends) != len(raw):
+        return None
+    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)
+    column = Identifiers(data, starts, (ends - starts).astype(np.int32))
+    if column.lengths.min() == 0 or column.lengths.max() > MAX_ID_BYTES:
+        return None
+    if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
+        return None
+    return None if column.doubled() else column
+
+
 def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     """Identifiers as texts by `rules`, in their order.
 
@@ -69,9 +112,7 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
         IdentifierError: nulls, empty texts, other types, two types, texts that are no Unicode or longer than
             `MAX_ID_BYTES`, or identifiers that are equal once normalised; says which and where (rows counted from 0).
     """
-    if isinstance(ids, str | bytes | bytearray):
-        raise IdentifierError(f"identifiers are one {type(ids).__name__}, not a column: pass a list with one per row")
-    raw = list(ids)
+    raw = _listed(ids)
     texts = [_text(value, row) for row, value in enumerate(raw)]
     kinds = {isinstance(value, str) for value in raw}
     if len(kinds) > 1:
@@ -93,21 +134,10 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     return normal
 
 
-def encode(text: str, row: int) -> bytes:
-    """One identifier in UTF-8, as it is hashed.
-
-    Raises:
-        IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
-    """
-    if not isinstance(text, str):
-        raise IdentifierError(f"the identifier in row {row} is a {type(text).__name__}; normalise writes it as text")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise IdentifierError(
-            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is no Unicode text: "
-            "read the column with its right encoding"
-        ) from None
+def _listed(ids: Iterable[object]) -> list[object]:
+    if isinstance(ids, str | bytes | bytearray):
+        raise IdentifierError(f"identifiers are one {type(ids).__name__}, not a column: pass a list with one per row")
+    return list(ids)
 
 
 def _text(value: object, row: int) -> str:

@@ -6,19 +6,22 @@ import hashlib
 import hmac
 from collections.abc import Sequence
 
+import numpy as np
+
+from securevfl_psi.column import Identifiers
 from securevfl_psi.errors import PSIError
-from securevfl_psi.identifiers import encode
 
 __all__ = ["digests_equal", "order_digest"]
 
 
-def order_digest(ids: Sequence[str], key: bytes, context: str = "") -> bytes:
+def order_digest(ids: Sequence[str], key: bytes, context: str = "", rows: np.ndarray | None = None) -> bytes:
     """HMAC-SHA-256 of the identifiers in their order, 32 bytes.
 
     Args:
         ids: the party's own, normalised, in the agreed order; each enters with its length, and so does their number.
         key: 32 bytes known to the parties only: without it a digest of guessable identifiers could be tried.
         context: what the digest belongs to, for example a job.
+        rows: which identifiers, in the agreed order, int64 (k,); all, as they stand, without it.
 
     Raises:
         PSIError: a key of another length.
@@ -26,12 +29,13 @@ def order_digest(ids: Sequence[str], key: bytes, context: str = "") -> bytes:
     """
     if len(key) != 32:
         raise PSIError(f"a digest key of {len(key)} bytes; 32 are needed")
+    column = Identifiers.of_texts(ids)
+    wanted = np.arange(len(column)) if rows is None else rows
     mac = hmac.new(key, b"securevfl order v1", hashlib.sha256)
-    for part in (context.encode(), len(ids).to_bytes(8, "big")):
+    for part in (context.encode(), len(wanted).to_bytes(8, "big")):
         mac.update(len(part).to_bytes(4, "big") + part)
-    for row, text in enumerate(ids):
-        data = encode(text, row)
-        mac.update(len(data).to_bytes(4, "big") + data)
+    for framed in column.framed(wanted):
+        mac.update(framed)
     return mac.digest()
 
 

@@ -1,0 +1,77 @@
+"""Arrays with one row of bytes per item: duplicates, matching, secret orders."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from securevfl_psi.errors import MalformedError
+
+__all__ = ["duplicates", "match", "require_unique", "secret_order"]
+
+
+def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    words = np.ascontiguousarray(tokens).view("<u8")
+    return words[:, 0], words[:, 1]
+
+
+def duplicates(tokens: np.ndarray) -> int:
+    """How many rows of uint8 (n, 16) are equal to one before them."""
+    first, second = _halves(tokens)
+    ordered = np.sort(first)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return 0
+    order = np.lexsort((second, first))
+    return int(((first[order][1:] == first[order][:-1]) & (second[order][1:] == second[order][:-1])).sum())
+
+
+def require_unique(tokens: np.ndarray, what: str) -> None:
+    """Different points may have one dual: Q and Q + T with T of small order, which clamped scalars remove.
+
+    Raises:
+        MalformedError: a token comes twice.
+    """
+    if duplicates(tokens):
+        raise MalformedError(f"tokens of {what} come twice; the peer does not follow the protocol")
+
+
+def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where rows of two arrays, each without duplicates, are equal.
+
+    Args:
+        mine: uint8 (n, 16).
+        theirs: uint8 (m, 16).
+
+    Returns:
+        Row numbers of `mine`, ascending, and of `theirs`, both int64 (k,).
+    """
+    first, second = _halves(mine)
+    their_first, their_second = _halves(theirs)
+    order = np.argsort(their_first)
+    sorted_first, sorted_second = their_first[order], their_second[order]
+    place = np.searchsorted(sorted_first, first)
+    found = np.full(len(mine), -1, dtype=np.int64)
+    waiting = np.arange(len(mine))
+    while len(waiting):  # more than one round only where first halves are equal by chance
+        waiting = waiting[place[waiting] < len(order)]
+        waiting = waiting[sorted_first[place[waiting]] == first[waiting]]
+        equal = sorted_second[place[waiting]] == second[waiting]
+        found[waiting[equal]] = order[place[waiting[equal]]]
+        waiting = waiting[~equal]
+        place[waiting] += 1
+    rows = np.flatnonzero(found >= 0)
+    return rows, found[rows]
+
+
+def secret_order(count: int) -> np.ndarray:
+    """A uniformly random permutation from the operating system's randomness, int64 (count,).
+
+    Sorting by random keys of 64 bits; two equal keys, which would keep the order in which they stand, are drawn again.
+    """
+    while True:
+        keys = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
+        order = np.argsort(keys).astype(np.int64)
+        ordered = keys[order]
+        if not (ordered[1:] == ordered[:-1]).any():
+            return order

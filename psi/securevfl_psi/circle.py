@@ -1,0 +1,119 @@
+"""Three or more parties: what they agree on before they begin, and the seed that each two of them share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from securevfl_psi.errors import MalformedError, PSIError
+
+__all__ = ["Circle", "PairwiseKeys"]
+
+_PREFIX = b"securevfl-psi"
+_SEED_BYTES = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circle:
+    """What all parties agree on before they begin; every hash and seed is bound to it.
+
+    Attributes:
+        names: of all parties, different, the leader's first; two or more.
+        nonce: fresh random bytes, at least 16.
+        rules_tag: how identifiers are normalised, `IdRules.tag`.
+        version: of the protocol, up to 16 letters and digits.
+
+    Raises:
+        PSIError: names, a nonce or a version of another form.
+    """
+
+    names: tuple[str, ...]
+    nonce: bytes
+    rules_tag: str
+    version: str = "v1"
+
+    def __post_init__(self) -> None:
+        if len(self.names) < 2 or len(set(self.names)) != len(self.names):
+            raise PSIError(f"names {self.names!r}; two or more, all different, are needed")
+        if not isinstance(self.nonce, bytes) or len(self.nonce) < 16:
+            raise PSIError(
+                f"a session nonce of {len(self.nonce)} {type(self.nonce).__name__} elements; at least 16 random bytes "
+                "are needed: secrets.token_bytes(16)"
+            )
+        if not (self.version.isascii() and self.version.isalnum() and len(self.version) <= 16):
+            raise PSIError(f"protocol version {self.version!r}; 1 to 16 ASCII letters and digits are possible")
+
+    @property
+    def leader(self) -> str:
+        """The party that learns the intersection."""
+        return self.names[0]
+
+    @property
+    def dst(self) -> bytes:
+        """Domain separation tag, 45 bytes, as `Session.dst`: a digest of protocol, version, rules, nonce and names."""
+        texts = ["multiparty", self.version, self.rules_tag]
+        parts = [*(text.encode() for text in texts), self.nonce, *(name.encode() for name in self.names)]
+        return _PREFIX + hashlib.sha512(_framed(*parts)).digest()[:32]
+
+    def require(self, name: str) -> None:
+        """Raise PSIError unless `name` takes part."""
+        if name not in self.names:
+            raise PSIError(f"{name!r} takes no part; names are {', '.join(self.names)}")
+
+
+def _framed(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+class PairwiseKeys:
+    """Agreement of one party with each other on a seed that only the two know: X25519 (RFC 7748), HKDF (RFC 5869).
+
+    Public keys have to arrive over channels that authenticate the peer. The leader must not be able to replace them:
+    with keys of its own in their place it would know all seeds, and with them every pairwise intersection.
+    """
+
+    def __init__(self, circle: Circle, name: str) -> None:
+        circle.require(name)
+        self._circle = circle
+        self._name = name
+        self._key = X25519PrivateKey.generate()
+        self._done = False
+        self.public_key: bytes = self._key.public_key().public_bytes_raw()
+        """32 bytes for every other party."""
+
+    def seeds(self, public_keys: Mapping[str, bytes]) -> dict[str, bytes]:
+        """A seed of 32 bytes for each other party.
+
+        Args:
+            public_keys: of all the others, by name.
+
+        Raises:
+            PSIError: called a second time.
+            MalformedError: a party too many or too few, or a key that is no X25519 key: of another length, of small
+                order, or equal to another.
+        """
+        if self._done:
+            raise PSIError("seeds was called twice; one agreement serves one session")
+        self._done = True
+        others = [name for name in self._circle.names if name != self._name]
+        if set(public_keys) != set(others):
+            raise MalformedError(f"public keys of {sorted(public_keys)}; those of {sorted(others)} were expected")
+        if len({self.public_key, *public_keys.values()}) != len(self._circle.names):
+            raise MalformedError("two parties have the same public key; each makes its own for each session")
+        return {name: self._seed(name, public_keys[name]) for name in others}
+
+    def _seed(self, name: str, public_key: bytes) -> bytes:
+        if not isinstance(public_key, bytes) or len(public_key) != 32:
+            raise MalformedError(f"the public key of {name!r} is not 32 bytes")
+        try:
+            shared = self._key.exchange(X25519PublicKey.from_public_bytes(public_key))
+        except ValueError:
+            raise MalformedError(f"the public key of {name!r} is a point of small order") from None
+        ends = sorted([(self._name.encode(), self.public_key), (name.encode(), public_key)])
+        info = _framed(b"zero shares", *(part for end in ends for part in end))
+        return HKDF(hashes.SHA256(), _SEED_BYTES, salt=self._circle.dst, info=info).derive(shared)

@@ -1,0 +1,154 @@
+"""Identifiers as a column: one block of bytes and where each begins, so that ten million fit and hash in batches."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from securevfl_psi.errors import IdentifierError
+
+__all__ = ["Identifiers"]
+
+
+class Identifiers(Sequence[str]):
+    """Texts in UTF-8, as they are hashed; reads like a list of texts.
+
+    Args:
+        data: all bytes, with anything between the texts, uint8 (total,).
+        starts: where each text begins, int64 (n,).
+        lengths: its length in bytes, int32 (n,).
+    """
+
+    def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
+        self._data, self._starts, self._lengths = data, starts, lengths
+
+    @classmethod
+    def of_bytes(cls, messages: Sequence[bytes]) -> Identifiers:
+        """Of byte strings."""
+        lengths = np.fromiter((len(m) for m in messages), dtype=np.int32, count=len(messages))
+        starts = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])[:-1] if len(messages) else _NONE
+        return cls(np.frombuffer(b"".join(messages), dtype=np.uint8), starts.astype(np.int64), lengths)
+
+    @classmethod
+    def of_texts(cls, texts: Sequence[str]) -> Identifiers:
+        """Of texts.
+
+        Raises:
+            IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
+        """
+        if isinstance(texts, Identifiers):
+            return texts
+        try:
+            joined = "\0".join(texts)
+            data = np.frombuffer(joined.encode(), dtype=np.uint8)
+        except (TypeError, UnicodeEncodeError):
+            return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
+        ends = np.flatnonzero(data == 0)
+        if len(ends) != len(texts) - 1:  # an identifier holds the separator, or there are none
+            return cls.of_bytes([encode(text, row) for row, text in enumerate(texts)])
+        starts = np.concatenate([[0], ends + 1]).astype(np.int64)
+        lengths = np.concatenate([ends, [len(data)]]) - starts
+        return cls(data, starts, lengths.astype(np.int32))
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def __getitem__(self, row):  # type: ignore[no-untyped-def]
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        start = int(self._starts[row])
+        return self._data[start : start + int(self._lengths[row])].tobytes().decode()
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Bytes of each text, int32 (n,)."""
+        return self._lengths
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """First and last byte of each text, which must not be empty, uint8 (n,)."""
+        return self._data[self._starts], self._data[self._starts + self._lengths - 1]
+
+    def matrices(self, rows: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The texts of some rows, grouped by length.
+
+        Yields:
+            Places in `rows`, int64 (k,), and their bytes, uint8 (k, length).
+        """
+        lengths = self._lengths[rows]
+        order = np.argsort(lengths, kind="stable")
+        borders = np.flatnonzero(np.diff(lengths[order])) + 1
+        for places in np.split(order, borders) if len(order) else ():
+            length = int(lengths[places[0]])
+            offsets = self._starts[rows[places]][:, None] + np.arange(length)
+            yield places, self._data[offsets] if length else np.empty((len(places), 0), dtype=np.uint8)
+
+    def framed(self, rows: np.ndarray) -> Iterator[bytes]:
+        """The texts of some rows in their order, each after its length in four big-endian bytes; some at a time."""
+        for start in range(0, len(rows), _PART):
+            part = rows[start : start + _PART]
+            ends = np.cumsum(self._lengths[part] + 4, dtype=np.int64)
+            out = np.empty(int(ends[-1]), dtype=np.uint8)
+            for places, matrix in self.matrices(part):
+                length = matrix.shape[1]
+                whole = np.empty((len(places), 4 + length), dtype=np.uint8)
+                whole[:, :4] = np.frombuffer(length.to_bytes(4, "big"), dtype=np.uint8)
+                whole[:, 4:] = matrix
+                out[(ends[places] - length - 4)[:, None] + np.arange(4 + length)] = whole
+            yield out.tobytes()
+
+    def doubled(self) -> list[tuple[int, int]]:
+        """Rows of equal texts, each with the first of its kind, in order.
+
+        Only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal are compared.
+        """
+        prints = self._fingerprints()
+        ordered = np.sort(prints)
+        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not len(repeated):
+            return []
+        first: dict[str, int] = {}
+        found = []
+        for row in np.flatnonzero(np.isin(prints, repeated)).tolist():
+            text = self[row]
+            if text in first:
+                found.append((first[text], row))
+            first.setdefault(text, row)
+        return found
+
+    def _fingerprints(self) -> np.ndarray:
+        words = int(self._lengths.max(initial=0)) // 8 + 2
+        factors = np.frombuffer(secrets.token_bytes(8 * words), dtype=np.uint64) | np.uint64(1)
+        out = np.empty(len(self), dtype=np.uint64)
+        for start in range(0, len(self), _PART):
+            rows = np.arange(start, min(start + _PART, len(self)))
+            for places, matrix in self.matrices(rows):
+                length = matrix.shape[1]
+                padded = np.zeros((len(places), (length + 7) // 8 * 8 + 8), dtype=np.uint8)
+                padded[:, :length] = matrix
+                numbers = padded.view(np.uint64)
+                numbers[:, -1] = length
+                out[start + places] = numbers @ factors[: numbers.shape[1]]
+        return out
+
+
+_NONE = np.empty(0, dtype=np.int64)
+_PART = 1 << 15
+
+
+def encode(text: str, row: int) -> bytes:
+    """One identifier in UTF-8, as it is hashed.
+
+    Raises:
+        IdentifierError: not a text, or one with half of a surrogate pair, which no encoding can carry.
+    """
+    if not isinstance(text, str):
+        raise IdentifierError(f"the identifier in row {row} is a {type(text).__name__}; normalise writes it as text")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise IdentifierError(
+            f"the identifier in row {row}, {text[:40]!r}, holds a lone surrogate, so it is no Unicode text: "
+            "read the column with its right encoding"
+        ) from None

@@ -1,0 +1,145 @@
+"""Golomb-coded set: a compressed list of hashes that answers "is it in?", wrong for one stranger in 2^bits.
+
+Golomb (IEEE Transactions on Information Theory 1966) and Rice; as a filter, Putze, Sanders and Singler (JEA 2009,
+section 4). n hashes are mapped to whole numbers below n 2^bits, sorted, and their differences coded: the quotients by
+2^bits in unary, the remainders in `bits` bits. That is bits + 1.58 bits an item, where no filter can have fewer than
+`bits`, and a Bloom filter takes 1.44 bits. All quotients come first, then all remainders, so both are read by
+array operations.
+
+Layout, numbers big-endian: ``GCS`` and the version 1 (4 bytes), bits (1), count n (8), bytes of the quotients (8); the
+quotients, a one after as many zeros; the remainders; both filled with zeros to whole bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
+
+__all__ = ["HASH_BYTES", "MAX_BITS", "MAX_ITEMS", "GolombSet", "decode", "encode"]
+
+HASH_BYTES = 16
+MAX_ITEMS = 1 << 24
+MAX_BITS = 56
+_HEADER = struct.Struct(">4sBQQ")
+_MAGIC = b"GCS\x01"
+_CHUNK = 1 << 15  # remainders packed at a time; a multiple of 8, so that chunks end at whole bytes
+
+
+@dataclass(frozen=True)
+class GolombSet:
+    """A decoded set.
+
+    Attributes:
+        bits: a hash that was not encoded is taken for one that was with probability 2^-bits.
+        values: of the encoded hashes, sorted, uint64 (n,).
+    """
+
+    bits: int
+    values: np.ndarray
+
+    def contains(self, hashes: np.ndarray) -> np.ndarray:
+        """Which of these, uint8 (q, 16), are in the set: bool (q,)."""
+        wanted = _values(hashes, max(len(self.values), 1), self.bits)
+        place = np.searchsorted(self.values, wanted)
+        inside = place < len(self.values)
+        found = np.zeros(len(wanted), dtype=bool)
+        found[inside] = self.values[place[inside]] == wanted[inside]
+        return found
+
+
+def encode(hashes: np.ndarray, bits: int = 40) -> bytes:
+    """The set of these hashes.
+
+    Args:
+        hashes: uint8 (n, 16), uniform (outputs of a pseudo-random function); whoever reads the set can test them.
+        bits: of the false-positive rate, 1 to `MAX_BITS`; n 2^bits may not exceed 2^64.
+
+    Raises:
+        PSIError: too many bits.
+        SetSizeError: more than `MAX_ITEMS`.
+        MalformedError: another type or shape.
+    """
+    count = len(hashes)
+    if count > MAX_ITEMS:
+        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {MAX_ITEMS} are possible")
+    if not 1 <= bits <= MAX_BITS or count << bits > 1 << 64:
+        raise PSIError(
+            f"{bits} bits for {count} items; 1 to {MAX_BITS} are possible, and items times 2^bits up to 2^64"
+        )
+    values = np.sort(_values(hashes, max(count, 1), bits))
+    steps = np.diff(values, prepend=np.uint64(0))
+    quotients = (steps >> np.uint64(bits)).astype(np.int64)
+    unary = np.zeros(count + int(quotients.sum()), dtype=np.uint8)
+    unary[np.cumsum(quotients + 1) - 1] = 1
+    packed = np.packbits(unary).tobytes()
+    low = steps & np.uint64((1 << bits) - 1)
+    remainders = [_pack(low[start : start + _CHUNK], bits) for start in range(0, count, _CHUNK)]
+    return b"".join([_HEADER.pack(_MAGIC, bits, count, len(packed)), packed, *remainders])
+
+
+def decode(data: bytes, *, max_items: int = MAX_ITEMS) -> GolombSet:
+    """The set in these bytes; takes about 60 bytes of memory an item, whose number their length confirms first.
+
+    Raises:
+        MalformedError: bytes that `encode` does not write.
+        SetSizeError: more items than `max_items`.
+    """
+    if len(data) < _HEADER.size:
+        raise MalformedError(f"a Golomb-coded set of {len(data)} bytes; its header alone has {_HEADER.size}")
+    magic, bits, count, size = _HEADER.unpack_from(data)
+    if magic != _MAGIC:
+        raise MalformedError(f"bytes begin with {magic!r}; {_MAGIC!r} was expected: no Golomb-coded set of version 1")
+    if count > min(max_items, MAX_ITEMS):
+        raise SetSizeError(f"a Golomb-coded set of {count} items; at most {min(max_items, MAX_ITEMS)} are accepted")
+    if not 1 <= bits <= MAX_BITS or count << bits > 1 << 64:
+        raise MalformedError(f"a Golomb-coded set of {bits} bits and {count} items, which encode does not write")
+    if 8 * size > 2 * count + 7 or len(data) != _HEADER.size + size + -(-count * bits // 8):
+        raise MalformedError(f"a Golomb-coded set of {len(data)} bytes, {size} of quotients; {count} items have others")
+    raw = np.frombuffer(data, dtype=np.uint8, offset=_HEADER.size)
+    ends = np.flatnonzero(np.unpackbits(raw[:size]))
+    if len(ends) != count or size != (-(-(int(ends[-1]) + 1) // 8) if count else 0):
+        raise MalformedError(f"a Golomb-coded set with {len(ends)} quotients for {count} items, or bytes after them")
+    low = _unpack(raw[size:], count, bits)
+    # Sums of quotients and of remainders apart, as neither overflows: count 2^bits is at most 2^64.
+    sums = np.cumsum(low, dtype=np.uint64)
+    high = (ends - np.arange(count)).astype(np.uint64) + (sums >> np.uint64(bits))
+    if count and int(high[-1]) >= count:
+        raise MalformedError(f"a Golomb-coded set with a value of {high[-1]} times 2^{bits}; {count} items stay below")
+    values = (high << np.uint64(bits)) | (sums & np.uint64((1 << bits) - 1))
+    return GolombSet(bits, values)
+
+
+def _values(hashes: np.ndarray, count: int, bits: int) -> np.ndarray:
+    """Uniform whole numbers below count 2^bits, uint64 (n,): one of `count` buckets, and `bits` bits within it.
+
+    The bucket ⌊h count / 2^40⌋ of 40 bits h is within a factor 1 ± count/2^40 of uniform.
+    """
+    if not isinstance(hashes, np.ndarray) or hashes.dtype != np.uint8 or hashes.ndim != 2:
+        raise MalformedError(f"hashes are {type(hashes).__name__}; uint8 (n, {HASH_BYTES}) was expected")
+    if hashes.shape[1] != HASH_BYTES:
+        raise MalformedError(f"hashes are {hashes.dtype} {hashes.shape}; uint8 (n, {HASH_BYTES}) was expected")
+    words = np.ascontiguousarray(hashes).view("<u8")
+    bucket = ((words[:, 0] >> np.uint64(24)) * np.uint64(count)) >> np.uint64(40)
+    return (bucket << np.uint64(bits)) | (words[:, 1] & np.uint64((1 << bits) - 1))
+
+
+def _pack(values: np.ndarray, bits: int) -> bytes:
+    columns = np.unpackbits(values.astype(">u8").view(np.uint8).reshape(-1, 8), axis=1)[:, 64 - bits :]
+    return np.packbits(columns).tobytes()
+
+
+def _unpack(raw: np.ndarray, count: int, bits: int) -> np.ndarray:
+    out = np.empty(count, dtype=np.uint64)
+    for start in range(0, count, _CHUNK):
+        rows = min(_CHUNK, count - start)
+        part = np.unpackbits(raw[start * bits // 8 : -(-(start + rows) * bits // 8)])
+        if part[rows * bits :].any():
+            raise MalformedError("a Golomb-coded set whose last byte is not filled with zeros")
+        columns = np.zeros((rows, 64), dtype=np.uint8)
+        columns[:, 64 - bits :] = part[: rows * bits].reshape(rows, bits)
+        out[start : start + rows] = np.packbits(columns, axis=1).view(">u8")[:, 0]
+    return out

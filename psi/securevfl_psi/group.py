@@ -1,0 +1,109 @@
+"""The group of the protocols: Curve25519 by its u-coordinates, hashing into it, secret scalars, and tokens.
+
+Everything is an array of bytes with one row per identifier, so that the batch engine can take many at a time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import numpy as np
+from securevfl_crypto.engine import Engine, engine
+
+from securevfl_psi.errors import MalformedError, PSIError
+from securevfl_psi.hash_to_curve import CHUNK, hash_many_to_u
+from securevfl_psi.identifiers import Identifiers
+
+__all__ = ["CHUNK", "ORDER", "POINT_BYTES", "TOKEN_BYTES", "Scalar", "hash_to_group", "tokens"]
+
+POINT_BYTES = 32
+TOKEN_BYTES = 16
+"""Length of a token: two of 2^40 collide with probability 2^-48."""
+ORDER = 2**252 + 27742317777372353535851937790883648493
+"""Of the subgroup in which products lie (RFC 7748, section 4.1)."""
+
+
+class Scalar:
+    """A secret multiplier: 32 bytes, clamped as RFC 7748, section 5, says.
+
+    Args:
+        secret: to use again; by default drawn from the operating system, such that `divide` is possible.
+        by: the engine; by default the fastest.
+
+    Raises:
+        PSIError: a secret of another length.
+    """
+
+    def __init__(self, secret: bytes | None = None, by: Engine | None = None) -> None:
+        if secret is not None and (not isinstance(secret, bytes) or len(secret) != POINT_BYTES):
+            raise PSIError(f"a secret scalar is {POINT_BYTES} bytes; {type(secret).__name__} was given")
+        self._engine = by or engine()
+        if secret is not None:
+            self._secret = secret
+            return
+        self._secret = secrets.token_bytes(POINT_BYTES)
+        while _inverse(self._secret) is None:
+            self._secret = secrets.token_bytes(POINT_BYTES)
+
+    def to_bytes(self) -> bytes:
+        """The secret, to be kept as carefully as any key: whoever has it can test any identifier."""
+        return self._secret
+
+    def multiply(self, points: np.ndarray, what: str = "the set") -> np.ndarray:
+        """k·P for each row.
+
+        Args:
+            points: u-coordinates, uint8 (n, 32).
+            what: what they are, for messages.
+
+        Raises:
+            MalformedError: another type or shape, or a point of small order (the product is zero; RFC 7748, 6.1).
+        """
+        return self._product(self._secret, points, what)
+
+    def divide(self, points: np.ndarray, what: str = "the set") -> np.ndarray:
+        """k⁻¹·P for each row: undoes `multiply` on points of the subgroup of prime order.
+
+        Raises:
+            PSIError: a secret, given by the caller, whose inverse no clamped scalar stands for; drawn ones have it.
+            MalformedError: as `multiply`.
+        """
+        inverse = _inverse(self._secret)
+        if inverse is None:
+            raise PSIError("this scalar has no inverse among clamped scalars; draw another: Scalar()")
+        return self._product(inverse, points, what)
+
+    def _product(self, secret: bytes, points: np.ndarray, what: str) -> np.ndarray:
+        if not isinstance(points, np.ndarray) or points.dtype != np.uint8 or points.shape[1:] != (POINT_BYTES,):
+            raise MalformedError(f"{what} is no array of points, uint8 (n, {POINT_BYTES})")
+        product = self._engine.x25519(secret, points)
+        if not product.view("<u8").any(axis=1).all():
+            raise MalformedError(f"{what} holds a point of small order; the peer does not follow the protocol")
+        return product
+
+
+def _inverse(secret: bytes) -> bytes | None:
+    """The clamped scalar that is the inverse modulo the group's order, if there is one.
+
+    Clamped scalars are the multiples of 8 from 2^254 to 2^255: about half of all residues have one.
+    """
+    clamped = int.from_bytes(secret, "little") & ~7 & (1 << 255) - 1 | 1 << 254
+    inverse = pow(clamped, -1, ORDER)
+    times = -inverse * pow(ORDER, -1, 8) % 8  # inverse + times · ORDER ≡ 0 mod 8
+    candidate = inverse + times * ORDER
+    return candidate.to_bytes(POINT_BYTES, "little") if candidate >> 254 == 1 else None
+
+
+def hash_to_group(
+    messages: Identifiers | Sequence[bytes], dst: bytes, rows: np.ndarray | None = None, by: Engine | None = None
+) -> np.ndarray:
+    """A point for each message as a random oracle gives it, `hash_many_to_u`: uint8 (n, 32)."""
+    return hash_many_to_u(messages, dst, rows, by)
+
+
+def tokens(points: np.ndarray, dst: bytes, length: int = TOKEN_BYTES, by: Engine | None = None) -> np.ndarray:
+    """A digest of each point, SHA-512 of point and `dst`, truncated: uint8 (n, length)."""
+    suffix = np.broadcast_to(np.frombuffer(dst, dtype=np.uint8), (len(points), len(dst)))
+    digests = (by or engine()).sha512(np.concatenate([points, suffix], axis=1))
+    return np.ascontiguousarray(digests[:, :length])

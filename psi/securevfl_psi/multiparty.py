@@ -1,0 +1,247 @@
+"""Intersection of the sets of three or more parties: the leader learns the global one, and no pairwise one.
+
+Kolesnikov, Matania, Pinkas, Rosulek and Trieu (CCS 2017), their variant for the augmented semi-honest model, with
+unconditional zero-sharing, and with the programmable OPRF made of a Diffie–Hellman OPRF and an oblivious
+key-value store. Party i holds an OPRF key k_i and, for each pair, a seed r_ij that nobody else knows.
+
+    shares        s_i(x) = ⊕_{j ≠ i} AES_{r_ij}(digest(x)); over all parties they xor to zero
+    party i       stores x → s_i(x) ⊕ F_{k_i}(x) for its own x, and sends the table
+    leader        xors s_1(x), and from each party what the table decodes to and F_{k_i}(x): zero exactly if all hold x
+
+PairwiseKeys: each party to each other, not through the leader: public_key (32 bytes)
+Leader                                 Party i
+a·H(x)                  blinded() →    the same chunks to every party
+                        ← evaluate(…)  k_i·a·H(x)
+                        ← table()      seed and slots
+receive(i, …), intersect()
+D_i of common rows     announce(i) →   rows(…)
+
+F_{k_i}(x) has 24 bytes: 8 mask the share, 16 are D_i(x), by which party i knows its own row. `announce` is optional:
+without it only the leader learns. The order of common rows is the leader's secret random choice, so it says nothing
+about how the leader sorts its table.
+
+Who learns what (augmented semi-honest: parties follow the protocol, on a set of their choice):
+
+- the leader: the sizes of all sets, and the global intersection. At any other item it decodes random bits, however many
+  parties hold it;
+- party i: the leader's size and, if the leader announces, which of its rows all hold (their number, then);
+- parties without the leader, together: what each knows, no more;
+- the leader with parties C: the intersection of its set with those of the honest parties, that is, of all but C: they
+  could have had it by entering the leader's set as their own. Leader and one other of three parties learn the pairwise
+  intersection with the third. Two parties: an ordinary intersection of two sets.
+
+A share has 8 bytes: an item that is not common passes as common with probability 2^-64, any of 2^24 with 2^-40. AES
+stands for a random function within n²/2^129, digests of 16 bytes collide with 2^-81 for 2^24 items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi import okvs, oprf
+from securevfl_psi.arrays import duplicates, match, secret_order
+from securevfl_psi.chunks import gather, require_size, split
+from securevfl_psi.circle import Circle
+from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
+from securevfl_psi.oprf import DEFAULT_MAX
+
+__all__ = ["RESULT_BYTES", "SHARE_BYTES", "Leader", "Party"]
+
+SHARE_BYTES = 8
+RESULT_BYTES = 16
+
+
+class _Member:
+    """What leader and parties share: digests of the own identifiers and the own shares of zero."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        name: str,
+        circle: Circle,
+        seeds: Mapping[str, bytes],
+        max_set_size: int,
+        by: Engine | None,
+    ) -> None:
+        circle.require(name)
+        if set(seeds) != set(circle.names) - {name}:
+            raise PSIError(f"seeds with {sorted(seeds)}; one with each other party is needed: PairwiseKeys.seeds")
+        if max_set_size > okvs.MAX_KEYS:
+            raise SetSizeError(f"max_set_size {max_set_size}; at most {okvs.MAX_KEYS} are possible")
+        self._ids = oprf.column_of(ids, max_set_size)
+        rows = np.arange(len(self._ids))
+        head, tails = circle.dst + b"item", np.empty((len(rows), 0), dtype=np.uint8)
+        self._digests = oprf.hash_items(self._ids, rows, head, tails, okvs.KEY_BYTES, by)
+        self._circle = circle
+        self._seeds = dict(seeds)
+        self._max = max_set_size
+
+    def _shares(self) -> np.ndarray:
+        """s_i at each identifier, uint64 (n,)."""
+        shares = np.zeros(len(self._digests), dtype=np.uint64)
+        for seed in self._seeds.values():
+            shares ^= okvs.prf(seed, self._digests).view(np.uint64)[:, 0]
+        return shares
+
+
+class Party(_Member):
+    """Any party but the leader.
+
+    Args:
+        ids: normalised and unique.
+        name: its own.
+        circle: what all agreed on.
+        seeds: by `PairwiseKeys.seeds`.
+        max_set_size: most items of the own set and of the leader's.
+        by: the engine; by default the fastest.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        name: str,
+        circle: Circle,
+        seeds: Mapping[str, bytes],
+        *,
+        max_set_size: int = DEFAULT_MAX,
+        by: Engine | None = None,
+    ) -> None:
+        if name == circle.leader:
+            raise PSIError(f"{name!r} is the leader; the leader's role is Leader")
+        super().__init__(ids, name, circle, seeds, max_set_size, by)
+        self._oprf = oprf.Server(circle.dst, length=SHARE_BYTES + RESULT_BYTES, max_set_size=max_set_size, by=by)
+        self._own: np.ndarray | None = None
+        self._asked = False
+
+    def evaluate(self, blinded: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
+        """k_i times each point of the leader; see `oprf.Server.evaluate`."""
+        return self._oprf.evaluate(blinded, count)
+
+    def table(self) -> okvs.Table:
+        """x → s_i(x) ⊕ F_{k_i}(x) for the own set: the seed, and slots to send in chunks (`chunks.split`).
+
+        Raises:
+            PSIError: called a second time; two tables of the same values decode alike at the party's own items and
+                nowhere else, which would show the leader the pairwise intersection.
+        """
+        if self._own is not None:
+            raise PSIError("table was called twice; one party serves one session")
+        outputs = self._oprf.outputs(self._ids)
+        self._own = outputs[:, SHARE_BYTES:].copy()
+        values = _mask(outputs) ^ self._shares()
+        return okvs.encode(self._digests, values.view(np.uint8).reshape(-1, SHARE_BYTES))
+
+    def rows(self, announced: Iterable[np.ndarray], count: int) -> np.ndarray:
+        """The party's own rows of the global intersection, in the leader's order, int64 (k,).
+
+        Args:
+            announced: by `Leader.announce`, chunks of uint8 (k, 16).
+            count: how many rows were announced.
+
+        Raises:
+            PSIError: called before `table`, or a second time.
+            SetSizeError: more than the own set holds, or not as many as announced.
+            MalformedError: another type or shape, a token that comes twice, or one of no own row.
+        """
+        if self._own is None or self._asked:
+            raise PSIError("rows was called out of order or twice; it follows table, once")
+        self._asked = True
+        what = "the announced intersection"
+        require_size(count, len(self._own), what)
+        return _places(self._own, gather(announced, count, RESULT_BYTES, what))
+
+
+class Leader(_Member):
+    """The party that learns the intersection; arguments as of `Party`."""
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        circle: Circle,
+        seeds: Mapping[str, bytes],
+        *,
+        max_set_size: int = DEFAULT_MAX,
+        by: Engine | None = None,
+    ) -> None:
+        super().__init__(ids, circle.leader, circle, seeds, max_set_size, by)
+        self._client = oprf.Client(
+            self._ids,
+            circle.dst,
+            length=SHARE_BYTES + RESULT_BYTES,
+            servers=circle.names[1:],
+            max_set_size=max_set_size,
+            by=by,
+        )
+        self._sum = self._shares()
+        self._results: dict[str, np.ndarray] = {}
+        self._rows: np.ndarray | None = None
+
+    def blinded(self) -> Iterator[np.ndarray]:
+        """The own set, blinded, chunks of uint8 (n, 32): each goes to every party. Raises PSIError the second time."""
+        return self._client.blinded()
+
+    def receive(
+        self, name: str, evaluated: Iterable[np.ndarray], seed: bytes, slots: Iterable[np.ndarray], count: int
+    ) -> None:
+        """What one party answers.
+
+        Args:
+            name: the party.
+            evaluated: by `Party.evaluate`, chunks of uint8 (n, 32).
+            seed: of its table.
+            slots: of its table, chunks of uint8 (m, 8).
+            count: how many items it announced.
+
+        Raises:
+            PSIError: called before `blinded`, for another name, or a second time for one.
+            MalformedError: another type or shape, a bad coordinate, a point of small order or twice.
+            SetSizeError: more items than allowed, or another number of points or slots.
+        """
+        require_size(count, self._max, f"the set of {name!r}")
+        outputs = self._client.outputs(evaluated, name)
+        table = okvs.Table(seed, gather(slots, okvs.slots_for(count), SHARE_BYTES, f"the table of {name!r}"))
+        self._sum ^= _mask(outputs) ^ okvs.decode(table, self._digests).view(np.uint64)[:, 0]
+        self._results[name] = outputs[:, SHARE_BYTES:].copy()
+
+    def intersect(self) -> np.ndarray:
+        """The own rows of the global intersection, int64 (k,), in the agreed order: a fresh secret one.
+
+        Raises:
+            PSIError: called before every party answered, or a second time.
+        """
+        missing = [name for name in self._circle.names[1:] if name not in self._results]
+        if missing or self._rows is not None:
+            raise PSIError(f"intersect was called twice, or before all answered; missing: {missing}")
+        rows = np.flatnonzero(self._sum == 0)
+        self._rows = rows[secret_order(len(rows))]
+        return self._rows.copy()
+
+    def announce(self, name: str) -> Iterator[np.ndarray]:
+        """For a party, the tokens of the common rows in the agreed order: chunks of uint8 (k, 16).
+
+        Raises:
+            PSIError: called before `intersect`, for another name, or a second time for one.
+        """
+        if self._rows is None or name not in self._results:
+            raise PSIError(f"announce was called before intersect, or twice for {name!r}, or it takes no part")
+        return split(self._results.pop(name)[self._rows])
+
+
+def _mask(outputs: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(outputs[:, :SHARE_BYTES]).view(np.uint64)[:, 0]
+
+
+def _places(own: np.ndarray, tokens: np.ndarray) -> np.ndarray:
+    """Where each token stands among the own, int64 (k,)."""
+    if duplicates(tokens):
+        raise MalformedError("the announced intersection holds a token twice; every row is common once")
+    found, known = match(tokens, own)
+    if len(found) != len(tokens):
+        raise MalformedError(
+            f"the announced intersection holds {len(tokens) - len(found)} tokens of no own row: the parties "
+            "normalise differently, or the leader does not follow the protocol"
+        )
+    return known

@@ -1,0 +1,113 @@
+"""Moves an endpoint's bytes over a connected socket, plain or TLS: one thread, never blocked by a peer that computes."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import time
+from collections.abc import Callable
+
+from securevfl_psi.endpoint import Endpoint
+from securevfl_psi.errors import ConnectionLost, PSIError
+
+__all__ = ["Traffic", "converse"]
+
+_READ = 1 << 18
+_BUFFER = 1 << 22
+
+
+class Traffic:
+    """What was moved so far.
+
+    Attributes:
+        sent, received: bytes of frames, without what TCP and TLS add.
+    """
+
+    def __init__(self) -> None:
+        self.sent = self.received = 0
+
+
+def converse(
+    endpoint: Endpoint,
+    sock: socket.socket,
+    *,
+    timeout: float = 60.0,
+    progress: Callable[[Traffic], None] | None = None,
+) -> Traffic:
+    """Runs an endpoint to its end. The socket stays open.
+
+    Args:
+        endpoint: this party's end.
+        sock: connected, or an `ssl.SSLSocket` whose handshake is done; set to non-blocking.
+        timeout: seconds without a byte in either direction after which the peer counts as lost.
+        progress: called after every frame.
+
+    Raises:
+        PSIError: what the endpoint raises, after the peer was told.
+        ConnectionLost: the peer hung up, or was silent for too long.
+    """
+    sock.setblocking(False)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
+    traffic = Traffic()
+    pending = memoryview(b"")
+    last = time.monotonic()
+    while not endpoint.done or pending:
+        if not pending:
+            pending = memoryview(endpoint.next_frame() or b"")
+        written = _write(sock, pending)
+        pending = pending[written:]
+        data = _read(sock, endpoint)
+        traffic.sent += written
+        traffic.received += len(data)
+        if data:
+            try:
+                endpoint.feed(data)
+            except PSIError:
+                _say(sock, bytes(pending) + (endpoint.next_frame() or b""), timeout)
+                raise
+        if progress is not None and (written or data):
+            progress(traffic)
+        now = time.monotonic()
+        if written or data:
+            last = now
+        elif now - last > timeout:
+            raise ConnectionLost(
+                f"{endpoint.terms.peer!r} was silent for {timeout:.0f} s: raise timeout, or look there"
+            )
+        elif not endpoint.done or pending:
+            select.select([sock], [sock] if pending else [], [], min(1.0, timeout))
+    return traffic
+
+
+def _write(sock: socket.socket, data: memoryview) -> int:
+    if not data:
+        return 0
+    try:
+        return sock.send(data)
+    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return 0
+    except OSError as error:
+        raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
+
+
+def _read(sock: socket.socket, endpoint: Endpoint) -> bytes:
+    try:
+        data = sock.recv(_READ)
+    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+        return b""
+    except OSError as error:
+        raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
+    if not data and not endpoint.done:
+        endpoint.close()
+    return data
+
+
+def _say(sock: socket.socket, data: bytes, timeout: float) -> None:
+    """The refusal, as far as the peer still listens."""
+    try:
+        sock.settimeout(min(5.0, timeout))
+        sock.sendall(data)
+    except OSError:
+        return

@@ -1,0 +1,321 @@
+"""Oblivious key-value store: a table of random-looking slots that gives each stored key its value, and hides the keys.
+
+Garimella, Pinkas, Rosulek, Trieu and Yanai (CRYPTO 2021, definition 2 and section 4); the three-position rows with a
+few dense columns are those of Raghuraman and Rindal (CCS 2022, section 5). A key's row over GF(2) has a one in each of
+three segments of the table, and `DENSE` random bits in the dense columns; its value is the xor of the slots where its
+row is one. To encode is to solve that system: nearly all of it by peeling (a slot that one key alone touches can be set
+last), the rest, the core, by elimination. Every slot that the system leaves free is filled with the operating system's
+randomness, so for uniform values the table is uniform and independent of the keys.
+
+Positions are pseudo-random: AES of the key under a seed that is drawn for each table and sent with it.
+
+**Failure.** The system is singular only if a set of keys has rows that xor to zero. Their expected number is
+
+    E(n) = Σ_{s even} C(n, s) p(s)³,   p(s) = Pr[s balls in w bins: each bin holds an even number],
+
+for segments of w slots, and each such set also has to agree in the dense columns: Pr[singular] ≤ 2^-DENSE E(n).
+`failure_exponent` evaluates this bound; with w = ⌈1.3 n / 3⌉ + 16 it is below 2^-40.6 for every n, and 2^-53 at 2^20.
+A second event would be a core of more than `MAX_CORE` keys, too many to eliminate. It cannot happen for n ≤ `MAX_CORE`;
+above, 1.3 slots a key are 6 % more than peeling needs (1.222), and the fluctuation of what it needs shrinks with √n: at
+8192 keys the margin is ten standard deviations, 2^-79 (finite-size scaling: Dembo and Montanari, Annals of Applied
+Probability 2008, whose constant ``benchmarks/okvs.py`` measures; this is an extrapolation, not a proof).
+
+**Another seed.** A set that fails under one seed is encoded under another. This tells an observer that the seed which
+it sees did not fail for this set, and nothing else, since the failed seed is not shown: the seed's distribution is
+within the failure probability, 2^-40, of uniform. The same could not be said of a table without dense columns, which
+fails with probability about 0.7/n, and whose seed would exclude some sets noticeably.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
+
+__all__ = [
+    "DENSE",
+    "KEY_BYTES",
+    "MAX_CORE",
+    "MAX_KEYS",
+    "SEED_BYTES",
+    "Table",
+    "decode",
+    "encode",
+    "failure_exponent",
+    "prf",
+    "slots_for",
+]
+
+KEY_BYTES = 16
+SEED_BYTES = 32
+DENSE = 40
+"""Dense columns; a multiple of 8."""
+MAX_KEYS = 1 << 24
+MAX_CORE = 1 << 13
+_ATTEMPTS = 4
+_CHUNK = 1 << 15  # keys decoded at a time: their words stay in the cache
+_MAX_VALUE_BYTES = 64
+
+
+def prf(key: bytes, blocks: np.ndarray) -> np.ndarray:
+    """AES of each 16-byte row, uint8 (n, 16): a permutation, within n²/2^129 of a random function on n rows."""
+    # One block for each input is what a block cipher is; ECB leaks equal inputs, and these are digests, all different.
+    aes = Cipher(algorithms.AES(key), modes.ECB()).encryptor()  # noqa: S305
+    return np.frombuffer(aes.update(np.ascontiguousarray(blocks).data), dtype=np.uint8).reshape(-1, 16)
+
+
+def _segment(count: int) -> int:
+    return -(-13 * count // 30) + 16
+
+
+def slots_for(count: int) -> int:
+    """Rows of the table that holds `count` keys."""
+    return 3 * _segment(count) + DENSE
+
+
+@dataclass(frozen=True)
+class Table:
+    """What is sent.
+
+    Attributes:
+        seed: of the positions, `SEED_BYTES` bytes.
+        slots: uint8 (`slots_for(count)`, L); the last `DENSE` are the dense columns.
+
+    Raises:
+        MalformedError: a seed or slots of another type or size.
+    """
+
+    seed: bytes
+    slots: np.ndarray
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.seed, bytes) or len(self.seed) != SEED_BYTES:
+            raise MalformedError(f"a table's seed is {type(self.seed).__name__}; {SEED_BYTES} bytes were expected")
+        _require_values(self.slots, "a table's slots")
+        sparse = len(self.slots) - DENSE
+        if sparse < 3 * _segment(0) or sparse % 3 or len(self.slots) > slots_for(MAX_KEYS):
+            raise MalformedError(
+                f"a table of {len(self.slots)} slots; {DENSE} and three segments, {slots_for(0)} to "
+                f"{slots_for(MAX_KEYS)} in all, were expected"
+            )
+
+
+def encode(keys: np.ndarray, values: np.ndarray) -> Table:
+    """A table that decodes each key to its value.
+
+    Args:
+        keys: uint8 (n, 16), all different; the table hides them if the values are uniform to its reader.
+        values: uint8 (n, L), L a multiple of 8 up to 64.
+
+    Raises:
+        MalformedError: another type or shape.
+        SetSizeError: more than `MAX_KEYS` keys, or not as many values.
+        PSIError: the same key twice, which no table can hold.
+    """
+    _require_keys(keys)
+    _require_values(values, "values")
+    if len(keys) > MAX_KEYS or len(values) != len(keys):
+        raise SetSizeError(f"{len(keys)} keys and {len(values)} values; as many of both and at most {MAX_KEYS}")
+    words = np.ascontiguousarray(values).view(np.uint64)
+    for _ in range(_ATTEMPTS):
+        seed = secrets.token_bytes(SEED_BYTES)
+        slots = _solve(keys, words, seed)
+        if slots is not None:
+            return Table(seed, slots.view(np.uint8))
+    if len(np.unique(keys, axis=0)) != len(keys):
+        raise PSIError("a key comes twice; a table holds one value for each: drop duplicates first")
+    raise PSIError(
+        f"no table for {len(keys)} keys in {_ATTEMPTS} attempts, an event of probability 2^-160: "
+        "the operating system's randomness is broken"
+    )
+
+
+def decode(table: Table, keys: np.ndarray) -> np.ndarray:
+    """The value of each key, uint8 (n, L); of a key that was not stored, something that depends on the table only.
+
+    Raises:
+        MalformedError: keys of another type or shape.
+    """
+    _require_keys(keys)
+    slots = np.ascontiguousarray(table.slots).view(np.uint64)
+    segment = (len(slots) - DENSE) // 3
+    dense = _dense_tables(slots[-DENSE:])
+    out = np.empty((len(keys), slots.shape[1]), dtype=np.uint64)
+    for start in range(0, len(keys), _CHUNK):
+        rows, bits = _rows(keys[start : start + _CHUNK], table.seed, segment)
+        value = _dense_part(dense, bits)
+        for row in rows:
+            value ^= slots.take(row, axis=0)
+        out[start : start + _CHUNK] = value
+    return out.view(np.uint8)
+
+
+def failure_exponent(count: int) -> float:
+    """log2 of the bound on the probability that one seed fails: 2^-DENSE E(n), see above.
+
+    p(s) = s! [x^s] (cosh x)^w / w^s is at most s! (cosh x)^w / (x w)^s for every x > 0, as all coefficients are
+    positive; the x taken solves x tanh x = s / w, the saddle point. O(n) memory.
+    """
+    if count < 2:
+        return -math.inf
+    w = _segment(count)
+    s = np.arange(2, count + 1, 2)
+    load = s / w
+    x = np.where(load < 1, np.sqrt(load), load)
+    for _ in range(12):  # Newton
+        t = np.tanh(x)
+        x = np.maximum(x - (x * t - load) / (t + x * (1 - t * t)), 1e-9)
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
+    log_cosh = x + np.log1p(np.exp(-2 * x)) - math.log(2)
+    even = np.minimum(0.0, log_factorial[s] - s * np.log(x * w) + w * log_cosh)
+    terms = log_factorial[count] - log_factorial[s] - log_factorial[count - s] + 3 * even
+    top = float(terms.max())
+    return (top + math.log(float(np.exp(terms - top).sum()))) / math.log(2) - DENSE
+
+
+def _require_keys(keys: np.ndarray) -> None:
+    if not isinstance(keys, np.ndarray) or keys.dtype != np.uint8 or keys.ndim != 2 or keys.shape[1] != KEY_BYTES:
+        raise MalformedError(f"keys are {_describe(keys)}; uint8 (n, {KEY_BYTES}) was expected")
+
+
+def _require_values(values: np.ndarray, what: str) -> None:
+    width = values.shape[1] if isinstance(values, np.ndarray) and values.ndim == 2 else 0
+    if width == 0 or width % 8 or width > _MAX_VALUE_BYTES or values.dtype != np.uint8:
+        raise MalformedError(
+            f"{what} are {_describe(values)}; uint8 (n, L) with L a multiple of 8 up to {_MAX_VALUE_BYTES} was expected"
+        )
+
+
+def _describe(array: object) -> str:
+    return f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
+
+
+def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each key's row: its three slots, int64 (3, n), and its dense bits, uint8 (n, DENSE / 8).
+
+    A position is ⌊h w / 2^40⌋ for 40 bits h: within a factor 1 ± w/2^40 of uniform. The product stays below 2^64.
+    """
+    low, high = prf(seed[:16], keys), prf(seed[16:], keys)
+    words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
+    rows = np.empty((3, len(keys)), dtype=np.int64)
+    for j, word in enumerate(words):
+        rows[j] = ((word >> np.uint64(24)) * np.uint64(segment)) >> np.uint64(40)
+        rows[j] += j * segment
+    return rows, high[:, 8 : 8 + DENSE // 8]
+
+
+def _dense_tables(columns: np.ndarray) -> np.ndarray:
+    """For each byte of dense bits the xor of the columns it selects: uint64 (DENSE / 8, 256, W)."""
+    tables = np.zeros((DENSE // 8, 256, columns.shape[1]), dtype=np.uint64)
+    for i, column in enumerate(columns):
+        bit = 1 << (i % 8)
+        tables[i // 8, bit : 2 * bit] = tables[i // 8, :bit] ^ column
+    return tables
+
+
+def _dense_part(tables: np.ndarray, bits: np.ndarray) -> np.ndarray:
+    value: np.ndarray = tables[0].take(bits[:, 0], axis=0)
+    for i in range(1, len(tables)):
+        value ^= tables[i].take(bits[:, i], axis=0)
+    return value
+
+
+def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes) -> np.ndarray | None:
+    """The slots, uint64 (m, W), or None where this seed's system is singular or its core too large."""
+    count, width = values.shape
+    size, segment = slots_for(count), _segment(count)
+    rows, bits = _rows(keys, seed, segment)
+    rounds, core = _peel(rows, 3 * segment)
+    if len(core) > MAX_CORE:
+        return None
+    slots = np.frombuffer(bytearray(secrets.token_bytes(8 * size * width)), dtype=np.uint64).reshape(size, width)
+    if len(core) and not _eliminate(rows[:, core], bits[core], values[core], slots):
+        return None
+    tables = _dense_tables(slots[-DENSE:])
+    rest = np.empty_like(values)
+    for start in range(0, count, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        rest[part] = values[part] ^ _dense_part(tables, bits[part])
+    for _, owned in rounds:
+        slots[owned] = 0
+    for peeled, owned in reversed(rounds):
+        value = rest.take(peeled, axis=0)
+        for row in rows:
+            value ^= slots.take(row.take(peeled), axis=0)  # the owned slot among them is still zero
+        slots[owned] = value
+    return slots
+
+
+def _peel(rows: np.ndarray, size: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
+    """Peel keys that touch a slot which no other key touches, a round at a time.
+
+    A slot keeps its degree and the sum of its keys' numbers, so that a slot of degree one names its key. Keys of one
+    round are independent: each one's slot is touched by itself alone, so they can be set together.
+
+    Returns:
+        Rounds of (keys, slots owned), and the keys of the core.
+    """
+    count = rows.shape[1]
+    degree = np.bincount(rows.ravel(), minlength=size)
+    numbers = np.arange(count, dtype=np.float64)  # sums stay whole: at most 2^24 numbers below 2^24
+    total = sum((np.bincount(row, weights=numbers, minlength=size) for row in rows), np.zeros(size)).astype(np.int64)
+    place = np.empty(count, dtype=np.int64)
+    left = np.ones(count, dtype=bool)
+    rounds = []
+    slots = np.flatnonzero(degree == 1)
+    while len(slots):
+        keys = total[slots]
+        place[keys] = np.arange(len(keys))
+        first = place[keys] == np.arange(len(keys))  # a key that owns several slots, or one that is listed twice
+        keys, slots = keys[first], slots[first]
+        rounds.append((keys, slots))
+        left[keys] = False
+        touched = rows[:, keys].ravel()
+        np.subtract.at(degree, touched, 1)
+        np.subtract.at(total, touched, np.concatenate([keys, keys, keys]))
+        slots = touched[degree[touched] == 1]
+    return rounds, np.flatnonzero(left)
+
+
+def _eliminate(rows: np.ndarray, bits: np.ndarray, values: np.ndarray, slots: np.ndarray) -> bool:
+    """Solve the core by Gaussian elimination over GF(2), rows as whole numbers; sets its slots and the dense ones.
+
+    Columns that no pivot takes keep their random content, so the solution is uniform among all. The dense columns are
+    the lowest bits, so that they are pivots only where the sparse ones do not suffice.
+
+    Returns:
+        Whether the rows are independent.
+    """
+    columns, inverse = np.unique(rows, return_inverse=True)
+    index = np.reshape(inverse, (3, -1)).T.tolist()
+    dense = [int.from_bytes(row.tobytes(), "little") for row in bits]
+    width = 8 * values.shape[1]
+    pivots: dict[int, tuple[int, int]] = {}
+    for places, low, value in zip(index, dense, values, strict=True):
+        row, right = low, int.from_bytes(value.tobytes(), "little")
+        for place in places:
+            row ^= 1 << (DENSE + place)
+        while row and (top := row.bit_length() - 1) in pivots:
+            row ^= pivots[top][0]
+            right ^= pivots[top][1]
+        if not row:
+            return False
+        pivots[row.bit_length() - 1] = (row, right)
+    where = np.concatenate([np.arange(len(slots) - DENSE, len(slots)), columns])
+    solution = [int.from_bytes(slot.tobytes(), "little") for slot in slots[where]]
+    for top in sorted(pivots):
+        row, right = pivots[top]
+        row ^= 1 << top
+        while row:
+            lowest = row & -row
+            right ^= solution[lowest.bit_length() - 1]
+            row ^= lowest
+        solution[top] = right
+    packed = b"".join(number.to_bytes(width, "little") for number in solution)
+    slots[where] = np.frombuffer(packed, dtype=np.uint64).reshape(-1, values.shape[1])
+    return True

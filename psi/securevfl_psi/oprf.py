@@ -1,0 +1,230 @@
+"""Oblivious pseudo-random function: the client learns F_k(x) for its identifiers, the server, which holds k, nothing.
+
+2HashDH (Jarecki, Kiayias and Krawczyk, ASIACRYPT 2014) on Curve25519: F_k(x) = H2(x, k·H1(x)).
+
+Client                                Server
+a·H1(x)               blinded() →
+                      ← evaluate(…)   k·a·H1(x)
+outputs(…) = H2(x, a⁻¹·k·a·H1(x))
+
+The construction is that of RFC 9497's base mode. Different here: the group is Curve25519 by u-coordinates instead of
+ristretto255 (H1 is RFC 9380's, the sign of y is lost on both sides alike, and scalars that are multiples of 8 remove
+what is not in the subgroup of prime order); one blind serves all identifiers of a client instead of one each, so what
+hides them is the decisional Diffie–Hellman assumption, in the random oracle model, instead of a uniform blind; the
+output is cut to the length asked for; every hash is bound to a session's domain tag. As in the base mode nothing proves
+which key the server used (RFC 9497's VOPRF mode does): semi-honest. What the client does not ask stays hidden under the
+one-more gap Diffie–Hellman assumption; q evaluations by one key cost at most log2(q)/2 of its 126 bits (Brown and
+Gallant 2004).
+
+Sets of points travel in chunks, see `chunks`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from securevfl_crypto.engine import Engine, engine
+
+from securevfl_psi.chunks import CHUNK, PointStream, require_size
+from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
+from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
+from securevfl_psi.identifiers import Identifiers
+
+__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "hash_items"]
+
+MAX_OUTPUT_BYTES = 64
+DEFAULT_MAX = 1 << 24
+
+
+def column_of(ids: Sequence[str], max_set_size: int) -> Identifiers:
+    """Identifiers as they are hashed.
+
+    Raises:
+        SetSizeError: more than allowed.
+        IdentifierError: doubled ones, or one that is no Unicode text.
+    """
+    if len(ids) > max_set_size:
+        raise SetSizeError(f"a set of {len(ids)} identifiers; at most {max_set_size}: raise max_set_size")
+    column = Identifiers.of_texts(ids)
+    if column.doubled():
+        raise IdentifierError("identifiers are doubled; normalise them first, which says which")
+    return column
+
+
+def hash_items(
+    column: Identifiers, rows: np.ndarray, head: bytes, tails: np.ndarray, length: int, by: Engine | None = None
+) -> np.ndarray:
+    """SHA-512, cut to `length` bytes, of: `head`, the identifier behind its length (2 bytes), its row of `tails`.
+
+    Args:
+        column: identifiers.
+        rows: which, int64 (n,).
+        head: the same for all.
+        tails: uint8 (n, t).
+
+    Returns:
+        uint8 (n, length).
+    """
+    out = np.empty((len(rows), length), dtype=np.uint8)
+    for places, matrix in column.matrices(rows):
+        start = np.frombuffer(head + matrix.shape[1].to_bytes(2, "big"), dtype=np.uint8)
+        block = np.concatenate([np.broadcast_to(start, (len(places), len(start))), matrix, tails[places]], axis=1)
+        out[places] = (by or engine()).sha512(block)[:, :length]
+    return out
+
+
+def _finalise(
+    column: Identifiers, rows: np.ndarray, points: np.ndarray, dst: bytes, length: int, by: Engine | None
+) -> np.ndarray:
+    """H2, uint8 (n, length): identifier and point framed by their lengths as in RFC 9497, section 3.3.1, after the
+    domain tag."""
+    size, end = (np.frombuffer(part, dtype=np.uint8) for part in (POINT_BYTES.to_bytes(2, "big"), b"Finalize"))
+    fixed = [np.broadcast_to(part, (len(points), len(part))) for part in (size, end)]
+    tails = np.concatenate([fixed[0], points, fixed[1]], axis=1)
+    return hash_items(column, rows, len(dst).to_bytes(2, "big") + dst, tails, length, by)
+
+
+def _parts(count: int) -> Iterator[np.ndarray]:
+    return (np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+
+
+def _checked_length(length: int) -> int:
+    if not 1 <= length <= MAX_OUTPUT_BYTES:
+        raise PSIError(f"outputs of {length} bytes; 1 to {MAX_OUTPUT_BYTES} are possible")
+    return length
+
+
+class Client:
+    """The side that learns F_k at its identifiers.
+
+    Args:
+        ids: normalised and unique.
+        dst: domain separation tag that both sides agreed on, 1 to 255 bytes; up to 45 are hashed fastest.
+        length: bytes of each output.
+        servers: names of those that evaluate the one blinded set, each with its own key.
+        max_set_size: most identifiers.
+        by: the engine; by default the fastest.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[str],
+        dst: bytes,
+        *,
+        length: int = 16,
+        servers: Sequence[str] = ("server",),
+        max_set_size: int = DEFAULT_MAX,
+        by: Engine | None = None,
+    ) -> None:
+        self._column = column_of(ids, max_set_size)
+        self._dst = dst
+        self._length = _checked_length(length)
+        self._scalar = Scalar(by=by)
+        self._by = by
+        self._open = set(servers)
+        self._sent = False
+
+    def blinded(self) -> Iterator[np.ndarray]:
+        """a·H1(x) in the order of the identifiers, chunks of uint8 (n, 32); they are uniform to whoever lacks a.
+
+        Raises:
+            PSIError: called a second time.
+        """
+        if self._sent:
+            raise PSIError("blinded was called twice; one client serves one set")
+        self._sent = True
+        return self._blind()
+
+    def _blind(self) -> Iterator[np.ndarray]:
+        for rows in _parts(len(self._column)):
+            yield self._scalar.multiply(hash_to_group(self._column, self._dst, rows, self._by), "the own set")
+
+    def outputs(self, evaluated: Iterable[np.ndarray], server: str = "server") -> np.ndarray:
+        """F_k(x) in the order of the identifiers, uint8 (n, length).
+
+        Args:
+            evaluated: what that server made of `blinded`, chunks of uint8 (n, 32).
+            server: its name.
+
+        Raises:
+            PSIError: called before `blinded`, for another name, or a second time for one.
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: not as many points as were sent.
+        """
+        if not self._sent:
+            raise PSIError("outputs was called out of order: servers answer to blinded(), which was not called")
+        if server not in self._open:
+            raise PSIError(f"outputs was called for {server!r} a second time, or it is none of the servers")
+        self._open.remove(server)
+        out = np.empty((len(self._column), self._length), dtype=np.uint8)
+        done = 0
+        what = "the evaluated set"
+        for chunk in PointStream(evaluated, len(self._column), what):
+            rows = np.arange(done, done + len(chunk))
+            points = self._scalar.divide(chunk, what)
+            out[rows] = _finalise(self._column, rows, points, self._dst, self._length, self._by)
+            done += len(chunk)
+        return out
+
+
+class Server:
+    """The side that holds the key.
+
+    Args:
+        dst: as the client's.
+        key: its own, fresh by default.
+        length: bytes of each output.
+        max_set_size: most points a client may send, and most identifiers of the own set.
+        by: the engine; by default the fastest.
+    """
+
+    def __init__(
+        self,
+        dst: bytes,
+        key: Scalar | None = None,
+        *,
+        length: int = 16,
+        max_set_size: int = DEFAULT_MAX,
+        by: Engine | None = None,
+    ) -> None:
+        self._dst = dst
+        self._key = key or Scalar(by=by)
+        self._by = by
+        self._length = _checked_length(length)
+        self._max = max_set_size
+        self._answered = False
+
+    def evaluate(self, blinded: Iterable[np.ndarray], count: int) -> Iterator[np.ndarray]:
+        """k times each point, in the order they come, chunks of uint8 (n, 32).
+
+        Args:
+            blinded: the client's set, chunks of uint8 (n, 32).
+            count: how many points were announced.
+
+        Raises:
+            PSIError: called a second time; a second set would be an oracle for more guesses.
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice;
+                also while the result is consumed.
+            SetSizeError: more than allowed, or not as many as announced.
+        """
+        what = "the blinded set"
+        require_size(count, self._max, what)
+        if self._answered:
+            raise PSIError("evaluate was called twice; one server serves one set")
+        self._answered = True
+        return (self._key.multiply(chunk, what) for chunk in PointStream(blinded, count, what))
+
+    def outputs(self, ids: Sequence[str]) -> np.ndarray:
+        """F_k of identifiers that the server itself holds, uint8 (n, length).
+
+        Raises:
+            SetSizeError: more than allowed.
+            IdentifierError: doubled ones, or one that is no Unicode text.
+        """
+        column = column_of(ids, self._max)
+        out = np.empty((len(column), self._length), dtype=np.uint8)
+        for rows in _parts(len(column)):
+            points = self._key.multiply(hash_to_group(column, self._dst, rows, self._by), "the own set")
+            out[rows] = _finalise(column, rows, points, self._dst, self._length, self._by)
+        return out

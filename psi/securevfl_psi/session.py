@@ -1,0 +1,53 @@
+"""What the parties of one run agree on before they begin."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from securevfl_psi.errors import PSIError
+
+__all__ = ["Session"]
+
+_PREFIX = b"securevfl-psi"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """What both parties agree on before they begin; every hash is bound to it, so tokens of two sessions cannot be
+    joined.
+
+    Attributes:
+        names: receiver and sender.
+        nonce: fresh random bytes, at least 16.
+        rules_tag: how identifiers are normalised, `IdRules.tag`.
+        version: of the protocol, up to 16 letters and digits.
+        protocol: its name; tokens of two protocols cannot be joined either.
+
+    Raises:
+        PSIError: a nonce that is too short or not bytes, or another form of version.
+    """
+
+    names: tuple[str, str]
+    nonce: bytes
+    rules_tag: str
+    version: str = "v2"
+    protocol: str = "dh"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.nonce, bytes) or len(self.nonce) < 16:
+            raise PSIError(
+                f"a session nonce of {len(self.nonce)} {type(self.nonce).__name__} elements; at least 16 random bytes "
+                "are needed: secrets.token_bytes(16)"
+            )
+        if not (self.version.isascii() and self.version.isalnum() and len(self.version) <= 16):
+            raise PSIError(f"protocol version {self.version!r}; 1 to 16 ASCII letters and digits are possible")
+
+    @property
+    def dst(self) -> bytes:
+        """Domain separation tag: a digest of protocol, version, names, nonce and rules. 45 bytes, so that hashing an
+        identifier takes as few blocks of SHA-512 as it can."""
+        texts = [self.protocol, self.version, *self.names, self.rules_tag]
+        parts = [*(text.encode() for text in texts), self.nonce]
+        framed = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return _PREFIX + hashlib.sha512(framed).digest()[:32]

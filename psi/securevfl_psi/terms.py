@@ -1,0 +1,140 @@
+"""The handshake: what a party brings, what it demands of the peer, and the session that follows from both."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from dataclasses import dataclass, field
+from typing import Literal
+
+from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
+from securevfl_psi.identifiers import IdRules
+from securevfl_psi.session import Session
+from securevfl_psi.wire import VERSION
+
+__all__ = ["PROTOCOLS", "Learns", "Protocol", "Role", "Terms"]
+
+Role = Literal["receiver", "sender"]
+Protocol = Literal["dh", "cardinality", "pseudonyms", "unsafe_salted_hash"]
+Learns = Literal["both", "receiver"]
+PROTOCOLS: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
+_NAME = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """One party's side of the agreement.
+
+    Attributes:
+        name: of this party, up to 64 characters.
+        peer: name that the peer must give; any other is refused.
+        role: the receiver compares; one of the two must be it.
+        protocol: one of `PROTOCOLS`.
+        learns: whether the sender is told the result, too.
+        rules: how identifiers were normalised.
+        context: what the run is for, a job's name; both must give the same.
+        max_set_size: largest set that the peer may announce.
+        min_intersection: fewer common identifiers are an error at the receiver, before the peer is told which.
+        pad_to: announce and send this many points, see `Party`.
+        salt: for ``unsafe_salted_hash``, known to both.
+        nonce: this party's contribution to the session's.
+
+    Raises:
+        PSIError: a value of another form.
+    """
+
+    name: str
+    peer: str
+    role: Role
+    protocol: Protocol = "dh"
+    learns: Learns = "both"
+    rules: IdRules = IdRules()  # noqa: RUF009 - frozen
+    context: str = ""
+    max_set_size: int = MAX_SET_SIZE
+    min_intersection: int = 1
+    pad_to: int | None = None
+    salt: bytes = b""
+    nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+
+    def __post_init__(self) -> None:
+        if self.role not in ("receiver", "sender"):
+            raise PSIError(f"role {self.role!r}; 'receiver' and 'sender' are possible")
+        if self.protocol not in PROTOCOLS:
+            raise PSIError(f"protocol {self.protocol!r}; one of {', '.join(PROTOCOLS)} is possible")
+        if self.learns not in ("both", "receiver"):
+            raise PSIError(f"learns={self.learns!r}; 'both' and 'receiver' are possible")
+        for what in ("name", "peer"):
+            text = getattr(self, what)
+            if not 1 <= len(text) <= _NAME:
+                raise PSIError(f"{what} {text!r}; 1 to {_NAME} characters are possible")
+        if self.name == self.peer:
+            raise PSIError(f"both parties are called {self.name!r}; give them different names")
+        if len(self.context) > _NAME:
+            raise PSIError(f"a context of {len(self.context)} characters; at most {_NAME} are possible")
+        if len(self.nonce) != 16:
+            raise PSIError(f"a nonce of {len(self.nonce)} bytes; 16 are needed")
+        if self.protocol == "unsafe_salted_hash" and len(self.salt) < 16:
+            raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs at least 16 that both know")
+
+    def hello(self, size: int) -> bytes:
+        """This party's first message: its terms and how many rows it will send, as JSON."""
+        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": self.nonce.hex()}
+        return json.dumps(said, sort_keys=True).encode()
+
+    def _said(self) -> dict[str, object]:
+        return {
+            "protocol": self.protocol,
+            "version": VERSION,
+            "rules": self.rules.tag(),
+            "learns": self.learns,
+            "context": self.context,
+        }
+
+    def agree(self, hello: bytes) -> tuple[Session, int]:
+        """The session and the peer's announced size.
+
+        Raises:
+            MalformedError: a hello of another form.
+            DisagreementError: the peer runs something else, or is another party.
+            SetSizeError: the peer announces more than `max_set_size`.
+        """
+        try:
+            said = json.loads(hello)
+        except (ValueError, RecursionError):
+            raise MalformedError("the peer's hello is not JSON, or nested too deeply") from None
+        if not isinstance(said, dict):
+            raise MalformedError("the peer's hello is not a JSON object")
+        for key, mine in (self._said() | {"name": self.peer, "role": _other(self.role)}).items():
+            if said.get(key) != mine:
+                raise DisagreementError(f"the peer has {key} {str(said.get(key))[:80]!r}; {mine!r} was expected")
+        rows, nonce = said.get("rows"), _nonce(said.get("nonce"))
+        if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+            raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; a whole number was expected")
+        if rows > self.max_set_size:
+            raise SetSizeError(f"the peer announces {rows} rows; at most {self.max_set_size}: raise max_set_size")
+        both = [(self.name, self.nonce), (self.peer, nonce)]
+        receiver, sender = both if self.role == "receiver" else both[::-1]
+        if receiver[1] == sender[1]:
+            raise MalformedError("the peer repeats this party's nonce")
+        session = Session(
+            names=(receiver[0], sender[0]),
+            nonce=receiver[1] + sender[1],
+            rules_tag=self.rules.tag() + "|" + self.context,
+            protocol=self.protocol,
+        )
+        return session, rows
+
+
+def _other(role: Role) -> Role:
+    return "sender" if role == "receiver" else "receiver"
+
+
+def _nonce(text: object) -> bytes:
+    try:
+        nonce = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        nonce = b""
+    if len(nonce) != 16:
+        raise MalformedError("the peer's nonce is not 16 bytes in hexadecimal")
+    return nonce

@@ -1,0 +1,192 @@
+"""Intersection of a small set with a large one, whose side does its work once: a published filter of OPRF outputs.
+
+After Kiss, Liu, Schneider, Asokan and Pinkas (PoPETs 2017), who put Diffie–Hellman outputs into a Bloom filter; here
+they are those of `oprf`, in a Golomb-coded set.
+
+Server                                 Client
+publish(Y)           filter, bytes →   once, for all clients, until it expires
+                     ← blinded()       a·H(x), at most max_queries in the filter's life
+answer(…)            k·a·H(x) →        rows(…): which x are in the filter
+
+Sizes: the filter takes bits + 1.58 bits for each item of the server, 5.2 bytes with 40 bits; a session takes 32 bytes
+each way for each item of the client. An item that the server does not hold is taken for one that it does with
+probability 2^-bits.
+
+Who learns what. The client: the size of the server's set, the filter's times, and for each identifier that it asks
+whether the server holds it. It can ask about anything, one after the other; what bounds it is `max_queries`, which the
+server enforces for each client by the name that the channel has authenticated. Clients that collude add their queries.
+Without the server the filter cannot be tested. The server: how many identifiers are asked and when; not which, nor
+which were found.
+
+Each filter has its own key: under one key, a client could test all that it ever asked on each new filter. A server
+should forget the key when the filter expires: whoever has both can enumerate the server's set.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+
+from securevfl_psi import gcs, oprf
+from securevfl_psi.chunks import require_size
+from securevfl_psi.errors import BudgetError, MalformedError, PSIError
+from securevfl_psi.filters import KEY_ID_BYTES, MAX_NAME_BYTES, Filter, FilterTerms, Reader, framed_text
+from securevfl_psi.group import Scalar
+
+__all__ = ["Client", "Filter", "FilterTerms", "Server"]
+
+SECRET_BYTES = 32
+_PROTOCOL = b"unbalanced v1"
+_STATE_MAGIC = b"PSIK\x01"
+_BASE_POINT = np.frombuffer((9).to_bytes(32, "little"), dtype=np.uint8).reshape(1, 32)
+_COUNTER = struct.Struct(">L")
+
+
+def _dst(terms: FilterTerms, key_id: bytes) -> bytes:
+    """Domain separation tag of 45 bytes, as `Session.dst`: outputs of two filters cannot be joined."""
+    return b"securevfl-psi" + hashlib.sha512(_PROTOCOL + key_id + terms.to_bytes()).digest()[:32]
+
+
+class Server:
+    """The side with the large set: one key, one filter, many clients.
+
+    `to_bytes` keeps key, terms and what each client has asked. Store it after each `answer` and before the answer is
+    sent, or a restart gives the queries back.
+    """
+
+    def __init__(self, terms: FilterTerms) -> None:
+        self._load(terms, secrets.token_bytes(SECRET_BYTES), False, {})
+
+    def _load(self, terms: FilterTerms, secret: bytes, published: bool, spent: dict[str, int]) -> None:
+        self.terms = terms
+        self._secret = secret
+        self._scalar = Scalar(secret)
+        self._published = published
+        self._spent = spent
+        public = self._scalar.multiply(_BASE_POINT, "the base point").tobytes()
+        self.key_id: bytes = hashlib.sha512(_PROTOCOL + b"key" + public).digest()[:KEY_ID_BYTES]
+        """Fingerprint of the public key k·B, 16 bytes."""
+
+    def publish(self, ids: Sequence[str]) -> bytes:
+        """The filter of these identifiers, for all clients.
+
+        Raises:
+            PSIError: called a second time; or more bits than so many items can have.
+            IdentifierError: doubled identifiers, or one that is no Unicode text.
+            SetSizeError: more than `gcs.MAX_ITEMS`.
+        """
+        if self._published:
+            raise PSIError("publish was called twice; each filter has its own key: make another Server")
+        server = oprf.Server(_dst(self.terms, self.key_id), self._scalar, length=gcs.HASH_BYTES)
+        body = gcs.encode(server.outputs(ids), self.terms.bits)
+        self._published = True
+        return Filter.pack(self.terms, self.key_id, body)
+
+    def remaining(self, client: str) -> int:
+        """How many identifiers this client may still ask."""
+        return self.terms.max_queries - self._spent.get(client, 0)
+
+    def answer(
+        self, client: str, key_id: bytes, blinded: Iterable[np.ndarray], count: int, *, now: int
+    ) -> Iterator[np.ndarray]:
+        """k times each point, in the order they come, chunks of uint8 (n, 32). The queries count at once.
+
+        Args:
+            client: the name that the channel has authenticated.
+            key_id: of the client's filter.
+            blinded: by `Client.blinded`, chunks of uint8 (n, 32).
+            count: how many points were announced.
+            now: seconds since 1970.
+
+        Raises:
+            ExpiredError: outside the filter's time.
+            BudgetError: more than the client may still ask.
+            MalformedError: a filter of another key; points as of `oprf.Server.evaluate`.
+            SetSizeError: not as many points as announced.
+        """
+        self.terms.require_current(now)
+        if len(client.encode()) > MAX_NAME_BYTES:
+            raise MalformedError(f"a client's name of {len(client.encode())} bytes; at most {MAX_NAME_BYTES}")
+        if key_id != self.key_id:
+            raise MalformedError("the client's filter belongs to another key: it has to fetch the current filter")
+        require_size(count, gcs.MAX_ITEMS, "the blinded set")
+        if count > self.remaining(client):
+            raise BudgetError(
+                f"{client!r} asks {count} identifiers; of {self.terms.max_queries} it may ask {self.remaining(client)} "
+                f"more: it has to wait for the next filter, after {self.terms.expires}"
+            )
+        self._spent[client] = self._spent.get(client, 0) + count
+        dst = _dst(self.terms, self.key_id)
+        return oprf.Server(dst, self._scalar, length=gcs.HASH_BYTES).evaluate(blinded, count)
+
+    def to_bytes(self) -> bytes:
+        """Key, terms and counts: secret, to be stored where only the server reads."""
+        spent = [framed_text(name) + _COUNTER.pack(count) for name, count in sorted(self._spent.items())]
+        flag = bytes([self._published])
+        return b"".join([_STATE_MAGIC, self._secret, flag, self.terms.to_bytes(), _COUNTER.pack(len(spent)), *spent])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Server:
+        """The server that wrote these bytes. Raises MalformedError for others."""
+        reader = Reader(data, _STATE_MAGIC, "a server's state")
+        secret, flag, terms = reader.take(SECRET_BYTES), reader.take(1), reader.terms()
+        if flag not in (b"\0", b"\1"):
+            raise MalformedError(f"a server's state with flag {flag!r}; 0 or 1 was expected")
+        spent: dict[str, int] = {}
+        for _ in range(*_COUNTER.unpack(reader.take(_COUNTER.size))):
+            name = reader.text()
+            (spent[name],) = _COUNTER.unpack(reader.take(_COUNTER.size))
+        if reader.rest():
+            raise MalformedError("a server's state is followed by other bytes")
+        server = cls.__new__(cls)
+        server._load(terms, secret, flag == b"\1", spent)
+        return server
+
+
+class Client:
+    """The side with the small set: one session.
+
+    Args:
+        ids: normalised by the filter's rules, and unique.
+        published: the server's filter.
+        rules_tag: how they were normalised.
+        now: seconds since 1970.
+
+    Raises:
+        ExpiredError: outside the filter's time.
+        BudgetError: more identifiers than a client may ask.
+        PSIError: identifiers that were normalised by other rules.
+    """
+
+    def __init__(self, ids: Sequence[str], published: Filter, *, rules_tag: str, now: int) -> None:
+        terms = published.terms
+        terms.require_current(now)
+        if rules_tag != terms.rules_tag:
+            raise PSIError(f"identifiers by rules {rules_tag!r}, the filter's by {terms.rules_tag!r}: use its rules")
+        if len(ids) > terms.max_queries:
+            raise BudgetError(f"{len(ids)} identifiers; {terms.server!r} lets a client ask {terms.max_queries}")
+        self._hashes = published.hashes
+        self._oprf = oprf.Client(ids, _dst(terms, published.key_id), length=gcs.HASH_BYTES)
+        self.key_id = published.key_id
+        """What the server is told, so that both use one key."""
+
+    def blinded(self) -> Iterator[np.ndarray]:
+        """The own set, blinded, chunks of uint8 (n, 32). Raises PSIError the second time."""
+        return self._oprf.blinded()
+
+    def rows(self, answered: Iterable[np.ndarray]) -> np.ndarray:
+        """The own rows that the server holds, ascending, int64 (k,).
+
+        Args:
+            answered: by `Server.answer`, chunks of uint8 (n, 32).
+
+        Raises:
+            PSIError: called before `blinded`, or a second time.
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: not as many points as were sent.
+        """
+        return np.flatnonzero(self._hashes.contains(self._oprf.outputs(answered)))

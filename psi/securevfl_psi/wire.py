@@ -1,0 +1,143 @@
+"""Frames: how messages of a protocol look on a wire, and how hostile bytes are refused.
+
+A frame is a header of 24 bytes and a payload: magic ``SPSI``, version (1 byte), kind (1), two zero bytes, sequence
+number (4, big-endian), length of the payload (4), tag (8). The tag is that of the session and the direction, so a frame
+of another session, or one sent back, does not fit; sequence numbers count from 0, so a frame that is repeated or left
+out does not fit either. That finds accidents and mixed-up sessions; an attacker on the wire is what TLS is for.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+from securevfl_psi.errors import MalformedError
+from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES
+
+__all__ = ["HEADER_BYTES", "TAG_BYTES", "VERSION", "Frame", "FrameReader", "FrameWriter", "Kind"]
+
+VERSION = 2
+HEADER_BYTES = 24
+TAG_BYTES = 8
+_MAGIC = b"SPSI"
+_HEADER = struct.Struct(">4sBBHII8s")
+_NO_TAG = bytes(TAG_BYTES)
+
+
+class Kind(IntEnum):
+    """What a frame holds."""
+
+    HELLO = 1
+    POINTS = 2
+    TOKENS = 3
+    POSITIONS = 4
+    DIGEST = 5
+    COUNT = 6
+    FINISHED = 7
+    REFUSED = 8
+
+
+_MOST = {
+    Kind.HELLO: 4096,
+    Kind.POINTS: CHUNK * POINT_BYTES,
+    Kind.TOKENS: CHUNK * TOKEN_BYTES,
+    Kind.POSITIONS: CHUNK * 8,
+    Kind.DIGEST: 64,
+    Kind.COUNT: 8,
+    Kind.FINISHED: 0,
+    Kind.REFUSED: 64,
+}
+"""Bytes of the longest payload of each kind."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One message.
+
+    Attributes:
+        kind: what it holds.
+        payload: at most as long as its kind allows.
+    """
+
+    kind: Kind
+    payload: bytes
+
+
+class FrameWriter:
+    """Numbers frames and tags them."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self.tag = _NO_TAG
+
+    def write(self, kind: Kind, payload: bytes = b"") -> bytes:
+        """The frame's bytes.
+
+        Raises:
+            MalformedError: a payload longer than the kind allows.
+        """
+        if len(payload) > _MOST[kind]:
+            raise MalformedError(f"a {kind.name} of {len(payload)} bytes; at most {_MOST[kind]} fit into a frame")
+        tag = self.tag if kind not in (Kind.HELLO, Kind.REFUSED) else _NO_TAG
+        header = _HEADER.pack(_MAGIC, VERSION, kind, 0, self._next, len(payload), tag)
+        self._next += 1
+        return header + payload
+
+
+class FrameReader:
+    """Takes bytes as they come and gives whole frames.
+
+    Keeps at most one frame that is not whole, whose length was checked before.
+
+    Attributes:
+        tag: what frames must carry once the session is agreed on.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._next = 0
+        self.tag = _NO_TAG
+
+    def feed(self, data: bytes) -> Iterator[Frame]:
+        """The frames that `data` completes. Take all of them before the next call.
+
+        Raises:
+            MalformedError: another magic, version, kind, sequence number, tag or length than the protocol allows.
+        """
+        self._buffer += data
+        while len(self._buffer) >= HEADER_BYTES:
+            kind, length = self._header(bytes(self._buffer[:HEADER_BYTES]))
+            if len(self._buffer) < HEADER_BYTES + length:
+                return
+            payload = bytes(self._buffer[HEADER_BYTES : HEADER_BYTES + length])
+            del self._buffer[: HEADER_BYTES + length]
+            self._next += 1
+            yield Frame(kind, payload)
+
+    def _header(self, header: bytes) -> tuple[Kind, int]:
+        magic, version, number, reserved, sequence, length, tag = _HEADER.unpack(header)
+        if magic != _MAGIC or reserved:
+            raise MalformedError("the peer does not speak this protocol: its bytes are no frame")
+        if version != VERSION:
+            raise MalformedError(f"the peer speaks version {version}, not {VERSION}: use the same release")
+        if number not in list(Kind):
+            raise MalformedError(f"a frame of kind {number}; {min(Kind)} to {max(Kind)} are known")
+        kind = Kind(number)
+        if length > _MOST[kind]:
+            raise MalformedError(f"a {kind.name} of {length} bytes is announced; at most {_MOST[kind]} are accepted")
+        if sequence != self._next:
+            raise MalformedError(f"frame {sequence} came where {self._next} is due: repeated, lost or out of order")
+        if tag != (self.tag if kind not in (Kind.HELLO, Kind.REFUSED) else _NO_TAG):
+            raise MalformedError(f"a {kind.name} of another session or direction")
+        return kind, length
+
+    def close(self) -> None:
+        """The peer sends nothing more.
+
+        Raises:
+            MalformedError: in the middle of a frame.
+        """
+        if self._buffer:
+            raise MalformedError(f"the peer ended in the middle of a frame, after {len(self._buffer)} bytes of it")
