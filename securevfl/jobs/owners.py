@@ -14,7 +14,6 @@ import torch
 from securevfl.algorithms import MultiVFL, Split, Table
 from securevfl.algorithms.multivfl import Coordinator, DataOwner, LabelOwner
 from securevfl.algorithms.splitnn import Passive
-from securevfl.align import PROTOCOL
 from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError
@@ -55,7 +54,7 @@ def align_owners(parties: Parties, job: Job, observer: Observer | None = None, *
         found[table.name] = join_parties(members, job) if joined else align_parties(members, job, observer)
     first = next(iter(found.values()))
     ledgers = {f"{name}, {owner}": ledger for owner, one in found.items() for name, ledger in one.ledgers.items()}
-    return Aligned(parties=first.parties, ledgers=ledgers, protocol=first.protocol or PROTOCOL, owners=found)
+    return Aligned(parties=first.parties, ledgers=ledgers, protocol=first.protocol, owners=found)
 
 
 def run_owners(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from securevfl.algorithms import Split, Table, Trained
-from securevfl.align import PROTOCOL, Alignment, align, join
+from securevfl.align import Alignment, align, join, protocol_of
 from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, PartyFailed, PolicyError, ProtocolError, SecureVFLError
@@ -53,7 +53,7 @@ class Aligned:
     parties: Mapping[str, Alignment]
     readings: Mapping[str, Reading] = field(default_factory=dict)
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
-    protocol: str = PROTOCOL
+    protocol: str = ""
     owners: Mapping[str, Aligned] = field(default_factory=dict)
 
     @property
@@ -89,7 +89,9 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None) 
     }
     found = run_programs(programs, sites)
     readings = {name: site.clock.lap() for name, site in sites.items()}
-    return Aligned(parties=found, readings=readings, ledgers={name: site.ledger for name, site in sites.items()})
+    protocol = protocol_of(len(parties) - 1, book=parties.active.book is not None)
+    ledgers = {name: site.ledger for name, site in sites.items()}
+    return Aligned(parties=found, readings=readings, ledgers=ledgers, protocol=protocol)
 
 
 def join_parties(parties: Parties, job: Job) -> Aligned:

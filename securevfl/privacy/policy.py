@@ -24,6 +24,9 @@ class Policy:
         min_key_bits: smallest Paillier key under which this party encrypts or is encrypted for.
         min_intersection: fewest common rows with which it goes on: smaller intersections single people out.
         max_epsilon: largest ε that its releases may add up to, or None for no bound.
+        pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
+            with this one; algorithms with a label book need it, no other does.
+        max_set_size: most rows that a peer may announce for alignment.
     """
 
     sealed: bool = False
@@ -32,10 +35,14 @@ class Policy:
     min_key_bits: int = 2048
     min_intersection: int = 10
     max_epsilon: float | None = None
+    pairwise_intersections: bool = True
+    max_set_size: int = 1 << 24
 
     def __post_init__(self) -> None:
         if self.min_intersection < 1:
             raise InputError(f"min_intersection is {self.min_intersection}; at least 1 row is needed to go on")
+        if self.max_set_size < 1:
+            raise InputError(f"max_set_size is {self.max_set_size}; at least 1 row has to be allowed")
         if self.max_epsilon is not None and not self.max_epsilon > 0:
             raise InputError(f"max_epsilon is {self.max_epsilon}; give a positive number, or None for no bound")
 
@@ -101,11 +108,17 @@ class Policy:
             min_key_bits=max(self.min_key_bits, other.min_key_bits),
             min_intersection=max(self.min_intersection, other.min_intersection),
             max_epsilon=min(bounds) if bounds else None,
+            pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
+            max_set_size=min(self.max_set_size, other.max_set_size),
         )
 
     def describe(self) -> str:
         """One line for ledgers and reports."""
         parts = [f"keys >= {self.min_key_bits} bits", f"intersection >= {self.min_intersection}"]
+        if self.max_set_size != Policy.max_set_size:
+            parts.append(f"sets <= {self.max_set_size} rows")
+        if not self.pairwise_intersections:
+            parts.append("no pairwise intersection")
         if self.sealed:
             parts.append("row-level content sealed")
         if self.noised:

@@ -43,8 +43,10 @@ def test_all_parties_hold_the_same_rows_in_the_same_order(passive: int) -> None:
         assert set(found.verified_by) == set(people) - {name}
         assert found.digest == aligned.parties["bank"].digest != ""
     active = aligned.parties["bank"]
+    assert len(active.pairwise) == (1 if passive == 1 else 0)  # with more, nobody learns a pairwise intersection
     for table in people.passive:
-        assert active.pairwise[table.name] == len(set(table.ids) & set(people.active.ids))
+        if passive == 1:
+            assert active.pairwise[table.name] == len(set(table.ids) & set(people.active.ids))
         assert aligned.parties[table.name].pairwise == {}
 
 
@@ -75,7 +77,7 @@ def test_an_empty_intersection_is_an_error_that_gives_the_sizes() -> None:
 def test_pairwise_overlaps_without_a_global_one_are_empty_too() -> None:
     b, c = [f"x{n}" for n in range(10)], [f"y{n}" for n in range(10)]
     people = sv.Parties.of(_table("a", b + c, label=True), _table("b", b), _table("c", c))
-    with pytest.raises(sv.AlignmentError, match="10 with b, 10 with c"):
+    with pytest.raises(sv.AlignmentError, match="20 rows at 'a'; 10 at b, 10 at c"):
         align_parties(people, JOB)
 
 
@@ -106,11 +108,12 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
 
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The passive party drops the last common row: sizes and digests differ."""
-    original = psi.Sender.rows
-    monkeypatch.setattr(psi.Sender, "rows", lambda self, positions: original(self, positions)[:-1])
-    with pytest.raises(sv.AlignmentError):
-        align_parties(parties(passive=2), JOB)
+    """A passive party drops the last common row: sizes and digests differ."""
+    for kind, passive in ((psi.Sender, 1), (psi.multiparty.Party, 2)):
+        original = kind.rows
+        monkeypatch.setattr(kind, "rows", lambda *given, original=original: original(*given)[:-1])
+        with pytest.raises(sv.AlignmentError):
+            align_parties(parties(passive=passive), JOB)
 
 
 def test_parties_with_other_rules_do_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +127,32 @@ def test_identifiers_leave_only_blinded() -> None:
     people = parties()
     aligned = align_parties(people, JOB)
     kinds = {e.kind for ledger in aligned.ledgers.values() for e in ledger.entries if e.way == "sent"}
-    assert kinds == {Kind.CONTROL, Kind.BLINDED_SET, Kind.INTERSECTION, Kind.STATISTIC}
-    told = [e for e in aligned.ledgers["bank"].entries if e.way == "sent" and e.kind is Kind.INTERSECTION]
-    assert {e.peer: e.shapes["positions"] for e in told} == {key: [aligned.common] for key in ("shop1", "shop2")}
+    assert kinds == {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.BLINDED_SET, Kind.INTERSECTION, Kind.STATISTIC}
+    told = [e for e in aligned.ledgers["bank"].entries if e.way == "sent" and e.what == "psi/rows"]
+    assert {e.peer: e.shapes["tokens"] for e in told} == {key: [aligned.common, 16] for key in ("shop1", "shop2")}
+
+
+def test_the_seeds_of_two_passive_parties_do_not_pass_the_active_one() -> None:
+    """Whoever knew them could decode pairwise intersections."""
+    aligned = align_parties(parties(passive=2), JOB)
+    sent = [e.peer for e in aligned.ledgers["shop1"].entries if e.way == "sent" and e.what == "psi/seed"]
+    assert sorted(sent) == ["bank", "shop2"]
+
+
+def test_a_party_may_refuse_that_pairwise_intersections_are_learned() -> None:
+    strict = sv.Policy(pairwise_intersections=False)
+    people = _with_two_and_a_book()
+    with pytest.raises(sv.PolicyError, match="pairwise intersection with 'b', which the policy forbids"):
+        align_parties(people, replace(JOB, policies={"b": strict}))
+    without = sv.Parties.of(replace(people["a"], book=None), people["b"], people["c"])
+    assert align_parties(without, replace(JOB, policies={"b": strict})).common == 12
+
+
+def _with_two_and_a_book() -> sv.Parties:
+    ids = [f"i{n}" for n in range(12)]
+    book = LabelBook(tuple(f"k{n}" for n in range(4)), np.array([0, 1, 0, 1]))
+    bank = replace(_table("a", ids, label=True), book=book)
+    return sv.Parties.of(bank, _table("b", [*ids, "k0"]), _table("c", [*ids, "k1", "k2"]))
 
 
 def _with_book(*, own: int = 72, extra: int = 30) -> sv.Parties:
@@ -219,3 +245,10 @@ def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pyt
     monkeypatch.setattr(Link, "send", lies)
     with pytest.raises(sv.ProtocolError, match="are common"):
         align_parties(_with_book(), JOB)
+
+
+@pytest.mark.parametrize("passive", [1, 2])
+def test_a_set_larger_than_a_policy_accepts_is_refused(passive: int) -> None:
+    people = parties(passive=passive)
+    with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: the policy's max_set_size"):
+        align_parties(people, replace(JOB, policies={"shop1": sv.Policy(max_set_size=20)}))
