@@ -1,0 +1,59 @@
+"""Record linkage for parties without a common identifier: hardened, keyed Bloom filters compared by a third party.
+
+Weaker than the intersection protocols of this package: the linker sees encodings that known attacks can partly undo,
+and whoever has the key can try values. See docs/howto/linkage.md for them, and for when to use this.
+
+>>> import secrets
+>>> schema = Schema(fields=(Field(name="name", kind=Text()), Field(name="born", kind=Date())))
+>>> key = secrets.token_bytes(32)  # known to both data parties, not to the linker
+>>> bank = {"name": ["Ann Miller", "Bob Stone"], "born": ["1971-03-05", "1988-11-30"]}
+>>> shop = {"name": ["Bob Stoane", "Eve Young"], "born": ["30.11.1988", None]}
+>>> linked = link(encode(bank, schema, key), encode(shop, schema, key), threshold=0.7)
+>>> linked.rows_a.tolist(), linked.rows_b.tolist()
+([1], [0])
+"""
+
+from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.assignment import assign_greedy, assign_optimal
+from securevfl_psi.linkage.blocking import BlockKey, Prefix, Soundex, Whole, blocking_tokens, hamming_tokens
+from securevfl_psi.linkage.clk import encode
+from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.linkage.hardening import Balanced, Blip, Hardening, XorFold
+from securevfl_psi.linkage.kinds import Code, Date, Kind, Number, Text
+from securevfl_psi.linkage.link import CommonIds, Linked, link
+from securevfl_psi.linkage.schema import Field, Schema
+from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
+from securevfl_psi.linkage.threshold import Estimate, estimate
+
+__all__ = [
+    "Balanced",
+    "Blip",
+    "BlockKey",
+    "Candidates",
+    "Code",
+    "CommonIds",
+    "Date",
+    "Encodings",
+    "Estimate",
+    "Field",
+    "Hardening",
+    "Kind",
+    "LinkageError",
+    "Linked",
+    "Number",
+    "Prefix",
+    "Schema",
+    "Soundex",
+    "Text",
+    "Whole",
+    "XorFold",
+    "assign_greedy",
+    "assign_optimal",
+    "blocking_tokens",
+    "dice",
+    "encode",
+    "estimate",
+    "hamming_tokens",
+    "link",
+    "similar_pairs",
+]

@@ -1,0 +1,102 @@
+"""What is compared, agreed by both parties before either encodes. Equal tags, equal rules."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.hardening import Hardening, XorFold
+from securevfl_psi.linkage.kinds import Kind
+
+__all__ = ["Field", "Schema"]
+
+_VERSION = "clk v1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """One column of a record.
+
+    Attributes:
+        name: of the column, at both parties.
+        kind: how values become tokens: `Text`, `Code`, `Date`, `Number`.
+        weight: how much the field counts: a value sets `weight` times `Schema.bits_per_weight` bits, before collisions,
+            however long it is.
+        salt: name of another field whose normal form (of a date: the year) enters every hash of this one. Equal values
+            then have different bits wherever the salts differ, which takes the frequencies of names away from an
+            attacker; a record whose salt is wrong or missing at one party has nothing left in common in this field.
+            Proposed by Niedermeyer et al. (2014) against their own attack.
+        share: fields of one `share` are hashed by one key, so that a given name written as a surname still counts.
+            The price: their tokens can be compared with each other by an attacker, too.
+    """
+
+    name: str
+    kind: Kind
+    weight: float = 1.0
+    salt: str | None = None
+    share: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name:
+            raise LinkageError("a field without a name; give it its column's")
+        if not 0.05 <= self.weight <= 20:  # also nan
+            raise LinkageError(f"weight {self.weight!r} of field {self.name!r}; 0.05 to 20 are possible")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schema:
+    """How records are encoded.
+
+    Attributes:
+        fields: what is compared.
+        bits: length of an encoding as it is sent, a multiple of 64.
+        fill: expected share of ones in the filter of a complete record, before hardening. Decides how many hash
+            functions a unit of weight has: more ones compare more finely, until collisions spoil it.
+        hardening: applied to the filter in their order; ``()`` for none.
+
+    Raises:
+        LinkageError: no fields, two of one name, an unknown salt, a length or fill that cannot be used.
+    """
+
+    fields: tuple[Field, ...]
+    bits: int = 1024
+    fill: float = 0.3
+    hardening: tuple[Hardening, ...] = (XorFold(),)
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.fields]
+        if not names or len(set(names)) != len(names):
+            raise LinkageError(f"fields {names}; at least one, and each name once")
+        for field in self.fields:
+            if field.salt is not None and (field.salt not in names or field.salt == field.name):
+                raise LinkageError(
+                    f"field {field.name!r} is salted by {field.salt!r}; name another field of the schema"
+                )
+        if not (64 <= self.bits <= 1 << 16 and self.bits % 64 == 0):
+            raise LinkageError(f"encodings of {self.bits} bits; 64 to 65536 in multiples of 64 are possible")
+        if not 0.05 <= self.fill <= 0.7:
+            raise LinkageError(f"a fill of {self.fill!r}; 0.05 to 0.7 are possible")
+        if self.filter_bits < 64 or self.filter_bits > 1 << 17:
+            raise LinkageError(
+                f"{self.bits} bits need a filter of {self.filter_bits} by {self.hardening}; 64 to 131072"
+            )
+
+    @property
+    def filter_bits(self) -> int:
+        """Length of the Bloom filter before hardening."""
+        length = self.bits
+        for step in reversed(self.hardening):
+            length = step.before(length)
+        return length
+
+    def hashes(self, field: Field) -> int:
+        """How many bits a value of the field sets, before collisions: the field's share of the number that fills
+        `fill` of the filter, since n random bits fill ``1 - exp(-n / length)``."""
+        total = -math.log1p(-self.fill) * self.filter_bits
+        return max(1, round(total * field.weight / sum(f.weight for f in self.fields)))
+
+    def tag(self) -> str:
+        """32 hexadecimal digits that are equal exactly if the rules are; for both parties to compare."""
+        return hashlib.sha256(f"{_VERSION} {self!r}".encode()).hexdigest()[:32]

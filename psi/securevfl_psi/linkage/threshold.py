@@ -1,0 +1,167 @@
+"""The threshold from the scores alone, without knowing one true pair.
+
+Greedy assignment goes down the scores. A pair of score s is *accepted* if both records are still free, and *refused*
+if one is taken. Of records that occur once in each file a refused pair is a false one, so refused pairs show how many
+false pairs there are: with ``g(s)`` false pairs of score s among all compared, and ``free(s)`` the share of pairs
+whose records are both still free when the scores have come down to s,
+
+    refused(s) ~ Poisson(g(s) (1 - free(s)))        and        false accepted(s) = g(s) free(s).
+
+g is fitted to the refused pairs as a smooth log-density: a penalty on second differences over equal bins (Whittaker's
+graduation; Eilers and Marx, "Flexible smoothing with B-splines and penalties", Statistical Science 1996, section 4,
+with one basis function a bin), so it goes on log-linearly where nothing was seen. What is accepted beyond the false
+pairs is true, a share that is taken to grow with the score. Precision above a threshold follows, and recall, as a
+share of the true pairs that the scores show. Nothing is assumed about the scores of true pairs.
+
+The same thought as target-decoy counts (Elias and Gygi, Nature Methods 2007), with the refused pairs for decoys; hence
+their "+1": precision is given as if one pair more were false than estimated.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.similarity import Candidates
+
+__all__ = ["Estimate", "estimate"]
+
+_BINS = 50
+_PENALTY = 1e3
+_FEWEST = 10
+"""True pairs that have to stand out. Of two files with none in common, noise makes up to about as many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """What the scores say of the pairs that were assigned one to one.
+
+    Attributes:
+        scores: of the assigned pairs, descending, (k,).
+        probabilities: that they are true, by their scores, descending, (k,).
+        edges: scores between which probabilities change, descending: the thresholds to choose from.
+    """
+
+    scores: np.ndarray
+    probabilities: np.ndarray
+    edges: np.ndarray
+
+    @property
+    def matches(self) -> float:
+        """Number of true pairs that the scores show; those that no block or no score shows are not counted."""
+        return float(self.probabilities.sum())
+
+    def precision(self, threshold: float) -> float:
+        """Share of the pairs at or above `threshold` that is true; 0 where there are none."""
+        above = self._above(threshold)
+        return max(0.0, float(self.probabilities[:above].sum()) - 1) / max(above, 1)
+
+    def recall(self, threshold: float) -> float:
+        """Share of `matches` at or above `threshold`."""
+        return float(self.probabilities[: self._above(threshold)].sum()) / max(self.matches, 1e-300)
+
+    def probability(self, scores: np.ndarray) -> np.ndarray:
+        """That assigned pairs of other scores are true: of the assigned pair with the next lower score, (m,)."""
+        at = np.searchsorted(-self.scores, -scores, side="left")
+        probabilities: np.ndarray = self.probabilities[np.minimum(at, len(self.scores) - 1)]
+        return probabilities
+
+    def threshold(self, *, precision: float | None = None) -> float:
+        """The threshold of the best F1, or the lowest with at least a precision.
+
+        Raises:
+            LinkageError: fewer than 10 true pairs stand out, most pairs would be false, or no threshold is so precise.
+        """
+        if precision is not None and not 0 < precision < 1:
+            raise LinkageError(f"a precision of {precision!r}; above 0 and below 1 is possible")
+        cure = "compare more fields, or set threshold= from linkages of such files whose truth you know"
+        if self.matches < _FEWEST:
+            raise LinkageError(f"about {self.matches:.0f} true pairs stand out; {_FEWEST} are needed: {cure}")
+        counts = np.array([self._above(edge) for edge in self.edges])
+        true = np.concatenate([[0.0], np.cumsum(self.probabilities)])[counts]
+        f1 = 2 * true / (counts + self.matches)
+        if precision is None:
+            best = int(f1.argmax())
+            chosen, wanted = float(self.edges[best]), 0.5
+        else:
+            enough = np.flatnonzero([self.precision(edge) >= precision for edge in self.edges])
+            chosen, wanted = float(self.edges[enough[-1] if len(enough) else int(f1.argmax())]), precision
+        if self.precision(chosen) < wanted:
+            raise LinkageError(f"the best precision is about {self.precision(chosen):.3f}, {wanted} is needed: {cure}")
+        return chosen
+
+    def _above(self, threshold: float) -> int:
+        return int(np.searchsorted(-self.scores, -threshold, side="right"))
+
+
+def estimate(candidates: Candidates, taken: np.ndarray) -> Estimate:
+    """Probabilities of assigned pairs to be true.
+
+    Args:
+        candidates: all compared pairs above a similarity that is low enough to show false ones, too.
+        taken: which of them `assign_greedy` took.
+
+    Raises:
+        LinkageError: no candidates.
+    """
+    scores = candidates.scores
+    if not len(scores):
+        raise LinkageError("no pair was compared; are both files filled, and do their blocks meet?")
+    low, high = float(scores[-1]), float(scores[0])
+    width = (high - low) / _BINS or 1.0
+    bins = np.clip((high - scores) / width, 0, _BINS - 1).astype(np.int64)  # 0 is the highest
+    accepted = np.bincount(bins[taken], minlength=_BINS).astype(np.float64)
+    refused = np.bincount(bins, minlength=_BINS) - accepted
+    after = np.cumsum(accepted)
+    free = sum(_free(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
+    false = free * np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
+    share = np.divide(accepted - false, accepted, out=np.zeros(_BINS), where=accepted > 0)
+    probabilities = np.clip(_descending(share, accepted), 0, 1)
+    edges = high - width * np.arange(1, _BINS + 1)
+    edges[-1] = low
+    return Estimate(scores[taken], probabilities[bins[taken]], edges)
+
+
+def _free(taken: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
+    """Share of all pairs of which neither record is taken."""
+    free: np.ndarray = (sizes[0] - taken) * (sizes[1] - taken) / (sizes[0] * sizes[1])
+    return free
+
+
+def _smooth_log_rate(counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
+    """Logarithm of the rate of Poisson counts, (k,), by penalised likelihood: Newton steps, halved where they fail."""
+    size = len(counts)
+    second = np.diff(np.eye(size), 2, axis=0)
+    penalty = _PENALTY * second.T @ second + 1e-8 * np.eye(size)
+
+    def loss(log_rate: np.ndarray) -> float:
+        mean = exposure * np.exp(np.minimum(log_rate, 600))
+        return float((mean - counts * log_rate).sum() + log_rate @ penalty @ log_rate / 2)
+
+    log_rate = np.full(size, np.log((counts.sum() + 0.5) / exposure.sum()))
+    now = loss(log_rate)
+    for _ in range(100):
+        mean = exposure * np.exp(log_rate)
+        step = np.linalg.solve(np.diag(mean) + penalty, mean - counts + penalty @ log_rate)
+        while loss(log_rate - step) > now and np.abs(step).max() > 1e-9:
+            step = step / 2
+        before, now = now, min(now, loss(log_rate - step))
+        log_rate = log_rate - step
+        if before - now <= 1e-9 * max(1.0, abs(now)):
+            break
+    return log_rate
+
+
+def _descending(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The closest descending sequence by weighted squares (pool adjacent violators)."""
+    pools: list[tuple[float, float, int]] = []  # mean, weight, length
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        mean, total, length = value, weight, 1
+        while pools and (pools[-1][0] < mean or not pools[-1][1] or not total):
+            other, other_weight, other_length = pools.pop()
+            mean = (mean * total + other * other_weight) / ((total + other_weight) or 1.0)
+            total, length = total + other_weight, length + other_length
+        pools.append((mean, total, length))
+    return np.concatenate([np.full(length, mean) for mean, _, length in pools])
