@@ -1,74 +1,199 @@
-"""Two-party DH-PSI in one process, by phase, against OpenSSL's own X25519 on one core in the same run.
+"""Our PSI against its peers and the machine's limit, all in one run.
 
-python -m benchmarks.psi [--ids 20000]
+python -m benchmarks.psi [--engine] [--one-process] [--two-processes] [--protocols] [--large] [--peers-python PATH]
+
+Without options all but --large. Peers (openmined-psi, SecretFlow's SPU) run in an environment of their own, see
+peers-requirements.txt; where it is missing, ours is measured alone and the figures say so.
+
+--engine          scalar products a second and core, per code path, in turns with `openssl speed ecdhx25519`
+--one-process     2^18 identifiers a side, half common, both parties in this process; beside openmined-psi
+--two-processes   2^20 identifiers a side in two processes, from CSV to CSV; beside SPU's ECDH, KKRT and RR22
+--protocols       the other protocols at 2^17: cardinality, pseudonyms, unsafe_salted_hash, multi-party, unbalanced
+--large           10^7 identifiers a side in two processes, once
 """
 
 from __future__ import annotations
 
 import argparse
-import re
+import json
+import os
 import secrets
-import shutil
-import subprocess
+import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import securevfl_psi as psi
+from securevfl_crypto.engine import Engine, available, engine
+from securevfl_psi.multiparty import Leader, Party
+from securevfl_psi.okvs import slots_for
+from securevfl_psi.terms import Protocol
+from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
 
-from benchmarks.common import write
+from benchmarks.common import RESULTS, write
+from benchmarks.psi_party import run_party
+from benchmarks.psi_peers import openssl_speed, peers_python, run_openmined, run_spu
+from benchmarks.psi_two_processes import run_two_processes
+
+ROUNDS = 5
 
 
-def openssl() -> float | None:
-    """X25519 operations a second of `openssl speed`, or None where it is not installed."""
-    if shutil.which("openssl") is None:
-        return None
-    command = ["openssl", "speed", "-seconds", "2", "ecdhx25519"]
-    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"X25519\)\s+[\d.]+s\s+([\d.]+)", text)
-    return float(found[1]) if found else None
+def engines() -> dict[str, Any]:
+    """One thread; in each round every path and then OpenSSL, so that all see the same machine."""
+    os.environ["SECUREVFL_THREADS"] = "1"
+    paths = available()
+    products: dict[str, list[float]] = {path: [] for path in paths}
+    hashes: dict[str, list[float]] = {path: [] for path in paths}
+    openssl: list[float] = []
+    for _ in range(ROUNDS):
+        for path in paths:
+            by = engine(path)
+            n = 1 << 15 if path in ("ifma", "avx512", "avx2") else 1 << 12
+            points = by.hash_to_u(np.frombuffer(secrets.token_bytes(16 * n), dtype=np.uint8).reshape(n, 16), b"bench")
+            products[path].append(n / _time(lambda by=by, points=points: by.x25519(secrets.token_bytes(32), points)))
+            ids = np.frombuffer(secrets.token_bytes(20 * n), dtype=np.uint8).reshape(n, 20)
+            hashes[path].append(n / _time(lambda by=by, ids=ids: by.hash_to_u(ids, bytes(45))))
+        speed = openssl_speed()
+        openssl += [speed] if speed else []
+    del os.environ["SECUREVFL_THREADS"]
+    reference = statistics.median(openssl) if openssl else None
+    return {
+        "openssl speed ecdhx25519, operations a second": reference,
+        "scalar products a second": {path: statistics.median(values) for path, values in products.items()},
+        "ratio to openssl, median of rounds": {
+            path: statistics.median(ours / theirs for ours, theirs in zip(values, openssl, strict=True))
+            for path, values in products.items()
+            if openssl
+        },
+        "hashes to the curve a second": {path: statistics.median(values) for path, values in hashes.items()},
+    }
+
+
+def _time(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def _sets(n: int) -> tuple[list[str], list[str]]:
+    rng = np.random.default_rng(7)
+    return tuple([f"user-{i}@example.com" for i in rng.permutation(n) + first] for first in (0, n // 2))  # type: ignore[return-value]
+
+
+def one_process(n: int, protocol: Protocol = "dh", by: Engine | None = None) -> dict[str, Any]:
+    """Both parties of a two-party protocol in this process, from lists of texts to verified rows."""
+    mine, theirs = _sets(n)
+    salt = secrets.token_bytes(16) if protocol == "unsafe_salted_hash" else b""
+    start, cpu = time.perf_counter(), time.process_time()
+    a = psi.Endpoint(mine, psi.Terms(name="a", peer="b", role="receiver", protocol=protocol, salt=salt), by=by)
+    b = psi.Endpoint(theirs, psi.Terms(name="b", peer="a", role="sender", protocol=protocol, salt=salt), by=by)
+    psi.run_in_process(a, b)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+    exact = a.result.count == n // 2
+    if a.result.rows is not None:
+        exact &= {mine[row] for row in a.result.rows.tolist()} == set(mine) & set(theirs)
+    return {"identifiers a side": n, "seconds": wall, "CPU seconds": cpu, "exact": bool(exact)}
+
+
+def multi_party(n: int, parties: int = 3) -> dict[str, Any]:
+    """The global intersection of several parties, all in this process; half of the identifiers are common."""
+    names = tuple(f"p{i}" for i in range(parties))
+    circle = psi.Circle(names=names, nonce=secrets.token_bytes(16), rules_tag=psi.IdRules().tag())
+    sets = [[f"user-{i}@example.com" for i in range(n // 2)] + [f"{name}-{i}" for i in range(n // 2)] for name in names]
+    keys = {name: psi.PairwiseKeys(circle, name) for name in names}
+    public = {name: key.public_key for name, key in keys.items()}
+    seeds = {name: keys[name].seeds({k: v for k, v in public.items() if k != name}) for name in names}
+    start = time.perf_counter()
+    leader = Leader(sets[0], circle, seeds[names[0]])
+    blinded = list(leader.blinded())
+    for name, ids in zip(names[1:], sets[1:], strict=True):
+        party = Party(ids, name, circle, seeds[name])
+        evaluated = list(party.evaluate(blinded, n))
+        table = party.table()
+        leader.receive(name, evaluated, table.seed, psi.split(table.slots), n)
+    rows = leader.intersect()
+    wall = time.perf_counter() - start
+    sent = n * 32 + slots_for(n) * 8
+    return {
+        "parties": parties,
+        "identifiers a party": n,
+        "seconds": wall,
+        "bytes from each party": sent,
+        "exact": sorted(rows.tolist()) == list(range(n // 2)),
+    }
+
+
+def unbalanced(n: int, queries: int = 1000) -> dict[str, Any]:
+    """A large side that publishes a filter once, and a small one that asks."""
+    tag = psi.IdRules().tag()
+    server = Server(FilterTerms(server="large", rules_tag=tag, not_before=0, expires=100, max_queries=queries))
+    large = [f"user-{i}@example.com" for i in range(n)]
+    small = large[: queries // 2] + [f"other-{i}" for i in range(queries - queries // 2)]
+    start = time.perf_counter()
+    published = server.publish(large)
+    data = published if isinstance(published, bytes) else published.to_bytes()
+    made = time.perf_counter()
+    client = Client(small, Filter.from_bytes(data, max_items=n), rules_tag=tag, now=1)
+    blinded = list(client.blinded())
+    answers = list(server.answer("small", client.key_id, blinded, queries, now=1))
+    rows = client.rows(answers)
+    end = time.perf_counter()
+    return {
+        "large side": n,
+        "small side": queries,
+        "seconds to publish": made - start,
+        "bytes of the filter": len(data),
+        "bits an item": 8 * len(data) / n,
+        "seconds of a session": end - made,
+        "exact": sorted(rows.tolist()) == list(range(queries // 2)),
+    }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ids", type=int, default=20_000, help="identifiers a side, half of them common")
-    n = parser.parse_args().ids
-    mine = [f"C-{i:09d}" for i in range(n)]
-    theirs = [f"C-{i:09d}" for i in range(n // 2, n + n // 2)]
-    session = psi.Session(names=("a", "b"), nonce=secrets.token_bytes(16), rules_tag="v1")
-    clock: dict[str, float] = {}
-    t = time.perf_counter()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parts = ("engine", "one-process", "two-processes", "protocols", "large")
+    for part in parts:
+        parser.add_argument(f"--{part}", action="store_true")
+    parser.add_argument("--peers-python", help="interpreter that has the peers")
+    chosen = vars(parser.parse_args())
+    python = peers_python(chosen.pop("peers_python"))
+    wanted = [part for part in parts if chosen[part.replace("-", "_")]] or list(parts[:-1])
+    path = RESULTS / "psi.json"
+    figures: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    figures.pop("machine", None)
+    figures.pop("versions", None)
+    if "engine" in wanted:
+        figures["engine"] = engines()
+    if "one-process" in wanted:
+        psi.intersect_in_process(["warm", "up"], ["up"])
+        ours, theirs = one_process(1 << 18), run_openmined(python, 1 << 18)
+        figures["one process"] = {"ours": ours, "openmined-psi": theirs, "ratio": _ratio(theirs, ours)}
+    if "two-processes" in wanted:
+        mine = run_two_processes(run_party, 1 << 20)
+        peers = {name: run_spu(python, 1 << 20, name) for name in ("ecdh", "kkrt", "rr22")}
+        figures["two processes"] = {
+            "ours": mine,
+            **{f"spu {name}": peer for name, peer in peers.items()},
+            "ours / spu": {name: _ratio(mine, peer) for name, peer in peers.items()},
+        }
+    if "protocols" in wanted:
+        others: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
+        figures["protocols"] = {
+            **{name: one_process(1 << 17, name) for name in others},
+            "multi-party": multi_party(1 << 17),
+            "unbalanced": unbalanced(1 << 20),
+        }
+    if "large" in wanted:
+        figures["10^7 identifiers a side"] = run_two_processes(run_party, 10_000_000, timeout=3600)
+    write("psi", figures)
 
-    def phase(name: str) -> None:
-        nonlocal t
-        now = time.perf_counter()
-        clock[name] = now - t
-        t = now
 
-    receiver, sender = psi.Receiver(mine, session), psi.Sender(theirs, session)
-    phase("hash both sets to the curve")
-    a, b = receiver.blinded(), sender.blinded()
-    phase("blind both sets")
-    doubled = sender.double(a)
-    phase("double the receiver's set")
-    matches = receiver.intersect(b, doubled)
-    phase("double the sender's set and compare")
-    rows = sender.rows(matches.sender_positions)
-    assert [mine[i] for i in matches.receiver_rows] == [theirs[j] for j in rows]
-    total = sum(clock.values())
-    scalar = sum(list(clock.values())[1:])
-    speed = openssl()
-    write(
-        "psi",
-        {
-            "identifiers a side": n,
-            "common": len(rows),
-            "seconds": clock,
-            "seconds in all": total,
-            "microseconds an identifier and side": total / (2 * n) * 1e6,
-            "scalar products a second": 4 * n / scalar,
-            "openssl speed ecdhx25519, operations a second": speed,
-            "ratio to openssl": 4 * n / scalar / speed if speed else None,
-        },
-    )
+def _ratio(slow: dict[str, Any], fast: dict[str, Any]) -> float | None:
+    """How many times as long `slow` took; None where one is missing or was wrong."""
+    if not (slow.get("exact") and fast.get("exact") and slow.get("seconds") and fast.get("seconds")):
+        return None
+    return float(slow["seconds"] / fast["seconds"])
 
 
 if __name__ == "__main__":

@@ -66,6 +66,15 @@ class Identifiers(Sequence[str]):
         """Bytes of each text, int32 (n,)."""
         return self._lengths
 
+    def is_ascii(self) -> bool:
+        """Whether no byte is above 127."""
+        return not len(self._data) or int(self._data.max()) < 128
+
+    def lower(self) -> Identifiers:
+        """The same with the letters A to Z in lower case, for a column that is ASCII."""
+        capital = (self._data >= ord("A")) & (self._data <= ord("Z"))
+        return Identifiers(self._data | (capital.astype(np.uint8) << 5), self._starts, self._lengths)
+
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
         """First and last byte of each text, which must not be empty, uint8 (n,)."""
         return self._data[self._starts], self._data[self._starts + self._lengths - 1]

@@ -70,34 +70,31 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
     Raises:
         IdentifierError: as `normalise`.
     """
-    if isinstance(ids, Identifiers):
-        ids = list(ids)
-    raw = ids if isinstance(ids, list) else _listed(ids)
-    quick = _ascii_column(raw, rules)
+    raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _listed(ids)
+    joined = _joined(raw)
+    quick = None if joined is None else _ascii_column(joined, rules)
     return Identifiers.of_texts(normalise(raw, rules)) if quick is None else quick
 
 
-def _ascii_column(raw: list[object], rules: IdRules) -> Identifiers | None:
+def _joined(raw: Sequence[object]) -> Identifiers | None:
+    """Texts as a column, None where not all are texts."""
+    try:
+        return Identifiers.of_texts(raw)  # type: ignore[arg-type]
+    except IdentifierError:
+        return None
+
+
+def _ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
     """The column, if all are ASCII texts that need no more than a change of case; None where the long way must look.
 
     ASCII texts are in every normal form already (Unicode Standard Annex #15, section 3).
     """
-    try:
-        joined = "\0".join(raw)  # type: ignore[arg-type]
-    except TypeError:
-        return None
-    if not raw or not joined.isascii():
-        return None
-    data = np.frombuffer((joined.lower() if rules.casefold else joined).encode(), dtype=np.uint8)
-    ends = np.append(np.flatnonzero(data == 0), len(data))
-    if len(ends) != len(raw):
-        return None
-    starts = np.concatenate([[0], ends[:-1] + 1]).astype(np.int64)
-    column = Identifiers(data, starts, (ends - starts).astype(np.int32))
-    if column.lengths.min() == 0 or column.lengths.max() > MAX_ID_BYTES:
+    if not len(column) or not column.is_ascii() or column.lengths.min() == 0 or column.lengths.max() > MAX_ID_BYTES:
         return None
     if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
         return None
+    if rules.casefold:
+        column = column.lower()
     return None if column.doubled() else column
 
 

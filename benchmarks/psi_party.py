@@ -1,0 +1,23 @@
+"""Our side of the two-process benchmark: one party's run of `dh` over a connected socket."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import numpy as np
+from securevfl_psi.endpoint import Endpoint
+from securevfl_psi.net import converse
+from securevfl_psi.terms import Role, Terms
+
+__all__ = ["run_party"]
+
+_ROLES: tuple[Role, Role] = ("receiver", "sender")
+
+
+def run_party(role: str, sock: socket.socket, ids: Sequence[str]) -> np.ndarray | None:
+    """This party's rows of the common identifiers, in the order that both share."""
+    mine, other = _ROLES if role == "receiver" else _ROLES[::-1]
+    endpoint = Endpoint(ids, Terms(name=mine, peer=other, role=mine, max_set_size=1 << 24))
+    converse(endpoint, sock, timeout=600)
+    return endpoint.result.rows
