@@ -34,7 +34,7 @@ from securevfl_psi.hash_to_curve import hash_many_to_u, hash_to_curve
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise, normalise_column
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.salted_hash import UnsafeSaltedHash
-from securevfl_psi.terms import Terms
+from securevfl_psi.terms import Lasting, Terms
 from securevfl_psi.verify import digests_equal, order_digest
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "IdRules",
     "IdentifierError",
     "Identifiers",
+    "Lasting",
     "LinkageError",
     "MalformedError",
     "Matches",

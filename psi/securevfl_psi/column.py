@@ -70,6 +70,10 @@ class Identifiers(Sequence[str]):
         """Whether no byte is above 127."""
         return not len(self._data) or int(self._data.max()) < 128
 
+    def has_space(self) -> bool:
+        """Whether there is white space in a column that is ASCII, between texts or in them."""
+        return bool(_SPACE[self._data].any())
+
     def lower(self) -> Identifiers:
         """The same with the letters A to Z in lower case, for a column that is ASCII."""
         capital = (self._data >= ord("A")) & (self._data <= ord("Z"))
@@ -144,6 +148,7 @@ class Identifiers(Sequence[str]):
 
 _NONE = np.empty(0, dtype=np.int64)
 _PART = 1 << 15
+_SPACE = np.array([code < 128 and chr(code).isspace() for code in range(256)])
 
 
 def encode(text: str, row: int) -> bytes:

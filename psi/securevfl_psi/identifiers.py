@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ __all__ = ["MAX_ID_BYTES", "IdRules", "Identifiers", "encode", "normalise", "nor
 
 MAX_ID_BYTES = 1024
 _EXAMPLES = 3
+_SPACES = re.compile(r"\s+")
+_WHOLE = re.compile(r"\+?0*([0-9]+?)(?:\.0*)?")
 _SPACE = np.array([chr(code).isspace() for code in range(128)])
 
 
@@ -28,11 +31,15 @@ class IdRules:
         form: Unicode normalisation form, ``"NFKC"`` or ``"NFC"``.
         strip: drop white space at both ends.
         casefold: treat upper and lower case alike.
+        squeeze: make one space of white space inside.
+        numeric: write whole numbers one way: ``+0042`` and ``42.0`` are ``42``.
     """
 
     form: Literal["NFC", "NFKC"] = "NFKC"
     strip: bool = True
     casefold: bool = False
+    squeeze: bool = False
+    numeric: bool = False
 
     def __post_init__(self) -> None:
         if self.form not in ("NFC", "NFKC"):
@@ -40,7 +47,8 @@ class IdRules:
 
     def tag(self) -> str:
         """Short text that is equal exactly if the rules are."""
-        return "/".join(["v1", self.form, *(["strip"] if self.strip else []), *(["casefold"] if self.casefold else [])])
+        chosen = [name for name in ("strip", "casefold", "squeeze", "numeric") if getattr(self, name)]
+        return "/".join(["v1", self.form, *chosen])
 
     def describe(self) -> str:
         """The rules in words, for messages and reports."""
@@ -48,6 +56,8 @@ class IdRules:
             f"Unicode {self.form}",
             "white space at both ends dropped" if self.strip else "white space kept",
             "case ignored" if self.casefold else "case kept",
+            *(["one space for white space inside"] if self.squeeze else []),
+            *(["whole numbers without sign, leading zeros and .0"] if self.numeric else []),
         ]
         return ", ".join(parts)
 
@@ -57,7 +67,12 @@ class IdRules:
             # Case folding may undo the normal form, and the other way round: Unicode 15, section 3.13, D146.
             text = unicodedata.normalize(self.form, text).casefold()
         text = unicodedata.normalize(self.form, text)
-        return text.strip() if self.strip else text
+        if self.squeeze:
+            text = _SPACES.sub(" ", text)
+        if self.strip:
+            text = text.strip()
+        found = _WHOLE.fullmatch(text) if self.numeric else None
+        return text if found is None else found[1]
 
 
 def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
@@ -76,6 +91,17 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
     return Identifiers.of_texts(normalise(raw, rules)) if quick is None else quick
 
 
+def _require_assigned(text: str, row: int) -> None:
+    """Normal forms and case folding of assigned characters never change (Unicode's stability policies); those of
+    others may, so two parties with different versions of Python could silently lose a row."""
+    unknown = [char for char in text if unicodedata.category(char) == "Cn"]
+    if unknown:
+        raise IdentifierError(
+            f"the identifier in row {row} holds U+{ord(unknown[0]):04X}, which Unicode {unicodedata.unidata_version} "
+            "does not assign: another release might normalise it otherwise; remove it"
+        )
+
+
 def _joined(raw: Sequence[object]) -> Identifiers | None:
     """Texts as a column, None where not all are texts."""
     try:
@@ -90,6 +116,8 @@ def _ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
     ASCII texts are in every normal form already (Unicode Standard Annex #15, section 3).
     """
     if not len(column) or not column.is_ascii() or column.lengths.min() == 0 or column.lengths.max() > MAX_ID_BYTES:
+        return None
+    if rules.numeric or (rules.squeeze and column.has_space()):
         return None
     if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
         return None
@@ -122,6 +150,8 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     for row, text in enumerate(normal):
         if not text:
             raise IdentifierError(f"the identifier in row {row} is empty; give it one or drop the row")
+        if not text.isascii():
+            _require_assigned(text, row)
         size = len(encode(text, row))
         if size > MAX_ID_BYTES:
             raise IdentifierError(

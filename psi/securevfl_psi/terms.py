@@ -9,17 +9,57 @@ from typing import Literal
 
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
+from securevfl_psi.group import Scalar
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.session import Session
 from securevfl_psi.wire import VERSION
 
-__all__ = ["PROTOCOLS", "Learns", "Protocol", "Role", "Terms"]
+__all__ = ["PROTOCOLS", "Lasting", "Learns", "Protocol", "Role", "Terms"]
 
 Role = Literal["receiver", "sender"]
 Protocol = Literal["dh", "cardinality", "pseudonyms", "unsafe_salted_hash"]
 Learns = Literal["both", "receiver"]
 PROTOCOLS: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
 _NAME = 64
+_LASTING = b"securevfl-psi lasting 1\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lasting:
+    """What a party keeps so that its pseudonyms in later runs with the same peer are those of this one.
+
+    They are equal as long as both parties keep theirs; then each can also tell which rows come back. Keep it as
+    carefully as any key: with it and the peer's answers any identifier can be tested.
+
+    Attributes:
+        secret: the blinding scalar, 32 bytes.
+        nonce: what stands for this party's contribution to the session, 16 bytes.
+
+    Raises:
+        PSIError: another length.
+    """
+
+    secret: bytes = field(default_factory=lambda: Scalar().to_bytes(), repr=False)
+    nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
+
+    def __post_init__(self) -> None:
+        if (len(self.secret), len(self.nonce)) != (32, 16):
+            raise PSIError(f"a lasting key of {len(self.secret)} and {len(self.nonce)} bytes; 32 and 16 are needed")
+
+    def to_bytes(self) -> bytes:
+        """To be stored, with a version."""
+        return _LASTING + self.secret + self.nonce
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Lasting:
+        """What `to_bytes` gave.
+
+        Raises:
+            MalformedError: anything else.
+        """
+        if len(data) != len(_LASTING) + 48 or not data.startswith(_LASTING):
+            raise MalformedError(f"{len(data)} bytes that are no lasting key of this version")
+        return cls(secret=data[len(_LASTING) : len(_LASTING) + 32], nonce=data[-16:])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +78,7 @@ class Terms:
         min_intersection: fewer common identifiers are an error at the receiver, before the peer is told which.
         pad_to: announce and send this many points, see `Party`.
         salt: for ``unsafe_salted_hash``, known to both.
+        lasting: for ``pseudonyms`` that are the same in later runs.
         nonce: this party's contribution to the session's.
 
     Raises:
@@ -55,6 +96,7 @@ class Terms:
     min_intersection: int = 1
     pad_to: int | None = None
     salt: bytes = b""
+    lasting: Lasting | None = None
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     def __post_init__(self) -> None:
@@ -70,6 +112,8 @@ class Terms:
                 raise PSIError(f"{what} {text!r}; 1 to {_NAME} characters are possible")
         if self.name == self.peer:
             raise PSIError(f"both parties are called {self.name!r}; give them different names")
+        if self.lasting is not None and self.protocol != "pseudonyms":
+            raise PSIError(f"a lasting key is for protocol 'pseudonyms'; {self.protocol!r} draws fresh ones")
         if len(self.context) > _NAME:
             raise PSIError(f"a context of {len(self.context)} characters; at most {_NAME} are possible")
         if len(self.nonce) != 16:
@@ -79,8 +123,11 @@ class Terms:
 
     def hello(self, size: int) -> bytes:
         """This party's first message: its terms and how many rows it will send, as JSON."""
-        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": self.nonce.hex()}
+        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": self._own_nonce().hex()}
         return json.dumps(said, sort_keys=True).encode()
+
+    def _own_nonce(self) -> bytes:
+        return self.nonce if self.lasting is None else self.lasting.nonce
 
     def _said(self) -> dict[str, object]:
         return {
@@ -113,7 +160,7 @@ class Terms:
             raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; a whole number was expected")
         if rows > self.max_set_size:
             raise SetSizeError(f"the peer announces {rows} rows; at most {self.max_set_size}: raise max_set_size")
-        both = [(self.name, self.nonce), (self.peer, nonce)]
+        both = [(self.name, self._own_nonce()), (self.peer, nonce)]
         receiver, sender = both if self.role == "receiver" else both[::-1]
         if receiver[1] == sender[1]:
             raise MalformedError("the peer repeats this party's nonce")

@@ -22,9 +22,10 @@ from securevfl_psi.errors import (
     SmallIntersectionError,
 )
 from securevfl_psi.identifiers import IdRules
-from securevfl_psi.terms import PROTOCOLS, Learns, Protocol, Terms
+from securevfl_psi.terms import PROTOCOLS, Lasting, Learns, Protocol, Terms
 from securevfl_psi.wire import HEADER_BYTES, Kind
 
+TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cn")), max_size=6)  # assigned in this Python's Unicode
 BANK, SHOP = ["ann", "bob", "eve"], ["eve", "zoe", "ann", "kim"]
 
 
@@ -78,7 +79,7 @@ def test_every_protocol_gives_what_it_says(
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.sets(st.text(max_size=6), max_size=12), st.sets(st.text(max_size=6), max_size=12), st.sampled_from(PROTOCOLS))
+@given(st.sets(TEXTS, max_size=12), st.sets(TEXTS, max_size=12), st.sampled_from(PROTOCOLS))
 def test_any_texts(mine: set[str], theirs: set[str], protocol: Protocol) -> None:
     rules = IdRules()
 
@@ -145,6 +146,31 @@ def test_pseudonyms_are_equal_where_identifiers_are_and_nowhere_else() -> None:
     fresh = again[0].result.pseudonyms
     assert fresh is not None
     assert not {row.tobytes() for row in mine.own} & {row.tobytes() for row in fresh.own}
+
+
+def test_pseudonyms_last_as_long_as_both_parties_keep_their_keys() -> None:
+    kept = {side: Lasting.from_bytes(Lasting().to_bytes()) for side in ("receiver", "sender")}
+
+    def pseudonyms(shop_ids: list[str], **changed: Lasting) -> dict[str, bytes]:
+        keys = kept | changed
+        bank = Endpoint(BANK, _terms("receiver", "pseudonyms", lasting=keys["receiver"]))
+        shop = Endpoint(shop_ids, _terms("sender", "pseudonyms", lasting=keys["sender"]))
+        run_in_process(bank, shop)
+        found = shop.result.pseudonyms
+        assert found is not None
+        return {name: token.tobytes() for name, token in zip(shop_ids, found.own, strict=True)}
+
+    one, two = pseudonyms(SHOP), pseudonyms([*SHOP[::-1], "new"])
+    assert two.items() >= one.items()
+    assert not set(pseudonyms(SHOP, sender=Lasting()).values()) & set(one.values())
+    with pytest.raises(PSIError, match="'dh' draws fresh ones"):
+        _terms("receiver", lasting=kept["receiver"])
+    for data in (b"", Lasting().to_bytes()[:-1], Lasting().to_bytes() + b"x", b"x" * len(Lasting().to_bytes())):
+        with pytest.raises(MalformedError, match="lasting"):
+            Lasting.from_bytes(data)
+    assert kept["sender"].secret.hex() not in repr(kept["sender"])
+    with pytest.raises(PSIError, match="31 and 16"):
+        Lasting(secret=bytes(31))
 
 
 def test_cardinality_answers_in_a_secret_order() -> None:

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import itertools
+import re
 from typing import Literal
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_psi import IdentifierError, IdRules, PSIError, digests_equal, normalise, order_digest
+from securevfl_psi import (
+    IdentifierError,
+    IdRules,
+    PSIError,
+    digests_equal,
+    normalise,
+    normalise_column,
+    order_digest,
+)
 
 
 def test_rules_make_writings_of_one_identifier_equal() -> None:
@@ -113,3 +123,48 @@ def test_the_known_answer_of_the_digest() -> None:
     """Printed once by `openssl dgst -sha256 -mac HMAC` over the bytes that the definition gives."""
     expected = "01aaa467aaf3455a26848f9f50ff7d68e51c6280dbf5442e2bbaeab4444600ab"
     assert order_digest(["a", "é"], KEY, "job").hex() == expected
+
+
+@pytest.mark.parametrize(
+    ("rules", "written", "normal"),
+    [
+        (IdRules(numeric=True), ["0042", "+7", "13.0", "0", "x07", "1.50", "-3", "5."], None),
+        (IdRules(squeeze=True), ["a  b", "c\t\td", " e"], ["a b", "c d", "e"]),
+        (IdRules(squeeze=True, casefold=True), ["A  B"], ["a b"]),
+    ],
+)
+def test_rules_for_numbers_and_inner_space(rules: IdRules, written: list[str], normal: list[str] | None) -> None:
+    wanted = normal or ["42", "7", "13", "0", "x07", "1.50", "-3", "5"]
+    assert normalise(written, rules) == wanted
+    assert list(normalise_column(written, rules)) == wanted
+
+
+def test_tags_differ_exactly_where_rules_do() -> None:
+    flags = ("strip", "casefold", "squeeze", "numeric")
+    tags = {
+        IdRules(form=form, **dict(zip(flags, bits, strict=True))).tag()  # type: ignore[arg-type]
+        for form in ("NFC", "NFKC")
+        for bits in itertools.product((False, True), repeat=4)
+    }
+    assert len(tags) == 32
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.text(st.characters(max_codepoint=140), max_size=5), max_size=6),
+    st.fixed_dictionaries(dict.fromkeys(("strip", "casefold", "squeeze", "numeric"), st.booleans())),
+)
+def test_columns_are_normalised_as_texts_are(texts: list[str], flags: dict[str, bool]) -> None:
+    rules = IdRules(**flags)  # type: ignore[arg-type]
+    try:
+        wanted = normalise(texts, rules)
+    except IdentifierError as error:
+        with pytest.raises(IdentifierError, match=re.escape(str(error))):
+            normalise_column(texts, rules)
+        return
+    assert list(normalise_column(texts, rules)) == wanted
+
+
+def test_code_points_that_unicode_does_not_assign_are_refused() -> None:
+    with pytest.raises(IdentifierError, match=r"row 1 holds U\+0378, which Unicode .* does not assign"):
+        normalise(["a", "b\u0378"], IdRules())

@@ -30,7 +30,8 @@ class Intersection(Conversation):
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
         make = Receiver if terms.role == "receiver" else Sender
-        self.party = make(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        secret = None if terms.lasting is None else terms.lasting.secret
+        self.party = make(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by, secret=secret)
         self._answers = 0
 
     def own(self) -> Iterator[tuple[Kind, np.ndarray]]:
