@@ -11,6 +11,10 @@ from securevfl_psi.errors import MalformedError
 __all__ = ["duplicates", "match", "require_unique", "secret_order"]
 
 
+_NONE = np.empty(0, dtype=np.int64)
+_PART = 1 << 18
+
+
 def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     words = np.ascontiguousarray(tokens).view("<u8")
     return words[:, 0], words[:, 1]
@@ -46,32 +50,37 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     Returns:
         Row numbers of `mine`, ascending, and of `theirs`, both int64 (k,).
     """
-    first, second = _halves(mine)
     their_first, their_second = _halves(theirs)
     order = np.argsort(their_first)
+    if len(order) < 1 << 32:
+        order = order.astype(np.uint32)  # half the memory, of which large sets need much here
     sorted_first, sorted_second = their_first[order], their_second[order]
-    place = np.searchsorted(sorted_first, first)
-    found = np.full(len(mine), -1, dtype=np.int64)
-    waiting = np.arange(len(mine))
-    while len(waiting):  # more than one round only where first halves are equal by chance
-        waiting = waiting[place[waiting] < len(order)]
-        waiting = waiting[sorted_first[place[waiting]] == first[waiting]]
-        equal = sorted_second[place[waiting]] == second[waiting]
-        found[waiting[equal]] = order[place[waiting[equal]]]
-        waiting = waiting[~equal]
-        place[waiting] += 1
-    rows = np.flatnonzero(found >= 0)
-    return rows, found[rows]
+    rows, positions = [_NONE], [_NONE]
+    for start in range(0, len(mine), _PART):
+        first, second = _halves(mine[start : start + _PART])
+        place = np.searchsorted(sorted_first, first)
+        waiting = np.arange(len(first))
+        while len(waiting):  # more than one round only where first halves are equal by chance
+            waiting = waiting[place[waiting] < len(order)]
+            waiting = waiting[sorted_first[place[waiting]] == first[waiting]]
+            equal = sorted_second[place[waiting]] == second[waiting]
+            rows.append(start + waiting[equal])
+            positions.append(order[place[waiting[equal]]].astype(np.int64))
+            waiting = waiting[~equal]
+            place[waiting] += 1
+    found, where = np.concatenate(rows), np.concatenate(positions)
+    ascending = np.argsort(found)
+    return found[ascending], where[ascending]
 
 
 def secret_order(count: int) -> np.ndarray:
-    """A uniformly random permutation from the operating system's randomness, int64 (count,).
+    """A uniformly random permutation from the operating system's randomness, uint32 (count,), or int64 from 2^32 on.
 
     Sorting by random keys of 64 bits; two equal keys, which would keep the order in which they stand, are drawn again.
     """
     while True:
         keys = np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)
-        order = np.argsort(keys).astype(np.int64)
+        order = np.argsort(keys)
         ordered = keys[order]
         if not (ordered[1:] == ordered[:-1]).any():
-            return order
+            return order.astype(np.uint32) if count < 1 << 32 else order

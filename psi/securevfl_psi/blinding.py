@@ -47,8 +47,11 @@ class Gathered:
         """All rows; refuses another number than was announced, and rows that come twice."""
         if count is not None and self.count != count:
             raise SetSizeError(f"{self._what} holds {self.count} points; {count} were announced")
-        rows = np.concatenate([np.empty((0, self._width), dtype=np.uint8), *self._parts])
-        self._parts = []
+        rows, end = np.empty((self.count, self._width), dtype=np.uint8), self.count
+        while self._parts:  # one by one, so that the parts and the whole are not there at the same time
+            part = self._parts.pop()
+            rows[end - len(part) : end] = part
+            end -= len(part)
         require_unique(rows, self._what)
         return rows
 
@@ -97,7 +100,6 @@ class Party:
         self._sent = not self.size  # of an empty set there is nothing to send
         self._done: set[str] = set()
         self._gathered: Gathered | None = None
-        self._own = np.empty((0, TOKEN_BYTES), dtype=np.uint8)
 
     def chunks(self) -> Iterator[np.ndarray]:
         """The party's set, blinded, in a secret order: parts of uint8 (k, 32), computed as they are asked for. Once.
@@ -157,12 +159,12 @@ class Party:
         return by_row[: len(self._ids)]
 
     def _answers(self) -> np.ndarray:
-        """All that `take_tokens` took, in the order in which points were sent."""
-        if self._gathered is not None:
-            self._own, self._gathered = self._gathered.whole(None), None
-        if len(self._own) != self.size:
-            raise SetSizeError(f"the doubled set holds {len(self._own)} tokens; {self.size} points were sent")
-        return self._own
+        """All that `take_tokens` took, in the order in which points were sent; kept no longer."""
+        gathered, self._gathered = self._gathered, None
+        own = (gathered or Gathered(TOKEN_BYTES, 0, "the doubled set")).whole(None)
+        if len(own) != self.size:
+            raise SetSizeError(f"the doubled set holds {len(own)} tokens; {self.size} points were sent")
+        return own
 
     def _once(self, step: str) -> None:
         if step in self._done:

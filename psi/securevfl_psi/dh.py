@@ -120,7 +120,7 @@ class Sender(Party):
             raise MalformedError(f"a position is outside the set of {len(self._order)} rows")
         if len(np.unique(positions)) != len(positions):
             raise MalformedError("a position comes twice; every row is common once")
-        rows: np.ndarray = self._order[positions]
+        rows: np.ndarray = self._order[positions].astype(np.int64)
         if len(rows) and rows.max() >= len(self._ids):
             raise MalformedError("a position names a point that only fills the set up; it equals no identifier")
         return rows
@@ -174,7 +174,11 @@ class Receiver(Party):
         return len(match(self._answers(), self._theirs(count))[0])
 
     def _compare(self, count: int | None) -> Matches:
-        return Matches(*match(self.own_tokens(), self._theirs(count)))
+        places, positions = match(self._answers(), self._theirs(count))
+        rows = self._order[places].astype(np.int64)
+        order = np.argsort(rows)
+        order = order[rows[order] < len(self._ids)]  # padding equals nothing, but for one chance in 2^40
+        return Matches(rows[order], positions[order])
 
     def _theirs(self, count: int | None) -> np.ndarray:
         return (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the sender's blinded set")).whole(count)

@@ -21,6 +21,7 @@ from securevfl_psi.errors import (
     SetSizeError,
     SmallIntersectionError,
 )
+from securevfl_psi.group import tokens
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import PROTOCOLS, Lasting, Learns, Protocol, Terms
 from securevfl_psi.wire import HEADER_BYTES, Kind
@@ -174,23 +175,24 @@ def test_pseudonyms_last_as_long_as_both_parties_keep_their_keys() -> None:
 
 
 def test_cardinality_answers_in_a_secret_order() -> None:
-    """If the sender kept the order, the receiver could find its rows: then `finish` would."""
+    """If the sender kept the order, the receiver could find its rows."""
     names = [f"c{i}" for i in range(64)]
     orders = set()
     for _ in range(2):
         bank, shop = _ends(names, names[:32], "cardinality")
-        bank_party = None
-        run_in_process(bank, shop)
-        bank_party = bank._talk.party  # type: ignore[union-attr]
-        place = {token.tobytes(): i for i, token in enumerate(bank_party._own)}
-        theirs = shop._talk.party  # type: ignore[union-attr]
-        right = [
-            theirs.double_chunk(bank_party._key.multiply(bank_party._hashed(bank_party._order[i : i + 1])))
-            for i in range(64)
-        ]
+        points = _until(bank, shop, Kind.POINTS)
+        shop.feed(points)
+        answers = _rows(_until(shop, bank, Kind.TOKENS), 16)
+        place = {token.tobytes(): i for i, token in enumerate(answers)}
+        sender = shop._talk.party  # type: ignore[union-attr]
+        right = tokens(sender._key.multiply(_rows(points, 32)), sender._session.dst)
         orders.add(tuple(place[token.tobytes()] for token in right))
     assert len(orders) == 2
     assert tuple(range(64)) not in orders
+
+
+def _rows(frame: bytes, width: int) -> np.ndarray:
+    return np.frombuffer(frame[HEADER_BYTES:], dtype=np.uint8).reshape(-1, width)
 
 
 # Terms

@@ -56,5 +56,5 @@ class SaltedHash(Conversation):
             raise MalformedError(f"a position is outside the set of {len(self.party.order)} rows")
         if len(np.unique(positions)) != len(positions):
             raise MalformedError("a position comes twice; every row is common once")
-        rows: np.ndarray = self.party.order[positions]
+        rows: np.ndarray = self.party.order[positions].astype(np.int64)
         return rows
