@@ -65,7 +65,7 @@ def _headlines(record: Record) -> list[Headline]:
             what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
             found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
     a = record.alignment
-    if a.pairwise:
+    if a.digest:
         largest = max((party.rows for party in record.parties), default=0)
         facts = [f"of up to {largest:,}" if largest else "", verified(record)]
         found.append(Headline(f"{a.common:,}", "common rows", "; ".join(filter(None, facts))))

@@ -192,7 +192,7 @@ def _no_active(record: Record) -> Record:
 
 def _bare(record: Record) -> Record:
     run = replace(record.runs[2], epochs=[], links=[], receipt=[], learned=[], test={})
-    alignment = replace(record.alignment, pairwise={}, verified_by=[])
+    alignment = replace(record.alignment, pairwise={}, verified_by=[], digest="")
     return replace(
         record, runs=[run], parties=[], alignment=alignment, machine={}, versions={}, job={}, command="", created=""
     )
@@ -249,3 +249,13 @@ def test_only_what_was_verified_is_called_so(record: Record, by: list[str], word
     assert verified(changed) == words
     assert words in " ".join(render_text(comparison_table(changed)).split())
     assert verified(replace(changed, parties=record.parties[:1])) == ""
+
+
+def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learned(record: Record) -> None:
+    pairs = render(record)
+    assert "also those that other parties lack" in pairs
+    assert "by pairs" in pairs
+    everyone = render(replace(record, alignment=replace(record.alignment, pairwise={})))
+    assert "and no overlap of fewer; the sizes of their tables" in everyone
+    assert "by pairs" not in everyone
+    assert "same keyed digest" in everyone
