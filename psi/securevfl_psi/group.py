@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 
+import gmpy2
 import numpy as np
 from securevfl_crypto.engine import Engine, engine
 
@@ -89,7 +90,7 @@ def _inverse(secret: bytes) -> bytes | None:
     Clamped scalars are the multiples of 8 from 2^254 to 2^255: about half of all residues have one.
     """
     clamped = int.from_bytes(secret, "little") & ~7 & (1 << 255) - 1 | 1 << 254
-    inverse = pow(clamped, -1, ORDER)
+    inverse = int(gmpy2.powmod_sec(clamped, ORDER - 2, ORDER))  # by Fermat, in GMP's constant-time routine
     times = -inverse * pow(ORDER, -1, 8) % 8  # inverse + times · ORDER ≡ 0 mod 8
     candidate = inverse + times * ORDER
     return candidate.to_bytes(POINT_BYTES, "little") if candidate >> 254 == 1 else None

@@ -3,76 +3,28 @@
 from __future__ import annotations
 
 import secrets
-import sys
 
+import numpy as np
 import pytest
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rfc9380 import DST, VECTORS
+from securevfl_crypto import elligator2
+from securevfl_crypto.elligator2 import (
+    J,
+    P,
+    double,
+    expand_message_xmd,
+    is_on_curve,
+    map_to_curve,
+    sums_of_maps,
+)
+from securevfl_crypto.engine import Engine, engine
+from securevfl_crypto.errors import MalformedError
 from securevfl_psi import PSIError, hash_many_to_u, hash_to_curve
-from securevfl_psi.hash_to_curve import J, P, _add_many, expand_message_xmd, hash_to_field, is_on_curve, map_to_curve
-
-DST = b"QUUX-V01-CS02-with-curve25519_XMD:SHA-512_ELL2_RO_"
-
-# RFC 9380, appendix J.4.1, all five: message, P.x, P.y, u[0], u[1], Q0.x, Q0.y, Q1.x, Q1.y. Equal, number by
-# number, to the table in libcrux's tests, which was extracted from the RFC's text; P of the first three also in YACL's.
-VECTORS = [
-    (
-        b"",
-        "2de3780abb67e861289f5749d16d3e217ffa722192d16bbd9d1bfb9d112b98c0",
-        "3b5dc2a498941a1033d176567d457845637554a2fe7a3507d21abd1c1bd6e878",
-        "005fe8a7b8fef0a16c105e6cadf5a6740b3365e18692a9c05bfbb4d97f645a6a",
-        "1347edbec6a2b5d8c02e058819819bee177077c9d10a4ce165aab0fd0252261a",
-        "36b4df0c864c64707cbf6cf36e9ee2c09a6cb93b28313c169be29561bb904f98",
-        "6cd59d664fb58c66c892883cd0eb792e52055284dac3907dd756b45d15c3983d",
-        "3fa114783a505c0b2b2fbeef0102853c0b494e7757f2a089d0daae7ed9a0db2b",
-        "76c0fe7fec932aaafb8eefb42d9cbb32eb931158f469ff3050af15cfdbbeff94",
-    ),
-    (
-        b"abc",
-        "2b4419f1f2d48f5872de692b0aca72cc7b0a60915dd70bde432e826b6abc526d",
-        "1b8235f255a268f0a6fa8763e97eb3d22d149343d495da1160eff9703f2d07dd",
-        "49bed021c7a3748f09fa8cdfcac044089f7829d3531066ac9e74e0994e05bc7d",
-        "5c36525b663e63389d886105cee7ed712325d5a97e60e140aba7e2ce5ae851b6",
-        "16b3d86e056b7970fa00165f6f48d90b619ad618791661b7b5e1ec78be10eac1",
-        "4ab256422d84c5120b278cbdfc4e1facc5baadffeccecf8ee9bf3946106d50ca",
-        "7ec29ddbf34539c40adfa98fcb39ec36368f47f30e8f888cc7e86f4d46e0c264",
-        "10d1abc1cae2d34c06e247f2141ba897657fb39f1080d54f09ce0af128067c74",
-    ),
-    (
-        b"abcdef0123456789",
-        "68ca1ea5a6acf4e9956daa101709b1eee6c1bb0df1de3b90d4602382a104c036",
-        "2a375b656207123d10766e68b938b1812a4a6625ff83cb8d5e86f58a4be08353",
-        "6412b7485ba26d3d1b6c290a8e1435b2959f03721874939b21782df17323d160",
-        "24c7b46c1c6d9a21d32f5707be1380ab82db1054fde82865d5c9e3d968f287b2",
-        "71de3dadfe268872326c35ac512164850860567aea0e7325e6b91a98f86533ad",
-        "26a08b6e9a18084c56f2147bf515414b9b63f1522e1b6c5649f7d4b0324296ec",
-        "5704069021f61e41779e2ba6b932268316d6d2a6f064f997a22fef16d1eaeaca",
-        "50483c7540f64fb4497619c050f2c7fe55454ec0f0e79870bb44302e34232210",
-    ),
-    (
-        b"q128_" + b"q" * 128,
-        "096e9c8bae6c06b554c1ee69383bb0e82267e064236b3a30608d4ed20b73ac5a",
-        "1eb5a62612cafb32b16c3329794645b5b948d9f8ffe501d4e26b073fef6de355",
-        "5e123990f11bbb5586613ffabdb58d47f64bb5f2fa115f8ea8df0188e0c9e1b5",
-        "5e8553eb00438a0bb1e7faa59dec6d8087f9c8011e5fb8ed9df31cb6c0d4ac19",
-        "7a94d45a198fb5daa381f45f2619ab279744efdd8bd8ed587fc5b65d6cea1df0",
-        "67d44f85d376e64bb7d713585230cdbfafc8e2676f7568e0b6ee59361116a6e1",
-        "30506fb7a32136694abd61b6113770270debe593027a968a01f271e146e60c18",
-        "7eeee0e706b40c6b5174e551426a67f975ad5a977ee2f01e8e20a6d612458c3b",
-    ),
-    (
-        b"a512_" + b"a" * 512,
-        "1bc61845a138e912f047b5e70ba9606ba2a447a4dade024c8ef3dd42b7bbc5fe",
-        "623d05e47b70e25f7f1d51dda6d7c23c9a18ce015fe3548df596ea9e38c69bf1",
-        "20f481e85da7a3bf60ac0fb11ed1d0558fc6f941b3ac5469aa8b56ec883d6d7d",
-        "017d57fd257e9a78913999a23b52ca988157a81b09c5442501d07fed20869465",
-        "02d606e2699b918ee36f2818f2bc5013e437e673c9f9b9cdc15fd0c5ee913970",
-        "29e9dc92297231ef211245db9e31767996c5625dfbf92e1c8107ef887365de1e",
-        "38920e9b988d1ab7449c0fa9a6058192c0c797bb3d42ac345724341a1aa98745",
-        "24dcc1be7c4d591d307e89049fd2ed30aae8911245a9d8554bf6032e5aa40d3d",
-    ),
-]
+from securevfl_psi.hash_to_curve import hash_to_field
+from securevfl_psi.identifiers import Identifiers
 
 
 def _hex(value: object) -> str:
@@ -146,7 +98,7 @@ def test_expander_vectors_of_rfc_9380(message: bytes, length: int, expected: str
 
 @pytest.mark.parametrize(("dst", "length"), [(b"", 32), (b"x" * 256, 32), (b"x", 64 * 256)])
 def test_the_expander_keeps_its_limits(dst: bytes, length: int) -> None:
-    with pytest.raises(PSIError):
+    with pytest.raises(MalformedError):
         expand_message_xmd(b"", dst, length)
 
 
@@ -161,7 +113,7 @@ def test_many_at_once_equal_one_by_one_up_to_the_cofactor(messages: list[bytes])
     k = int.from_bytes(clamped, "little")
     key = X25519PrivateKey.from_private_bytes(bytes(clamped))
     for message, u in zip(messages, hash_many_to_u(messages, DST), strict=True):
-        fast = key.exchange(X25519PublicKey.from_public_bytes(u))
+        fast = key.exchange(X25519PublicKey.from_public_bytes(u.tobytes()))
         x, y = hash_to_curve(message, DST)
         assert int.from_bytes(fast, "little") == _multiply(k // 8 % order, int(x), int(y))
 
@@ -195,7 +147,7 @@ def _multiply(k: int, x: int, y: int) -> int:
 
 def test_every_point_is_on_the_curve_and_none_on_its_twist() -> None:
     points = hash_many_to_u([b"%d" % i for i in range(500)], DST)
-    assert all(is_on_curve(int.from_bytes(u, "little")) for u in points)
+    assert all(is_on_curve(int.from_bytes(u.tobytes(), "little")) for u in points)
     assert 150 < sum(is_on_curve(int.from_bytes(secrets.token_bytes(31), "little")) for _ in range(500)) < 350
 
 
@@ -233,23 +185,60 @@ def test_the_map_at_its_edges() -> None:
 
 
 def test_addition_of_equal_and_of_opposite_points() -> None:
+    """The map is the same for u and −u; two elements that a hash never gives, so the sums are reached through it."""
     (point,), (other,) = map_to_curve([P * 0 + 5]), map_to_curve([P * 0 + 6])
-    doubled, added = _add_many([(point, point), (point, other)])
+    assert map_to_curve([P - 5]) == [point]
+    (doubled,) = sums_of_maps([5, int(P) - 5])
+    (added,) = sums_of_maps([5, 6])
+    assert doubled == double(point)
     assert int(doubled[0]) == _multiply(2, int(point[0]), int(point[1]))
     for x, y in (doubled, added):
         assert y * y % P == x * (x * (x + J) + 1) % P
-    with pytest.raises(PSIError, match="infinity"):
-        _add_many([(point, (point[0], -point[1] % P))])
+    slope = (other[1] - point[1]) * pow(int(other[0] - point[0]), -1, int(P)) % P
+    assert added[0] == (slope * slope - J - point[0] - other[0]) % P
+    with pytest.raises(MalformedError, match="infinity"):
+        elligator2._add_many([(point, (point[0], -point[1] % P))])
+    with pytest.raises(MalformedError, match="infinity"):
+        sums_of_maps([0, 0])  # (0, 0) twice: of order two
+
+
+def test_sums_take_numbers_beyond_p_and_in_any_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers = [secrets.randbits(384) for _ in range(40)]
+    whole = sums_of_maps(numbers)
+    assert whole == sums_of_maps([number % int(P) for number in numbers])
+    monkeypatch.setattr(elligator2, "_CHUNK", 7)
+    assert sums_of_maps(numbers) == whole
+    assert [sums_of_maps(numbers[k : k + 2])[0] for k in range(0, 40, 2)] == whole
 
 
 def test_chunks_do_not_change_the_points(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = [b"%d" % i for i in range(20)]
     whole = hash_many_to_u(messages, DST)
-    # By its path in sys.modules: the package exports a function by the module's name.
-    monkeypatch.setattr(sys.modules["securevfl_psi.hash_to_curve"], "_CHUNK", 7)
-    assert hash_many_to_u(messages, DST) == whole
-    assert [hash_many_to_u([message], DST)[0] for message in messages] == whole
+    assert whole.shape == (20, 32)
+    assert whole.dtype == np.uint8
+    monkeypatch.setitem(hash_many_to_u.__globals__, "CHUNK", 7)
+    assert np.array_equal(hash_many_to_u(messages, DST), whole)
+    assert [hash_many_to_u([message], DST)[0].tobytes() for message in messages] == [u.tobytes() for u in whole]
+
+
+def test_rows_are_hashed_in_the_order_asked_for() -> None:
+    texts = ["a", "longer", "b", "", "longest of all", "c"]
+    whole = hash_many_to_u([text.encode() for text in texts], DST)
+    rows = np.array([4, 0, 0, 3, 5])
+    assert np.array_equal(hash_many_to_u(Identifiers.of_texts(texts), DST, rows), whole[rows])
 
 
 def test_nothing_hashes_to_nothing() -> None:
-    assert hash_many_to_u([], DST) == []
+    assert hash_many_to_u([], DST).shape == (0, 32)
+
+
+def test_the_point_at_infinity_is_refused() -> None:
+    class Unlucky(type(engine("cryptography"))):  # type: ignore[misc]
+        def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+            out: np.ndarray = super().hash_to_u(messages, dst)
+            out[-1] = 0
+            return out
+
+    unlucky: Engine = Unlucky("cryptography")
+    with pytest.raises(PSIError, match="infinity"):
+        hash_many_to_u([b"a", b"b"], DST, by=unlucky)

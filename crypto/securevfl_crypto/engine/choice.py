@@ -78,7 +78,10 @@ def _load(name: str) -> Engine:
         try:
             found = VectorEngine(compile_kernels(vector))
         except RuntimeError as error:  # llvmlite's, for what the installed version of LLVM does not take
-            raise EngineError(f"the path {name!r} cannot be compiled: {error}") from error
+            first = str(error).partition("\n")[0]
+            raise EngineError(
+                f"the path {name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
+            ) from error
     self_test(found)
     return found
 

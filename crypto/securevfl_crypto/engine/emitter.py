@@ -143,9 +143,7 @@ class Function:
         top = (1 << bits) - 1
         if a.partial and bits > 52:
             raise BoundError(f"{self.name}: {bits} bits of a value of which 52 count")
-        return self._vec(
-            f"and {self.type} {a.name}, {self.constant(top).name}", 0, top if a.partial else min(a.top, top)
-        )
+        return self._vec(f"and {self.type} {a.name}, {self.constant(top).name}", 0, min(a.top, top))
 
     def _distance(self, bits: int) -> str:
         if not 0 <= bits < 64:  # LLVM leaves the result undefined

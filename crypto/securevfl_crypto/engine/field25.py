@@ -81,20 +81,19 @@ class Field25(Field):
     def settle(self, a: Limbs) -> Limbs:
         return a if all(x.top <= top for x, top in zip(a, self.tops, strict=True)) else self._carry(a)
 
-    def _chain(self, a: Limbs, last: int = 9) -> Limbs:
+    def _chain(self, a: Limbs) -> Limbs:
         r = list(a)
-        for i in range(last):
+        for i in range(9):
             self._pass_on(r, i)
         return r
 
     def freeze(self, a: Limbs) -> Limbs:
-        """After `settle` the value v is below 2^255 + 2^250. Taking out bit 255 leaves it below 2^255 even when 19 is
-        added for it, since then what was left is below 2^250. At last p is subtracted if v + 19 reaches 2^255."""
+        """After `settle` the value v is below 2^255 + 2^250, so below 2p. So q = (v + 19) // 2^255 is 1 if v ≥ p and
+        0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
-        r = self._chain(self._chain(self.require_settled(self.settle(a)), 10))
-        r[9] = Vec(r[9].name, 0, min(r[9].top, (1 << 25) - 1))  # by the argument above
-        t = self._chain([f.add(r[0], f.constant(19)), *r[1:]])
-        r[0] = f.add(r[0], f.mul32(f.shift_right(t[9], 25), f.constant(19)))
+        r = list(self.require_settled(self.settle(a)))
+        q = f.shift_right(self._chain([f.add(r[0], f.constant(19)), *r[1:]])[9], 25)
+        r[0] = f.add(r[0], f.mul32(q, f.constant(19)))
         r = self._chain(r)
         r[9] = f.mask(r[9], 25)
         return r

@@ -91,23 +91,15 @@ class Field52(Field):
         return r
 
     def freeze(self, a: Limbs) -> Limbs:
-        """After `settle` the value v is below 2^255 + 2^221. Taking out bit 255 leaves it below 2^255 even when 19 is
-        added for it, since then what was left is below 2^221. At last p is subtracted if v + 19 reaches 2^255."""
+        """After `settle` the value v is below 2^255 + 2^221, so below 2p. So q = (v + 19) // 2^255 is 1 if v ≥ p and
+        0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
-        r = self._chain(self.require_settled(self.settle(a)))
-        above = f.shift_right(r[4], 47)
-        r[4] = f.mask(r[4], 47)
-        r[0] = self._add_19_times(r[0], above)
-        r = self._chain(r)
-        r[4] = Vec(r[4].name, 0, min(r[4].top, (1 << 47) - 1))  # by the argument above
-        t = self._chain([f.add(r[0], f.constant(19)), *r[1:]])
-        r[0] = self._add_19_times(r[0], f.shift_right(t[4], 47))
+        r = list(self.require_settled(self.settle(a)))
+        q = f.shift_right(self._chain([f.add(r[0], f.constant(19)), *r[1:]])[4], 47)
+        r[0] = f.madd_small(r[0], q, f.constant(19))
         r = self._chain(r)
         r[4] = f.mask(r[4], 47)
         return r
-
-    def _add_19_times(self, a: Vec, times: Vec) -> Vec:
-        return self.f.madd_small(a, times, self.f.constant(19))
 
     def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
         f = self.f

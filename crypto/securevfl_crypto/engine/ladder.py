@@ -76,9 +76,10 @@ def _step(field: Field, x1: Limbs, point: list[Limbs], other: Mask) -> list[Limb
 
 
 def ladder(field: Field) -> None:
-    """``(planes in, i64 stride, i8 swaps[256], num, den, i64 blocks)``: X and Z of k·P for all points.
+    """``(planes in, i64 stride, i8 swaps[255], num, den, i64 blocks)``: X and Z of k·P for all points.
 
-    `swaps` holds, for the bits of k from 254 down to 0, whether the bit differs from the one before, and at last bit 0.
+    `swaps` holds, for the bits of k from 254 down to 0, whether the bit differs from the one before. The RFC's last
+    swap, by bit 0, is left out: clamping clears that bit.
     """
     f = field.f
     zero, one, n = field.constant(0), field.constant(1), field.count
@@ -93,9 +94,7 @@ def ladder(field: Field) -> None:
 
         carried = [pair for element in start for pair in field.carried(element)]
         out = f.loop(255, bit, carried)
-        x2, z2, x3, z3 = (out[k : k + n] for k in range(0, 4 * n, n))
-        last = f.flag("%swaps", "255")
-        store_fraction(field, field.select(last, x3, x2), field.select(last, z3, z2), index)
+        store_fraction(field, out[:n], out[n : 2 * n], index)
         return []
 
     f.loop("%blocks", block)

@@ -27,13 +27,13 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child h
 
 
 def _swaps(scalar: bytes) -> np.ndarray:
-    """Where the ladder changes sides: bits 254 to 0, each against the one before; then bit 0.
+    """Where the ladder changes sides: bits 254 to 0, each against the one before.
 
     By shifts: `np.unpackbits` reads a table at addresses that depend on the secret.
     """
     octets = np.frombuffer(scalar, dtype=np.uint8)
     bits = (octets[:, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(-1)[254::-1]
-    return np.concatenate([bits[:1], bits[1:] ^ bits[:-1], bits[-1:]])
+    return np.concatenate([bits[:1], bits[1:] ^ bits[:-1]])
 
 
 class VectorEngine(Engine):

@@ -1,0 +1,262 @@
+"""Which path is taken, what happens to one that computes wrongly, and that parties on different paths understand each
+other."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import sys
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from engines import runnable
+from securevfl_crypto.engine import PATHS, Engine, available, choice, compiled, cpu, engine, vector
+from securevfl_crypto.engine.compiled import Kernels
+from securevfl_crypto.engine.scalar import ScalarEngine
+from securevfl_crypto.errors import EngineError
+from securevfl_psi import Receiver, Sender, Session
+
+VECTORS = [path.name for path in cpu.VECTOR_PATHS]
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A process that has not chosen yet."""
+    monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
+    monkeypatch.setattr(choice, "_load", choice._load.__wrapped__)
+    choice._fastest.cache_clear()
+    yield monkeypatch
+    choice._fastest.cache_clear()
+
+
+def _best() -> str:
+    return available()[0]
+
+
+def _need_vector() -> str:
+    if _best() not in VECTORS:
+        pytest.skip("this machine runs no compiled path")
+    return _best()
+
+
+def test_paths_in_their_order() -> None:
+    assert PATHS == ("ifma", "avx512", "avx2", "libsodium", "cryptography")
+    found = available()
+    assert found == runnable()  # none fails its self-test
+    assert "cryptography" in found
+    for path in found:
+        assert engine(path).name == path
+        assert engine(path) is engine(path)
+
+
+@pytest.mark.parametrize("value", ["", "auto", " Auto "])
+def test_without_a_demand_the_fastest_is_taken(fresh: pytest.MonkeyPatch, value: str) -> None:
+    fresh.setenv("SECUREVFL_ENGINE", value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine().name == _best()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_environment_demands_a_path(fresh: pytest.MonkeyPatch, path: str) -> None:
+    fresh.setenv("SECUREVFL_ENGINE", f" {path.upper()}")
+    if path in available():
+        assert engine().name == path
+    else:
+        with pytest.raises(EngineError, match=path):
+            engine()
+    assert engine("cryptography").name == "cryptography"  # an argument comes first
+
+
+@pytest.mark.parametrize("name", ["sse2", "IFMA!", "ifma,avx2", "none"])
+def test_unknown_paths_are_refused(fresh: pytest.MonkeyPatch, name: str) -> None:
+    with pytest.raises(EngineError, match="one of ifma, avx512, avx2, libsodium, cryptography is possible"):
+        engine(name)
+    fresh.setenv("SECUREVFL_ENGINE", name)
+    with pytest.raises(EngineError, match=r"SECUREVFL_ENGINE=.*one of auto, ifma"):
+        engine()
+
+
+@pytest.mark.parametrize("path", cpu.VECTOR_PATHS, ids=VECTORS)
+def test_a_demanded_path_needs_its_cpu(fresh: pytest.MonkeyPatch, path: cpu.VectorPath) -> None:
+    fresh.setattr(choice, "host_features", lambda: frozenset(path.needs[:-1]))
+    with pytest.raises(EngineError, match=f"needs llvmlite and a CPU with {path.needs[-1]}"):
+        engine(path.name)
+    fresh.setenv("SECUREVFL_ENGINE", path.name)
+    with pytest.raises(EngineError, match=f"{path.name!r} needs llvmlite"):
+        engine()
+
+
+def test_a_lesser_cpu_takes_a_lesser_path_without_a_word(fresh: pytest.MonkeyPatch) -> None:
+    scalar = next(path for path in available() if path not in VECTORS)
+    for features in ((), ("avx",), ("avx512f",), ("avx512f", "avx512ifma")):
+        choice._fastest.cache_clear()
+        fresh.setattr(choice, "host_features", lambda features=features: frozenset(features))
+        assert engine().name == scalar
+    if "avx2" in available():
+        choice._fastest.cache_clear()
+        fresh.setattr(choice, "host_features", lambda: frozenset({"avx2", "avx512f"}))
+        assert engine().name == "avx2"
+
+
+def test_without_llvmlite_and_pynacl(fresh: pytest.MonkeyPatch) -> None:
+    fresh.setitem(sys.modules, "llvmlite", None)
+    assert cpu.host_features() == frozenset()
+    assert engine().name in ("libsodium", "cryptography")
+    for module in ("nacl", "nacl.bindings"):
+        fresh.setitem(sys.modules, module, None)
+    choice._fastest.cache_clear()
+    assert engine().name == "cryptography"
+    with pytest.raises(EngineError, match="pip install pynacl"):
+        engine("libsodium")
+    assert available() == ["cryptography"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, OSError])
+def test_a_cpu_that_llvm_cannot_tell_has_no_features(monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    binding = pytest.importorskip("llvmlite.binding")
+
+    def fail() -> None:
+        raise error("no features")
+
+    monkeypatch.setattr(binding, "get_host_cpu_features", fail)
+    assert cpu.host_features() == frozenset()
+
+
+# Paths that compute wrongly
+
+WRONG = {
+    "x25519": "computes X25519 wrongly",
+    "hash_to_u": "computes the hash to the curve wrongly",
+    "sha512": "computes SHA-512 wrongly",
+}
+
+
+def _flipped(out: np.ndarray, row: int) -> np.ndarray:
+    out = out.copy()
+    out[row, 7] ^= 1
+    return out
+
+
+class _Broken(ScalarEngine):
+    """Computes by `cryptography`, but one bit of one row of some operations is wrong."""
+
+    def __init__(self, broken: set[str], row: int = -1) -> None:
+        super().__init__("cryptography")
+        self._broken, self._row = broken, row
+
+    def _maybe(self, name: str, out: np.ndarray) -> np.ndarray:
+        return _flipped(out, self._row) if name in self._broken else out
+
+    def x25519(self, secret: bytes, points: np.ndarray) -> np.ndarray:
+        return self._maybe("x25519", super().x25519(secret, points))
+
+    def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        return self._maybe("hash_to_u", super().hash_to_u(messages, dst))
+
+    def sha512(self, rows: np.ndarray, prefix: bytes = b"") -> np.ndarray:
+        return self._maybe("sha512", super().sha512(rows, prefix))
+
+
+def test_a_right_engine_passes_the_self_test() -> None:
+    choice.self_test(_Broken(set()))
+
+
+@pytest.mark.parametrize("row", [0, -1])
+@pytest.mark.parametrize("name", WRONG)
+def test_one_wrong_bit_fails_the_self_test(name: str, row: int) -> None:
+    with pytest.raises(EngineError, match=WRONG[name]) as caught:
+        choice.self_test(_Broken({name}, row))
+    assert "SECUREVFL_ENGINE=cryptography" in str(caught.value)
+
+
+def test_the_self_test_names_all_that_is_wrong() -> None:
+    with pytest.raises(EngineError, match="X25519 and the hash to the curve and SHA-512 wrongly"):
+        choice.self_test(_Broken(set(WRONG)))
+
+
+def test_the_self_test_does_not_trust_a_wrong_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If what everything is compared with is wrong in the same way, the RFC's vector still is not."""
+    right = ScalarEngine.x25519
+    monkeypatch.setattr(ScalarEngine, "x25519", lambda self, secret, points: _flipped(right(self, secret, points), 0))
+    with pytest.raises(EngineError, match="X25519"):
+        choice.self_test(ScalarEngine("cryptography"))
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_path_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.MonkeyPatch, name: str) -> None:
+    """The fastest path is broken, as on a machine with a faulty unit or compiler; the next one is taken."""
+    first, second, *_ = available()
+    _need_vector()
+    right = getattr(vector.VectorEngine, name)
+
+    def wrong(self: Engine, *arguments: object) -> np.ndarray:
+        out = right(self, *arguments)
+        return _flipped(out, 0) if self.name == first else out
+
+    fresh.setattr(vector.VectorEngine, name, wrong)
+    with pytest.warns(RuntimeWarning, match=f"{first!r} {WRONG[name]}.*taking a slower path") as caught:
+        assert engine().name == second
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert engine().name == second  # remembered, without another warning
+    with pytest.raises(EngineError, match=WRONG[name]):
+        engine(first)  # who demands it is refused
+    fresh.setenv("SECUREVFL_ENGINE", first)
+    with pytest.raises(EngineError, match=WRONG[name]):
+        engine()
+
+
+def test_a_library_that_computes_wrongly_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
+    if "libsodium" not in available():
+        pytest.skip("PyNaCl is not installed")
+    right = ScalarEngine.sha512
+
+    def wrong(self: Engine, *arguments: object) -> np.ndarray:
+        out = right(self, *arguments)  # type: ignore[arg-type]
+        return _flipped(out, 0) if self.name == "libsodium" else out
+
+    fresh.setattr(ScalarEngine, "sha512", wrong)
+    fresh.setattr(choice, "host_features", frozenset)
+    with pytest.warns(RuntimeWarning, match="'libsodium' computes SHA-512 wrongly"):
+        assert engine().name == "cryptography"
+
+
+def test_a_path_that_cannot_be_compiled_is_left_with_a_warning(fresh: pytest.MonkeyPatch) -> None:
+    """As when an LLVM of another version no longer knows an instruction."""
+    first, second, *_ = available()
+    _need_vector()
+    right = compiled.compile_kernels
+
+    def compiler(path: cpu.VectorPath) -> Kernels:
+        if path.name == first:
+            raise RuntimeError("LLVM IR parsing error\n<string>:1:1: error: expected type")
+        return right(path)
+
+    fresh.setattr(compiled, "compile_kernels", compiler)
+    with pytest.warns(
+        RuntimeWarning, match=rf"{first!r} cannot be compiled \(LLVM IR parsing error\); install llvmlite"
+    ):
+        assert engine().name == second
+    with pytest.raises(EngineError, match="cannot be compiled"):
+        engine(first)
+
+
+# Parties on different machines
+
+
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(PATHS, 2)))
+def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> None:
+    if not {one, other} <= set(available()):
+        pytest.skip(f"this machine cannot run {one} and {other}")
+    mine, theirs = [f"id {k}" for k in range(0, 60, 2)], [f"id {k}" for k in range(0, 90, 3)]
+    session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
+    receiver = Receiver(mine, session, by=engine(one))
+    sender = Sender(theirs, session, by=engine(other))
+    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
+    rows = sender.rows(matches.sender_positions)
+    assert [mine[row] for row in matches.receiver_rows] == [f"id {k}" for k in range(0, 60, 6)]
+    assert [theirs[row] for row in rows] == [f"id {k}" for k in range(0, 60, 6)]
