@@ -288,9 +288,10 @@ def test_nothing_computed_becomes_an_address_or_a_condition(path: VectorPath) ->
         for line in function.splitlines():
             name, _, expression = line.strip().partition(" = ")
             if expression.startswith("load ") and not expression.startswith("load <"):
-                assert expression.startswith("load i8,")
+                constant = function.startswith("void @compression(") and expression.startswith("load i64,")
+                assert constant or expression.startswith("load i8,")  # SHA-512's constants, and the ladder's swaps
                 secret.add(name)
-                read += 1
+                read += not constant
             elif secret & set(re.findall(r"%\w+", expression or line)):
                 assert expression.startswith(("trunc i8 ", "insertelement "))
                 if expression.startswith("trunc"):

@@ -31,7 +31,10 @@ _SIGNATURES: dict[str, tuple[str, list[type]]] = {
         "ptr noalias %in, i64 %stride, ptr noalias %num, ptr noalias %den, i64 %blocks",
         [_P, _I, _P, _P, _I],
     ),
-    "compression": ("ptr noalias %state, ptr noalias %words, i64 %stride, i64 %blocks", [_P, _P, _I, _I]),
+    "compression": (
+        "ptr noalias %state, ptr noalias %words, ptr noalias %constants, i64 %stride, i64 %blocks",
+        [_P, _P, _P, _I, _I],
+    ),
     "multiplication": ("ptr %out, ptr %a, ptr %b", [_P, _P, _P]),
     "squarings1": ("ptr %out, ptr %a, i64 %n", [_P, _P, _I]),
     "squarings2": ("ptr %out, ptr %a, i64 %n", [_P, _P, _I]),

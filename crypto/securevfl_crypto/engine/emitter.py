@@ -111,6 +111,13 @@ class Function:
         address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
         return self._vec(f"load {self.type}, ptr {address}, align 8", 0, top)
 
+    def broadcast(self, pointer: str, index: str) -> Vec:
+        """The word `index` words on, in all lanes; the index must not depend on data."""
+        word = self.scalar(f"load i64, ptr {self.offset(pointer, index)}, align 8")
+        one = self.scalar(f"insertelement {self.type} zeroinitializer, i64 {word}, i32 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self._vec(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, _WORD - 1)
+
     def store(self, value: Vec, pointer: str, index: str | int = 0) -> None:
         """Writes a vector."""
         self._whole(value)

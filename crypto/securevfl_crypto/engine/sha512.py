@@ -6,7 +6,7 @@ from math import isqrt
 
 from securevfl_crypto.engine.emitter import Function, Vec
 
-__all__ = ["INITIAL", "compression"]
+__all__ = ["CONSTANTS", "INITIAL", "compression"]
 
 
 def _primes(count: int) -> list[int]:
@@ -31,7 +31,8 @@ def _cube_root(n: int) -> int:
 _WORD = (1 << 64) - 1
 INITIAL = [isqrt(p << 128) & _WORD for p in _primes(8)]
 """FIPS 180-4, section 5.3.5: the fractions of the square roots of the first eight primes."""
-_K = [_cube_root(p << 192) & _WORD for p in _primes(80)]  # section 4.2.3: of the cube roots of the first eighty
+CONSTANTS = [_cube_root(p << 192) & _WORD for p in _primes(80)]
+"""Section 4.2.3: of the cube roots of the first eighty."""
 
 
 def compression(f: Function) -> None:
@@ -55,6 +56,21 @@ def compression(f: Function) -> None:
     def large(x: Vec, one: int, two: int, three: int) -> Vec:
         return xor(f.rotate_right(x, one), f.rotate_right(x, two), f.rotate_right(x, three))
 
+    def sixteen_rounds(turn: str, carried: list[Vec]) -> list[Vec]:
+        a, b, c, d, e, g, h, i = carried[:8]
+        w = carried[8:]
+        first = f.scalar(f"mul i64 {turn}, 16")
+        for t in range(16):
+            constant = f.broadcast("%constants", f.scalar(f"add i64 {first}, {t}"))
+            choice = xor(h, f.bitwise("and", e, xor(g, h)))
+            majority = f.bitwise("or", f.bitwise("and", a, b), f.bitwise("and", c, f.bitwise("or", a, b)))
+            t1 = add(i, large(e, 14, 18, 41), choice, constant, w[t])
+            t2 = add(large(a, 28, 34, 39), majority)
+            a, b, c, d, e, g, h, i = add(t1, t2), a, b, c, add(d, t1), e, g, h
+        for t in range(16):  # W of the next sixteen rounds, in place of those that it needs no more
+            w[t] = add(small(w[(t + 14) % 16], 19, 61, 6), w[(t + 9) % 16], small(w[(t + 1) % 16], 1, 8, 7), w[t])
+        return [a, b, c, d, e, g, h, i, *w]
+
     def body(index: str, _: list[Vec]) -> list[Vec]:
         start = f.scalar(f"mul i64 {index}, {f.lanes}")
 
@@ -64,17 +80,9 @@ def compression(f: Function) -> None:
 
         state = [f.load(place("%state", k)) for k in range(8)]
         w = [f.load(place("%words", k)) for k in range(16)]
-        a, b, c, d, e, g, h, i = state
-        for t in range(80):
-            if t >= 16:
-                w.append(add(small(w[t - 2], 19, 61, 6), w[t - 7], small(w[t - 15], 1, 8, 7), w[t - 16]))
-            choice = xor(h, f.bitwise("and", e, xor(g, h)))
-            majority = f.bitwise("or", f.bitwise("and", a, b), f.bitwise("and", c, f.bitwise("or", a, b)))
-            t1 = add(i, large(e, 14, 18, 41), choice, f.constant(_K[t]), w[t])
-            t2 = add(large(a, 28, 34, 39), majority)
-            a, b, c, d, e, g, h, i = add(t1, t2), a, b, c, add(d, t1), e, g, h
-        for k, (old, new) in enumerate(zip(state, (a, b, c, d, e, g, h, i), strict=True)):
-            f.store(add(old, new), place("%state", k))
+        new = f.loop(5, sixteen_rounds, [(value, _WORD) for value in (*state, *w)])
+        for k, (old, value) in enumerate(zip(state, new[:8], strict=True)):
+            f.store(add(old, value), place("%state", k))
         return []
 
     f.loop("%blocks", body)

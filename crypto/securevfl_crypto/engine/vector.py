@@ -13,11 +13,12 @@ from securevfl_crypto.engine.base import Engine, checked, checked_secret, checke
 from securevfl_crypto.engine.compiled import Kernels
 from securevfl_crypto.engine.cpu import threads
 from securevfl_crypto.engine.ladder import BLOCKS
-from securevfl_crypto.engine.sha512 import INITIAL
+from securevfl_crypto.engine.sha512 import CONSTANTS, INITIAL
 from securevfl_crypto.errors import MalformedError
 
 __all__ = ["VectorEngine"]
 
+_K = np.array(CONSTANTS, dtype=np.uint64)
 _Task = Callable[[int, int], None]
 
 
@@ -136,7 +137,9 @@ class VectorEngine(Engine):
 
         def task(first: int, count: int) -> None:
             for block in range(0, len(words), 16):
-                self._kernels["compression"](_at(state, first), _at(words[block:], first), stride, count)
+                self._kernels["compression"](
+                    _at(state, first), _at(words[block:], first), _K.ctypes.data, stride, count
+                )
 
         self._each_group(stride // self._lanes, task)
 
