@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | run | predict | sweep | report | audit`.
+"""The command line: `securevfl demo | run | predict | sweep | report | audit | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
@@ -21,6 +21,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from securevfl_psi.command import app as psi_app
 
 from securevfl import __version__
 from securevfl.errors import InputError, SecureVFLError
@@ -57,6 +58,8 @@ def _console(*, stderr: bool = False) -> Console:
 
 out = _console()
 err = _console(stderr=True)
+
+app.add_typer(psi_app, name="psi")
 
 
 class _Bars(Observer):

@@ -19,10 +19,12 @@ from securevfl_psi.dh import TOKEN_BYTES, Matches, Receiver, Sender, Session, in
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
     BudgetError,
+    CertificateError,
     ConnectionLost,
     DisagreementError,
     ExpiredError,
     IdentifierError,
+    InputError,
     LinkageError,
     MalformedError,
     PeerRefused,
@@ -40,6 +42,7 @@ from securevfl_psi.verify import digests_equal, order_digest
 __all__ = [
     "TOKEN_BYTES",
     "BudgetError",
+    "CertificateError",
     "Circle",
     "ConnectionLost",
     "DisagreementError",
@@ -48,6 +51,7 @@ __all__ = [
     "IdRules",
     "IdentifierError",
     "Identifiers",
+    "InputError",
     "Lasting",
     "LinkageError",
     "MalformedError",

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from securevfl_psi.errors import IdentifierError
 
@@ -94,8 +95,10 @@ class Identifiers(Sequence[str]):
         borders = np.flatnonzero(np.diff(lengths[order])) + 1
         for places in np.split(order, borders) if len(order) else ():
             length = int(lengths[places[0]])
-            offsets = self._starts[rows[places]][:, None] + np.arange(length)
-            yield places, self._data[offsets] if length else np.empty((len(places), 0), dtype=np.uint8)
+            if length:  # every stretch of that length, of which those are copied that are wanted
+                yield places, sliding_window_view(self._data, length)[self._starts[rows[places]]]
+            else:
+                yield places, np.empty((len(places), 0), dtype=np.uint8)
 
     def framed(self, rows: np.ndarray) -> Iterator[bytes]:
         """The texts of some rows in their order, each after its length in four big-endian bytes; some at a time."""

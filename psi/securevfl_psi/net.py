@@ -1,4 +1,4 @@
-"""Moves an endpoint's bytes over a connected socket, plain or TLS: one thread, never blocked by a peer that computes."""
+"""Moves an endpoint's bytes over a connected socket, plain or TLS, in one thread that a peer at work never blocks."""
 
 from __future__ import annotations
 
@@ -93,15 +93,22 @@ def _write(sock: socket.socket, data: memoryview) -> int:
 
 
 def _read(sock: socket.socket, endpoint: Endpoint) -> bytes:
-    try:
-        data = sock.recv(_READ)
-    except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
-        return b""
-    except OSError as error:
-        raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
-    if not data and not endpoint.done:
-        endpoint.close()
-    return data
+    parts: list[bytes] = []
+    size = 0
+    while size < _READ:  # TLS gives a record of 16 kB at a time
+        try:
+            data = sock.recv(_READ - size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            break
+        except OSError as error:
+            raise ConnectionLost(f"the connection broke: {error.strerror or error}") from None
+        if not data:
+            if not parts and not endpoint.done:
+                endpoint.close()
+            break
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
 
 
 def _say(sock: socket.socket, data: bytes, timeout: float) -> None:

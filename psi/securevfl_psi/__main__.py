@@ -1,0 +1,5 @@
+"""``python -m securevfl_psi``."""
+
+from securevfl_psi.command import main
+
+main()

@@ -1,0 +1,184 @@
+"""The commands. Exit codes are those of `securevfl`: 0 done; 1 an error of the toolkit; 2 what the user gave; 3 a
+policy of this party forbids it; 4 no common rows, or the parties do not agree; 5 the peer broke the protocol; 6 the
+peer is lost, refused, or another one than expected; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table as Grid
+from securevfl_crypto import CryptoError
+from securevfl_crypto.errors import EngineError
+
+from securevfl_psi.command.certificates import make_certificate
+from securevfl_psi.command.comparison import compare
+from securevfl_psi.command.options import (
+    Column,
+    Delimiter,
+    Fold,
+    Form,
+    FormOption,
+    Json,
+    KeepSpace,
+    Least,
+    Options,
+    Out,
+    takes,
+)
+from securevfl_psi.command.party import Watch, run_party
+from securevfl_psi.errors import (
+    CertificateError,
+    ConnectionLost,
+    DisagreementError,
+    IdentifierError,
+    InputError,
+    MalformedError,
+    PeerRefused,
+    PSIError,
+    SetSizeError,
+    SmallIntersectionError,
+)
+from securevfl_psi.identifiers import IdRules
+
+__all__ = ["app", "exit_code", "main"]
+
+app = typer.Typer(
+    name="psi",
+    help="Which rows do two tables have in common, without showing the others?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
+
+
+def exit_code(error: Exception, watch: Watch) -> int:
+    """The exit code of an error.
+
+    Args:
+        error: what ended the run.
+        watch: how far the run was.
+    """
+    if isinstance(error, SmallIntersectionError):
+        return 4 if watch.least <= 1 else 3
+    if isinstance(error, SetSizeError):  # before both agreed, a limit of this party's; after it, the peer's breach
+        return 3 if watch.peer_rows is None else 5
+    codes = (
+        ((InputError, IdentifierError, EngineError), 2),
+        (DisagreementError, 4),
+        (MalformedError, 5),
+        ((ConnectionLost, PeerRefused, CertificateError), 6),
+    )
+    return next((code for kinds, code in codes if isinstance(error, kinds)), 1)
+
+
+@contextmanager
+def _reported(watch: Watch) -> Iterator[Console]:
+    """One message and an exit code instead of a traceback."""
+    err = _console(stderr=True)
+    try:
+        yield err
+    except (PSIError, CryptoError) as error:
+        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(exit_code(error, watch)) from None
+    except KeyboardInterrupt:
+        err.print("interrupted")
+        raise typer.Exit(130) from None
+
+
+def _show(title: str, lines: list[tuple[str, str]]) -> None:
+    out = _console()
+    out.print(title, style="bold", markup=False, highlight=False)
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for label, text in lines:
+        grid.add_row(f"  {label}", text)
+    out.print(grid, markup=False, highlight=False)
+
+
+def _run(options: Options, *, listens: bool) -> None:
+    watch = Watch()
+    with _reported(watch) as err:
+        summary = run_party(options, watch, err, listens=listens)
+        if options.json:
+            typer.echo(summary.as_json())
+        else:
+            _show(summary.title(), summary.lines())
+
+
+def _listen(options: Options) -> None:
+    """Wait for the other party, compare with it once, and end."""
+    _run(options, listens=True)
+
+
+def _connect(options: Options) -> None:
+    """Call a party that listens, and compare with it."""
+    _run(options, listens=False)
+
+
+app.command("listen")(takes(_listen))
+app.command("connect")(takes(_connect))
+
+
+@app.command("compare")
+def _compare(
+    one: Annotated[Path, typer.Argument(metavar="A", help="A table: CSV, UTF-8, with a header.")],
+    other: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    column: Column,
+    column_b: Annotated[str | None, typer.Option("--id-b", help="Column of B, if it has another name.")] = None,
+    delimiter: Delimiter = ",",
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    form: FormOption = Form.NFKC,
+    min_intersection: Least = 1,
+    out: Out = None,
+    json: Json = False,
+) -> None:
+    """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
+    watch = Watch(least=min_intersection)
+    with _reported(watch):
+        rules = IdRules(form=form.value, strip=not no_strip, casefold=casefold)
+        found = compare(one, other, column, column_b or column, delimiter, rules, min_intersection, out)
+        if json:
+            typer.echo(found.as_json())
+        else:
+            _show(found.title(), found.lines())
+
+
+@app.command("certificate")
+def _certificate(
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    folder: Annotated[Path, typer.Option("--out", help="Where the two files go.")] = Path("."),
+    days: Annotated[int, typer.Option(help="Until it expires.")] = 365,
+) -> None:
+    """Make a key and a certificate of this party; the peer gets the certificate, nobody the key."""
+    with _reported(Watch()):
+        certificate, key, digits = make_certificate(name, folder, days)
+        _show(
+            f"A certificate of {name}, for {days} days",
+            [
+                ("certificate", f"{certificate}: give it to the peer, who names it in --peer-cert"),
+                ("key", f"{key}: keep it here; only you can read it"),
+                ("fingerprint", digits),
+                ("", "Read the fingerprint to the peer over the telephone: both must see the same."),
+            ],
+        )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point of `securevfl-psi` and ``python -m securevfl_psi``."""
+    app(args=arguments, prog_name="securevfl-psi")

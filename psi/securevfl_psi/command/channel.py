@@ -1,0 +1,169 @@
+"""A connection to the peer: TCP on this machine, or TLS 1.3 with both certificates pinned."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from securevfl_psi.command.certificates import Pins
+from securevfl_psi.errors import CertificateError, ConnectionLost, InputError
+
+__all__ = ["Address", "accept", "connect", "secured", "shown"]
+
+_READY = b"\x01"
+_AGAIN = 0.2  # seconds between two attempts to connect
+_LINGER = 2.0  # seconds in which a peer may take what was said last
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen, or whom to call.
+
+    Attributes:
+        host: a name or a number.
+        port: 0 lets the system choose one to listen at.
+    """
+
+    host: str
+    port: int
+
+    def resolved(self) -> list[tuple[socket.AddressFamily, tuple[str, int]]]:
+        """What the host's name stands for.
+
+        Raises:
+            InputError: nothing.
+        """
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise InputError(f"--host {self.host!r} is unknown: {why}") from None
+        return [(family, (str(where[0]), int(where[1]))) for family, _, _, _, where in found]
+
+    def local(self) -> bool:
+        """Whether nothing but this machine is reached."""
+        return all(ipaddress.ip_address(where[0].split("%")[0]).is_loopback for _, where in self.resolved())
+
+
+def accept(address: Address, wait: float | None, listening: Callable[[str], None]) -> socket.socket:
+    """The first connection that comes.
+
+    Args:
+        address: where to listen.
+        wait: seconds; None for as long as it takes.
+        listening: called with the address once a peer can connect.
+
+    Raises:
+        InputError: an address where this machine cannot listen.
+        ConnectionLost: nobody came.
+    """
+    family, where = address.resolved()[0]
+    try:
+        listener = socket.create_server(where, family=family, backlog=1)
+    except OSError as error:
+        raise InputError(f"cannot listen at {shown(where)}: {error.strerror or error}") from None
+    with listener:
+        listener.settimeout(wait)
+        listening(shown(listener.getsockname()))
+        try:
+            return listener.accept()[0]
+        except TimeoutError:
+            raise ConnectionLost(f"nobody connected within {wait:g} s: raise --wait, or look there") from None
+
+
+def connect(address: Address, wait: float) -> socket.socket:
+    """Calls until somebody answers.
+
+    Raises:
+        InputError: an unknown host.
+        ConnectionLost: nobody answers within `wait` seconds.
+    """
+    targets = address.resolved()
+    end = time.monotonic() + wait
+    while True:
+        for _, where in targets:
+            try:
+                return socket.create_connection(where, timeout=max(_AGAIN, end - time.monotonic()))
+            except OSError as error:
+                why = error.strerror or str(error)
+        if time.monotonic() > end:
+            raise ConnectionLost(
+                f"nobody answers at {shown(where)} within {wait:g} s ({why}): does the peer listen there? Raise --wait"
+            )
+        time.sleep(_AGAIN)
+
+
+@contextmanager
+def secured(sock: socket.socket, pins: Pins | None, *, server: bool, timeout: float) -> Iterator[socket.socket]:
+    """The connection for the run, plain without `pins`; closed at the end, after the peer could take what was said.
+
+    TLS 1.3 lets the calling side finish before its certificate was looked at, so the listening side says with one byte
+    that it was accepted.
+
+    Raises:
+        CertificateError: another certificate than the expected one, here or there.
+        ConnectionLost: no handshake within `timeout` seconds, or the peer does not speak TLS 1.3.
+    """
+    try:
+        sock.settimeout(timeout)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if pins is not None:
+            wrapped = pins.context(server=server).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
+            sock = wrapped
+            _handshake(wrapped, pins, server)
+        yield sock
+    finally:
+        _hang_up(sock)
+
+
+def _handshake(sock: ssl.SSLSocket, pins: Pins, server: bool) -> None:
+    refused = f"the peer does not accept this party's certificate: is its --peer-cert the same as {pins.certificate}?"
+    try:
+        sock.do_handshake()
+        if not pins.fits(sock.getpeercert(binary_form=True)):
+            raise CertificateError(f"the peer shows another certificate than {pins.peer}: is it who you think it is?")
+        if server:
+            sock.sendall(_READY)
+        elif sock.recv(1) != _READY:
+            raise CertificateError(refused)
+    except ssl.SSLCertVerificationError as error:
+        raise CertificateError(
+            f"the peer shows another certificate than {pins.peer} ({error.verify_message}): is it who you think it is?"
+        ) from None
+    except ssl.SSLError as error:
+        reason = error.reason or ""
+        if "ALERT" in reason:
+            raise CertificateError(refused) from None
+        why = reason.replace("_", " ").lower() or "it hung up"
+        raise ConnectionLost(f"no TLS 1.3 with the peer ({why}): does it run with --cert, too?") from None
+    except TimeoutError:
+        raise ConnectionLost("the peer was silent during the TLS handshake: does it run with --cert, too?") from None
+    except OSError as error:
+        raise ConnectionLost(f"the peer hung up during the TLS handshake: {error.strerror or error}") from None
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """Says that nothing more comes, and takes what is under way: closing with bytes unread would discard, at the peer,
+    what was said last."""
+    end = time.monotonic() + _LINGER
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while (left := end - time.monotonic()) > 0:
+            sock.settimeout(left)
+            if not sock.recv(1 << 16):
+                break
+    except OSError:
+        pass
+    finally:
+        sock.close()
+
+
+def shown(where: tuple[object, ...]) -> str:
+    """An address for people."""
+    host, port = str(where[0]), where[1]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,100 @@
+"""Two tables on one machine. Whoever runs it holds both sets, so nothing is hidden from anybody."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from securevfl_psi.command.party import end_of
+from securevfl_psi.command.summary import counted
+from securevfl_psi.command.table import Table, require_writable, write_csv
+from securevfl_psi.endpoint import run_in_process
+from securevfl_psi.identifiers import IdRules
+from securevfl_psi.terms import Terms
+
+__all__ = ["Comparison", "compare"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What was found.
+
+    Attributes:
+        a, b: the files.
+        rows_a, rows_b: how many rows they have.
+        common: rows in both.
+        verified: both ends found the same keyed digest of the ordered common rows.
+        seconds: that the protocol took for both sides, one after the other.
+        out: the file that was written, or None.
+    """
+
+    a: str
+    b: str
+    rows_a: int
+    rows_b: int
+    common: int
+    verified: bool
+    seconds: float
+    out: str | None
+
+    def as_json(self) -> str:
+        """All fields as one JSON object."""
+        return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
+
+    def title(self) -> str:
+        """The result in one line."""
+        return f"{counted(self.common, 'common row')} of {self.rows_a:,} in {self.a} and {self.rows_b:,} in {self.b}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Label and text of each line of the summary."""
+        return [
+            ("private", "no: both tables are on this machine, and whoever runs this sees both"),
+            ("verified", "both ends of the protocol found the same rows in the same order"),
+            ("took", f"{self.seconds:.2f} s for both sides"),
+            *([("written", self.out)] if self.out else []),
+        ]
+
+
+def compare(
+    one: Path, other: Path, column_a: str, column_b: str, delimiter: str, rules: IdRules, least: int, out: Path | None
+) -> Comparison:
+    """Runs `dh` between two ends in this process.
+
+    Args:
+        one, other: CSV files.
+        column_a, column_b: with the identifiers.
+        delimiter: between fields.
+        rules: how to normalise.
+        least: fewer common rows are an error.
+        out: where number in A, number in B and identifier of each common row go, by their number in A.
+
+    Raises:
+        InputError, IdentifierError: tables that cannot be used.
+        SmallIntersectionError: fewer common rows than demanded.
+    """
+    if out:
+        require_writable(out, one, other)
+    a, b = Table.read(one, column_a, delimiter), Table.read(other, column_b, delimiter)
+    left = end_of(a, Terms(name="A", peer="B", role="receiver", rules=rules, min_intersection=least))
+    right = end_of(b, Terms(name="B", peer="A", role="sender", rules=rules, min_intersection=least))
+    started = time.perf_counter()
+    run_in_process(left, right)
+    seconds = time.perf_counter() - started
+    rows_a, rows_b = left.result.rows, right.result.rows
+    if rows_a is None or rows_b is None:  # never, where both learn
+        raise RuntimeError("an end of the protocol was not told the common rows")
+    if out:
+        pairs = sorted(zip(rows_a.tolist(), rows_b.tolist(), strict=True))
+        write_csv(out, ["row_a", "row_b", column_a], ([i, j, a.ids[i]] for i, j in pairs), delimiter)
+    return Comparison(
+        a=str(one),
+        b=str(other),
+        rows_a=len(a.ids),
+        rows_b=len(b.ids),
+        common=len(rows_a),
+        verified=left.result.verified and right.result.verified,
+        seconds=seconds,
+        out=str(out) if out else None,
+    )

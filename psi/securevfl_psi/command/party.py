@@ -1,0 +1,178 @@
+"""One party of a run between two processes."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from securevfl_crypto.engine import engine
+
+from securevfl_psi.command.certificates import fingerprint
+from securevfl_psi.command.channel import accept, connect, secured, shown
+from securevfl_psi.command.options import Options, Shown
+from securevfl_psi.command.summary import Summary, counted, sized
+from securevfl_psi.command.table import Table, require_writable, write_csv
+from securevfl_psi.endpoint import Endpoint, Result
+from securevfl_psi.errors import IdentifierError
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.net import Traffic, converse
+from securevfl_psi.session import Session
+from securevfl_psi.terms import Role, Terms
+
+__all__ = ["Watch", "end_of", "run_party"]
+
+_CALL_FOR = 30.0
+
+
+@dataclass
+class Watch:
+    """What is known while a run goes on.
+
+    Attributes:
+        peer_rows: what the peer announced; None before both agreed on terms.
+        least: fewest common rows that are demanded.
+    """
+
+    peer_rows: int | None = None
+    least: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WatchedTerms(Terms):
+    """Terms that note what was agreed on."""
+
+    watch: Watch = field(default_factory=Watch, compare=False, repr=False)
+
+    def agree(self, hello: bytes) -> tuple[Session, int]:
+        session, rows = super().agree(hello)
+        self.watch.peer_rows = rows
+        return session, rows
+
+
+def run_party(options: Options, watch: Watch, console: Console, *, listens: bool) -> Summary:
+    """Reads the table, meets the peer, runs the protocol, writes the result.
+
+    Args:
+        options: of the command line.
+        watch: filled while the run goes on.
+        console: for what is said on the way.
+        listens: or calls.
+
+    Raises:
+        PSIError: whatever went wrong; where it can, before anything was sent.
+    """
+    default: Role = "receiver" if listens else "sender"
+    terms = _WatchedTerms(**options.terms(default), watch=watch)
+    watch.least = options.min_intersection
+    pins = options.pins()
+    if options.out:
+        require_writable(options.out, options.table)
+    table = Table.read(options.table, options.column, options.delimiter)
+    endpoint = end_of(table, terms)
+    _say(console, f"{table.path}: {counted(len(table.ids), 'row')}, column {table.column!r} ({terms.rules.describe()})")
+    channel = "plain TCP on this machine" if options.address.local() else "plain TCP, as accepted"
+    if pins is not None:
+        channel = "TLS 1.3, both certificates pinned"
+        _say(console, f"{terms.peer}'s certificate: {fingerprint(pins.expected)}")
+    with secured(_meet(options, console, listens), pins, server=listens, timeout=options.timeout) as sock:
+        _say(console, f"Connected with {shown(sock.getpeername())}, {channel}")
+        started = time.perf_counter()
+        with _progress(console, terms, len(table.ids)) as progress:
+            traffic = converse(endpoint, sock, timeout=options.timeout, progress=progress)
+        seconds = time.perf_counter() - started
+    result = endpoint.result
+    return Summary(
+        name=terms.name,
+        peer=terms.peer,
+        role=terms.role,
+        protocol=terms.protocol,
+        learns=terms.learns,
+        rows=len(table.ids),
+        announced=max(len(table.ids), terms.pad_to or 0),
+        peer_rows=result.peer_size,
+        common=result.count,
+        verified=result.verified,
+        sent=traffic.sent,
+        received=traffic.received,
+        seconds=seconds,
+        engine=engine().name,
+        channel=channel,
+        out=_written(options, table, result),
+    )
+
+
+def end_of(table: Table, terms: Terms) -> Endpoint:
+    """A party's end over a table; errors about its identifiers name lines. The engine is compiled here, not later."""
+    try:
+        return Endpoint(table.ids, terms, by=engine())
+    except IdentifierError as error:
+        raise table.explained(error, terms.rules) from None
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _meet(options: Options, console: Console, listens: bool) -> socket.socket:
+    if not listens:
+        wait = _CALL_FOR if options.wait is None else options.wait
+        with console.status(f"calling {options.peer} at {shown((options.host, options.port))}"):
+            return connect(options.address, wait)
+    with console.status(f"waiting for {options.peer}; press Ctrl-C to stop"):
+        return accept(options.address, options.wait, lambda where: _say(console, f"Listening at {where}"))
+
+
+@contextmanager
+def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Callable[[Traffic], None]]:
+    """A line on a terminal: how much of what has to arrive is there."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"{terms.name} and {terms.peer}", total=None, note="")
+
+        def show(traffic: Traffic) -> None:
+            peer = terms.watch.peer_rows
+            total = None if peer is None else _expected(terms, peer, max(own, terms.pad_to or 0))
+            note = f"{sized(traffic.sent)} sent, {sized(traffic.received)} received"
+            bar.update(task, total=total, completed=min(traffic.received, total or 0), note=note)
+
+        yield show
+
+
+def _expected(terms: Terms, peer: int, own: int) -> int | None:
+    """About how many bytes arrive; None where too few to show."""
+    receives = terms.role == "receiver"
+    if terms.protocol == "unsafe_salted_hash":
+        return peer * TOKEN_BYTES if receives else None
+    answered = receives or terms.protocol == "pseudonyms"
+    return peer * POINT_BYTES + own * TOKEN_BYTES * answered
+
+
+def _written(options: Options, table: Table, result: Result) -> str | None:
+    if options.out is None:
+        return None
+    if result.pseudonyms is not None:
+        rows = ([name, token.hex()] for name, token in _named(table, result.pseudonyms.own))
+        write_csv(options.out, [table.column, "pseudonym"], rows, table.delimiter)
+    elif result.rows is None:
+        return None
+    elif options.rows == Shown.full:
+        table.write_whole(options.out, result.rows)
+    else:
+        table.write_numbers(options.out, result.rows)
+    return str(options.out)
+
+
+def _named(table: Table, tokens: np.ndarray) -> Iterator[tuple[str, bytes]]:
+    return ((name, token.tobytes()) for name, token in zip(table.ids, tokens, strict=True))

@@ -1,0 +1,107 @@
+"""What a finished run tells its user: who learned what, what was moved, whether both agree."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from securevfl_psi.terms import Learns, Protocol, Role
+
+__all__ = ["Summary", "counted", "sized"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One party's view of a finished run.
+
+    Attributes:
+        name, peer: the parties.
+        role: this party's.
+        protocol: which one was run.
+        learns: who was told.
+        rows: identifiers of this party.
+        announced: rows that the peer saw, with padding.
+        peer_rows: rows that the peer announced, with its padding.
+        common: common rows; None where this party is not told.
+        verified: both found the same keyed digest of the ordered common rows.
+        sent, received: bytes of messages.
+        seconds: from the connection to the end.
+        engine: the code path of the arithmetic.
+        channel: how bytes were protected on their way.
+        out: the file that was written, or None.
+    """
+
+    name: str
+    peer: str
+    role: Role
+    protocol: Protocol
+    learns: Learns
+    rows: int
+    announced: int
+    peer_rows: int
+    common: int | None
+    verified: bool
+    sent: int
+    received: int
+    seconds: float
+    engine: str
+    channel: str
+    out: str | None
+
+    def as_json(self) -> str:
+        """All fields as one JSON object."""
+        return json.dumps(asdict(self) | {"seconds": round(self.seconds, 3)}, indent=2)
+
+    def title(self) -> str:
+        """The result in one line."""
+        if self.common is None:
+            return f"Done; {self.name} is not told what is common"
+        return f"{counted(self.common, 'common row')} of {self.rows:,} here and {self.peer_rows:,} at {self.peer}"
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Label and text of each line of the summary."""
+        both = self.verified
+        checked = "both hold the same rows in the same order (keyed digest)" if both else _unverified(self)
+        return [
+            (f"{self.name} learned", self._learned(self.role == "receiver", self.peer, self.peer_rows)),
+            (f"{self.peer} learned", self._learned(self.role != "receiver", self.name, self.announced)),
+            ("verified", checked),
+            ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
+            ("took", f"{self.seconds:.2f} s, engine {self.engine}"),
+            ("channel", self.channel),
+            *([("written", self.out)] if self.out else []),
+        ]
+
+    def _learned(self, receiver: bool, other: str, size: int) -> str:
+        told = receiver or self.learns == "both"
+        texts: dict[Protocol, str] = {
+            "dh": f"which of its rows {other} has" if told else "nothing more",
+            "cardinality": "how many rows are common, not which" if told else "nothing more",
+            "pseudonyms": f"which of its rows {other} has, and a pseudonym of every row of both"
+            if receiver
+            else "a pseudonym of each of its own rows",
+            "unsafe_salted_hash": f"which of its rows {other} has, and digests of {other}'s set, which it can try "
+            "identifiers on"
+            if receiver
+            else (f"which of its rows {other} has" if told else "nothing more"),
+        }
+        return f"that {other} sent {counted(size, 'row')}; {texts[self.protocol]}"
+
+
+def _unverified(run: Summary) -> str:
+    if run.protocol in ("dh", "unsafe_salted_hash"):
+        return "no: only one party has the result, so there is nothing to compare"
+    return "no: this protocol gives the parties no common list of rows"
+
+
+def counted(number: int, what: str) -> str:
+    """A number with its noun."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def sized(count: int) -> str:
+    """Bytes for people."""
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} bytes"

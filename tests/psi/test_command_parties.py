@@ -1,0 +1,261 @@
+"""Two parties that meet through the command: what each gets, what it is told, how it ends."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from securevfl_psi import errors
+from securevfl_psi.command import main
+from securevfl_psi.command.app import exit_code
+from securevfl_psi.command.options import Options, Shown
+from securevfl_psi.command.party import Watch, run_party
+from securevfl_psi.command.summary import Summary
+from securevfl_psi.terms import PROTOCOLS
+
+BANK = "customer,city\nann,Rome\nbob,Oslo\neve,Bern\n"
+SHOP = "spend,client\n3, eve\n4,zoe\n9,ann\n"
+
+
+@pytest.fixture
+def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "bank.csv").write_text(BANK, encoding="utf-8")
+    (tmp_path / "shop.csv").write_text(SHOP, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _main(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(argument) for argument in arguments])
+    return int(ended.value.code or 0)
+
+
+def _start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "securevfl_psi", *arguments]
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def _port(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    line = next((line for line in process.stderr if line.startswith("Listening")), "")
+    return line.strip().rsplit(":", 1)[-1]
+
+
+# two parties
+
+
+class _Said(io.StringIO):
+    """What a party says on its way; knows when it listens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listening = threading.Event()
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if re.search(r"Listening at .*:\d+\n", self.getvalue()):
+            self.listening.set()
+        return written
+
+
+def _options(**more: Any) -> tuple[Options, Options]:
+    bank = Options(table=Path("bank.csv"), column="customer", name="bank", peer="shop", port=0, wait=10, timeout=10)
+    shop = replace(bank, table=Path("shop.csv"), column="client", name="shop", peer="bank")
+    return replace(bank, **more), replace(shop, **more)
+
+
+def _meet(bank: Options, shop: Options) -> tuple[Summary | int, Summary | int]:
+    """Both parties' summaries, or the exit codes of their errors."""
+    ended: dict[str, Summary | int] = {}
+    said = _Said()
+
+    def run(options: Options, console: Console, listens: bool) -> None:
+        watch = Watch()
+        try:
+            ended[options.name] = run_party(options, watch, console, listens=listens)
+        except errors.PSIError as error:
+            ended[options.name] = exit_code(error, watch)
+
+    thread = threading.Thread(target=run, args=(bank, Console(file=said, width=200), True), daemon=True)
+    thread.start()
+    assert said.listening.wait(10)
+    found = re.search(r"Listening at .*:(\d+)\n", said.getvalue())
+    assert found is not None
+    run(replace(shop, port=int(found[1])), Console(file=io.StringIO()), False)
+    thread.join(10)
+    assert not thread.is_alive()
+    return ended["bank"], ended["shop"]
+
+
+def test_common_rows_stand_in_one_order_at_both(tables: Path) -> None:
+    bank, shop = _options(out=Path("x.csv"), rows=Shown.full)
+    one, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
+    assert isinstance(one, Summary)
+    assert isinstance(other, Summary)
+    assert (one.common, one.verified, one.peer_rows, one.out) == (2, True, 3, "b.csv")
+    assert (one.sent, one.received) == (other.received, other.sent)
+    left, right = ((tables / name).read_text().splitlines() for name in ("b.csv", "s.csv"))
+    assert (left[0], right[0]) == ("customer,city", "spend,client")
+    assert sorted(left[1:]) == ["ann,Rome", "eve,Bern"]
+    assert [line.split(",")[0] for line in left[1:]] == [line.split(",")[1].strip() for line in right[1:]]
+
+
+def test_numbers_count_rows_after_the_header(tables: Path) -> None:
+    bank, shop = _options(learns="receiver", out=Path("x.csv"))
+    _, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
+    assert (tables / "b.csv").read_text() == "row,customer\n0,ann\n2,eve\n"
+    assert isinstance(other, Summary)
+    assert other.common is None
+    assert other.out is None
+    assert not (tables / "s.csv").exists()
+    assert other.title() == "Done; shop is not told what is common"
+
+
+def test_lasting_pseudonyms_are_those_of_the_run_before(tables: Path) -> None:
+    bank, shop = _options(protocol="pseudonyms")
+    runs = []
+    for number in range(3):
+        if number == 2:
+            (tables / "shop.key").unlink()
+        out = replace(bank, lasting=Path("bank.key"), out=Path("b.csv")), replace(shop, lasting=Path("shop.key"))
+        assert all(isinstance(found, Summary) for found in _meet(*out))
+        runs.append((tables / "b.csv").read_text())
+    assert runs[0] == runs[1] != runs[2]
+    assert (tables / "bank.key").stat().st_mode & 0o077 == 0
+
+
+def test_pseudonyms_are_of_all_own_rows_and_equal_for_common_ones(tables: Path) -> None:
+    bank, shop = _options(protocol="pseudonyms")
+    one, other = _meet(replace(bank, out=Path("b.csv")), replace(shop, out=Path("s.csv")))
+    assert isinstance(one, Summary)
+    assert isinstance(other, Summary)
+    assert (one.common, other.common) == (2, None)
+    left, right = (
+        dict(line.split(",") for line in (tables / name).read_text().splitlines()) for name in ("b.csv", "s.csv")
+    )
+    assert left.pop("customer") == right.pop("client") == "pseudonym"
+    assert sorted(left) == ["ann", "bob", "eve"]
+    assert {left[name] == right[other] for name, other in (("ann", "ann"), ("eve", " eve"))} == {True}
+    assert len({*left.values(), *right.values()}) == 4
+    assert all(re.fullmatch("[0-9a-f]{32}", token) for token in left.values())
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("learns", ["both", "receiver"])
+def test_the_summary_says_who_learned_what(protocol: str, learns: str, tables: Path) -> None:
+    (tables / "salt").write_bytes(b"0123456789abcdef")
+    unsafe = {"not_private": True, "salt_file": Path("salt")} if protocol == "unsafe_salted_hash" else {}
+    bank, shop = _options(protocol=protocol, learns=learns, role="sender", **unsafe)
+    one, other = _meet(replace(bank, pad_to=8 if protocol == "dh" else None), replace(shop, role="receiver"))
+    assert isinstance(one, Summary)
+    assert isinstance(other, Summary)
+    lines = dict(one.lines())
+    assert lines["bank learned"] == dict(other.lines())["bank learned"], "both tell the same story"
+    assert lines["shop learned"] == dict(other.lines())["shop learned"]
+    assert f"that bank sent {8 if protocol == 'dh' else 3} rows" in lines["shop learned"]
+    knows_rows = {"dh": learns == "both", "unsafe_salted_hash": learns == "both"}.get(protocol, False)
+    assert ("which of its rows shop has" in lines["bank learned"]) == knows_rows
+    assert lines["verified"].startswith("both hold the same rows") == knows_rows
+    assert one.common == (2 if learns == "both" and protocol != "pseudonyms" else None)
+    assert other.common == 2
+
+
+@pytest.mark.parametrize(
+    ("bank", "shop", "codes"),
+    [
+        ({"min_intersection": 3}, {}, (3, 6)),
+        ({}, {"min_intersection": 3}, (6, 3)),
+        ({"casefold": True}, {}, (4, 4)),
+        ({"protocol": "cardinality"}, {}, (4, 4)),
+        ({"context": "a"}, {"context": "b"}, (4, 4)),
+        ({"role": "sender"}, {}, (4, 4)),
+        ({"peer": "somebody"}, {}, (4, 4)),
+        ({"max_set_size": 3}, {"pad_to": 4}, (3, 6)),
+    ],
+)
+def test_exit_codes_of_both_parties(
+    bank: dict[str, Any], shop: dict[str, Any], codes: tuple[int, int], tables: Path
+) -> None:
+    ours, theirs = _options()
+    found = _meet(replace(ours, **bank), replace(theirs, **shop))
+    for code, expected in zip(found, codes, strict=True):
+        assert code == expected or (expected == 4 and code == 6), found  # whoever is first to see it tells the other
+    assert 4 not in codes or 4 in found
+
+
+def test_nothing_in_common_is_an_error_of_its_own(tables: Path) -> None:
+    (tables / "shop.csv").write_text("client\nzoe\n")
+    assert _meet(*_options()) == (4, 6)
+    one, other = _meet(*_options(min_intersection=0))
+    assert isinstance(one, Summary)
+    assert isinstance(other, Summary)
+    assert (one.common, one.title()) == (0, "0 common rows of 3 here and 1 at shop")
+
+
+def test_a_table_that_changes_under_the_run(tables: Path) -> None:
+    from securevfl_psi.command.table import Table
+
+    table = Table.read(Path("bank.csv"), "customer")
+    Path("bank.csv").write_text(BANK.replace("eve", "eva"))
+    import numpy as np
+
+    with pytest.raises(errors.InputError, match="1 of 2 common rows are not where they were"):
+        table.write_whole(Path("out.csv"), np.array([0, 2]))
+
+
+def test_a_peer_that_talks_nonsense(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def talk() -> None:
+            sock, _ = listener.accept()
+            with sock:
+                sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                while sock.recv(4096):
+                    pass
+
+        thread = threading.Thread(target=talk, daemon=True)
+        thread.start()
+        command = ["connect", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop"]
+        assert _main(*command, "--port", str(port)) == 5
+        thread.join(5)
+    assert "does not speak this protocol" in capsys.readouterr().err
+
+
+def test_two_processes_with_certificates(tables: Path) -> None:
+    for name in ("bank", "shop", "eve"):
+        assert _main("certificate", "--name", name) == 0
+    own = "--cert {0}.crt --key {0}.key --peer-cert {1}.crt"
+    listen = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop", "--port", "0"]
+    connect = ["connect", "shop.csv", "--id", "client", "--name", "shop", "--peer", "bank", "--port"]
+    for caller, code in (("shop", 0), ("eve", 6)):
+        bank = _start(*listen, *own.format("bank", "shop").split())
+        shop = _start(*connect, _port(bank), "--json", *own.format(caller, "bank").split())
+        (out, err), (told, wrong) = bank.communicate(timeout=20), shop.communicate(timeout=20)
+        assert (bank.returncode, shop.returncode) == (code, code), err + wrong
+        assert "Traceback" not in err + wrong
+        if code:
+            assert "CertificateError: the peer shows another certificate than shop.crt" in err
+            assert "CertificateError: the peer does not accept this party's certificate" in wrong
+            assert out == told == ""
+            continue
+        assert "2 common rows of 3 here and 3 at shop" in out
+        assert "both hold the same rows in the same order (keyed digest)" in out
+        assert "TLS 1.3, both certificates pinned" in out
+        found = json.loads(told)
+        assert (found["common"], found["verified"], found["peer_rows"]) == (2, True, 3)
+        assert found["channel"] == "TLS 1.3, both certificates pinned"
+        assert found["sent"] > 100
