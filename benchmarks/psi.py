@@ -31,7 +31,6 @@ from securevfl_psi.okvs import slots_for
 from securevfl_psi.terms import Protocol
 from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
 
-from benchmarks.common import RESULTS, write
 from benchmarks.psi_party import run_party
 from benchmarks.psi_peers import openssl_speed, peers_python, run_openmined, run_spu
 from benchmarks.psi_two_processes import run_two_processes
@@ -151,6 +150,9 @@ def unbalanced(n: int, queries: int = 1000) -> dict[str, Any]:
 
 
 def main() -> None:
+    # Here, so that the spawned processes, which import this module, stay as small as the protocol is.
+    from benchmarks.common import RESULTS, write
+
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("engine", "one-process", "two-processes", "protocols", "large")
     for part in parts:
