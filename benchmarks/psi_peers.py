@@ -20,8 +20,6 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import write
-
 SCRIPTS = Path(__file__).parent / "peers"
 ENVIRONMENT = Path(__file__).parent.parent / ".venv-peers/bin/python"
 SPU_PROTOCOLS = ("ecdh", "ecdh-elligator", "kkrt", "rr22")
@@ -92,6 +90,9 @@ def _environment() -> dict[str, str]:
 
 
 def main() -> None:
+    # Here, so that processes spawned by who imports this module stay small.
+    from benchmarks.common import write
+
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peers-python", help="interpreter with the peers' packages")
     parser.add_argument("--openmined-ids", type=int, default=1 << 18, help="identifiers a side, half common; 0: skip")

@@ -22,36 +22,51 @@ MAX_SET_SIZE = 1 << 24
 
 
 class Gathered:
-    """Rows of a peer's that arrive in chunks: room for them grows with what has come, never with what was announced."""
+    """Rows of a peer's that arrive in chunks: room for them grows with what has come, never with what was announced.
+
+    They stand in segments of 2^22 rows, large enough that the system takes each back when it is let go; of a segment
+    only what was written counts.
+    """
+
+    _SEGMENT = 1 << 22
 
     def __init__(self, width: int, limit: int, what: str) -> None:
         self._width, self._limit, self._what = width, limit, what
-        self._parts: list[np.ndarray] = []
+        self._segments: list[np.ndarray] = []
         self.count = 0
 
     def add(self, rows: np.ndarray) -> None:
-        """One more chunk.
+        """One more chunk, which is copied.
 
         Raises:
             SetSizeError: more rows than allowed.
         """
-        self.count += len(rows)
-        if self.count > self._limit:
+        if self.count + len(rows) > self._limit:
             raise SetSizeError(
-                f"{self._what} holds {self.count} points or more; at most {self._limit} are accepted: "
+                f"{self._what} holds {self.count + len(rows)} points or more; at most {self._limit} are accepted: "
                 "raise max_set_size"
             )
-        self._parts.append(rows)
+        while len(rows):
+            place = self.count % self._SEGMENT
+            if not place:
+                self._segments.append(np.empty((self._SEGMENT, self._width), dtype=np.uint8))
+            fits = rows[: self._SEGMENT - place]
+            self._segments[-1][place : place + len(fits)] = fits
+            self.count += len(fits)
+            rows = rows[len(fits) :]
 
     def whole(self, count: int | None) -> np.ndarray:
         """All rows; refuses another number than was announced, and rows that come twice."""
         if count is not None and self.count != count:
             raise SetSizeError(f"{self._what} holds {self.count} points; {count} were announced")
-        rows, end = np.empty((self.count, self._width), dtype=np.uint8), self.count
-        while self._parts:  # one by one, so that the parts and the whole are not there at the same time
-            part = self._parts.pop()
-            rows[end - len(part) : end] = part
-            end -= len(part)
+        if len(self._segments) == 1:
+            rows = self._segments.pop()[: self.count]
+        else:
+            rows = np.empty((self.count, self._width), dtype=np.uint8)
+            while self._segments:  # one by one, so that the segments and the whole are not there at the same time
+                segment, start = self._segments.pop(), len(self._segments) * self._SEGMENT
+                rows[start:] = segment[: self.count - start]
+                self.count = start
         require_unique(rows, self._what)
         return rows
 

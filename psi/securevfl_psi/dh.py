@@ -171,16 +171,21 @@ class Receiver(Party):
         """
         self._require_sent("cardinality")
         self._once("intersect")
-        return len(match(self._answers(), self._theirs(count))[0])
+        return len(match(self._answers(), self.their_tokens(count))[0])
 
     def _compare(self, count: int | None) -> Matches:
-        places, positions = match(self._answers(), self._theirs(count))
+        places, positions = match(self._answers(), self.their_tokens(count))
         rows = self._order[places].astype(np.int64)
         order = np.argsort(rows)
         order = order[rows[order] < len(self._ids)]  # padding equals nothing, but for one chance in 2^40
         return Matches(rows[order], positions[order])
 
-    def _theirs(self, count: int | None) -> np.ndarray:
+    def their_tokens(self, count: int | None = None) -> np.ndarray:
+        """Tokens of the sender's set in the order in which it came, uint8 (m, 16); kept no longer.
+
+        Raises:
+            SetSizeError, MalformedError: as `finish`.
+        """
         return (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the sender's blinded set")).whole(count)
 
     def intersect(self, sender_blinded: np.ndarray, doubled: np.ndarray, count: int | None = None) -> Matches:

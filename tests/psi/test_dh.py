@@ -21,6 +21,7 @@ from securevfl_psi import (
     hash_many_to_u,
     intersect_in_process,
 )
+from securevfl_psi.blinding import Gathered
 
 P = 2**255 - 19
 
@@ -350,3 +351,19 @@ def test_iterated_vector_of_rfc_7748() -> None:
     for _ in range(999):
         scalar, point = _x25519(scalar, point), scalar
     assert scalar.hex() == "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51"
+
+
+def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", 8)
+    for size in (1, 7, 8, 9, 16, 61):
+        gathered = Gathered(16, 61, "the set")
+        rows = np.frombuffer(secrets.token_bytes(16 * size), dtype=np.uint8).reshape(size, 16)
+        for part in np.array_split(rows, 5):
+            gathered.add(part)
+        assert (gathered.whole(size) == rows).all()
+    with pytest.raises(SetSizeError, match="62 points or more; at most 61"):
+        Gathered(16, 61, "the set").add(np.zeros((62, 16), dtype=np.uint8))
+    names = [f"{i}" for i in range(61)]
+    receiver, sender = Receiver(names, session := _session()), Sender(names[10:], session)
+    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
+    assert matches.receiver_rows.tolist() == list(range(10, 61))

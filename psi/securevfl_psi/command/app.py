@@ -28,8 +28,10 @@ from securevfl_psi.command.options import (
     Json,
     KeepSpace,
     Least,
+    Numeric,
     Options,
     Out,
+    Squeeze,
     takes,
 )
 from securevfl_psi.command.party import Watch, run_party
@@ -143,6 +145,8 @@ def _compare(
     delimiter: Delimiter = ",",
     casefold: Fold = False,
     no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
     form: FormOption = Form.NFKC,
     min_intersection: Least = 1,
     out: Out = None,
@@ -151,7 +155,7 @@ def _compare(
     """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
     watch = Watch(least=min_intersection)
     with _reported(watch):
-        rules = IdRules(form=form.value, strip=not no_strip, casefold=casefold)
+        rules = IdRules(form=form.value, strip=not no_strip, casefold=casefold, squeeze=squeeze, numeric=numeric)
         found = compare(one, other, column, column_b or column, delimiter, rules, min_intersection, out)
         if json:
             typer.echo(found.as_json())

@@ -43,6 +43,12 @@ Fold = Annotated[bool, typer.Option("--casefold", help="Treat upper and lower ca
 KeepSpace = Annotated[
     bool, typer.Option("--no-strip", help="Keep white space at both ends of identifiers.", rich_help_panel=_WHAT)
 ]
+Squeeze = Annotated[
+    bool, typer.Option("--squeeze", help="Make one space of white space inside identifiers.", rich_help_panel=_WHAT)
+]
+Numeric = Annotated[
+    bool, typer.Option("--numeric", help="Write whole numbers one way: +0042 and 42.0 are 42.", rich_help_panel=_WHAT)
+]
 FormOption = Annotated[Form, typer.Option("--form", help="Unicode normal form.", rich_help_panel=_WHAT)]
 Least = Annotated[
     int, typer.Option(min=0, help="Fewer common rows are an error; nobody is told which.", rich_help_panel=_WHAT)
@@ -71,6 +77,8 @@ class Options:
     )
     casefold: Fold = False
     no_strip: KeepSpace = False
+    squeeze: Squeeze = False
+    numeric: Numeric = False
     form: FormOption = Form.NFKC
     min_intersection: Least = 1
     max_set_size: Annotated[
@@ -130,7 +138,13 @@ class Options:
 
     def rules(self) -> IdRules:
         """How identifiers are normalised."""
-        return IdRules(form=self.form.value, strip=not self.no_strip, casefold=self.casefold)
+        return IdRules(
+            form=self.form.value,
+            strip=not self.no_strip,
+            casefold=self.casefold,
+            squeeze=self.squeeze,
+            numeric=self.numeric,
+        )
 
     def pins(self) -> Pins | None:
         """Certificates; None for plain text.

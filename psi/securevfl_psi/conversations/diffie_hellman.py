@@ -145,15 +145,12 @@ class PseudonymExchange(Intersection):
 
     def points(self, rows: np.ndarray) -> Said:
         doubled = self.party.take(rows) if isinstance(self.party, Receiver) else self.party.double_chunk(rows)
-        if isinstance(self.party, Receiver):
-            self._theirs = np.concatenate([getattr(self, "_theirs", doubled[:0]), doubled])
         yield Kind.TOKENS, doubled.tobytes()
 
     def compared(self) -> Said:
         party = cast(Receiver, self.party)
         own = party.own_tokens()
-        theirs: np.ndarray = getattr(self, "_theirs", np.empty((0, TOKEN_BYTES), dtype=np.uint8))
-        require_unique(theirs, "the sender's set")
+        theirs = party.their_tokens(self.peer_size)
         rows, _ = match(own, theirs)
         self.allowed(len(rows))
         yield Kind.FINISHED, b""
