@@ -13,6 +13,7 @@ __all__ = ["duplicates", "match", "require_unique", "secret_order"]
 
 _NONE = np.empty(0, dtype=np.int64)
 _PART = 1 << 18
+_MOST_EQUAL = 64  # first halves; three equal ones among 2^24 honest tokens have probability 2^-58
 
 
 def _halves(tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -60,7 +61,13 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         first, second = _halves(mine[start : start + _PART])
         place = np.searchsorted(sorted_first, first)
         waiting = np.arange(len(first))
+        rounds = 0
         while len(waiting):  # more than one round only where first halves are equal by chance
+            if rounds > _MOST_EQUAL:
+                raise MalformedError(
+                    f"more than {_MOST_EQUAL} tokens have equal first halves; the peer does not follow the protocol"
+                )
+            rounds += 1
             waiting = waiting[place[waiting] < len(order)]
             waiting = waiting[sorted_first[place[waiting]] == first[waiting]]
             equal = sorted_second[place[waiting]] == second[waiting]

@@ -65,7 +65,7 @@ class Gathered:
             rows = np.empty((self.count, self._width), dtype=np.uint8)
             while self._segments:  # one by one, so that the segments and the whole are not there at the same time
                 segment, start = self._segments.pop(), len(self._segments) * self._SEGMENT
-                rows[start:] = segment[: self.count - start]
+                rows[start : self.count] = segment[: self.count - start]
                 self.count = start
         require_unique(rows, self._what)
         return rows

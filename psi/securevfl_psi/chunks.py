@@ -11,7 +11,7 @@ from securevfl_psi.arrays import duplicates
 from securevfl_psi.errors import MalformedError, SetSizeError
 from securevfl_psi.group import CHUNK, POINT_BYTES
 
-__all__ = ["CHUNK", "PointStream", "check_points", "gather", "require_rows", "require_size", "split"]
+__all__ = ["CHUNK", "PointStream", "check_points", "gather", "require_chunk", "require_rows", "require_size", "split"]
 
 _PREFIX = 16  # bytes of a point that are compared: two honest ones of 2^24 agree in them with probability 2^-81
 _TOP = np.uint64(0x7FFFFFFFFFFFFFFF)
@@ -65,6 +65,22 @@ def require_rows(chunk: np.ndarray, width: int, what: str) -> None:
         raise MalformedError(f"{what} holds {chunk.dtype} {chunk.shape}; uint8 (n, {width}) was expected")
     if not 1 <= len(chunk) <= CHUNK:
         raise MalformedError(f"{what} holds a chunk of {len(chunk)} rows; 1 to {CHUNK} are possible: use split")
+
+
+def require_chunk(chunk: np.ndarray, width: int, done: int, count: int, what: str) -> None:
+    """The chunk that follows `done` of `count` rows: full unless it is the last, so that rows cannot be sent one by
+    one, which costs the receiver thirty times the memory and a hundred times the work.
+
+    Raises:
+        MalformedError: another type, shape or number of rows.
+        SetSizeError: more rows than announced.
+    """
+    require_rows(chunk, width, what)
+    if done + len(chunk) > count:
+        raise SetSizeError(f"{what} holds {done + len(chunk)} rows or more; {count} were announced")
+    due = min(CHUNK, count - done)
+    if len(chunk) < due:
+        raise MalformedError(f"{what} holds a chunk of {len(chunk)} rows where {due} are due: use split")
 
 
 def require_size(count: object, limit: int, what: str) -> int:
