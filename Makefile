@@ -47,6 +47,7 @@ bench: $(STAMP) ## Run the benchmarks; they write JSON to benchmarks/results.
 	$(BIN)/python -m benchmarks.cut
 	$(BIN)/python -m benchmarks.cut --bits 3072
 	$(BIN)/python -m benchmarks.psi
+	$(BIN)/python -m benchmarks.linkage
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) site runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
