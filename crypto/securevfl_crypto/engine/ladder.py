@@ -54,19 +54,13 @@ def _step(field: Field, x1: Limbs, point: list[Limbs], other: Mask) -> list[Limb
     (C, D), and DA, CB only trade places, which neither their sum nor their difference's square sees.
     """
     x2, z2, x3, z3 = point
-    a, b, c, d = field.together(
-        lambda: field.narrow(field.add(x2, z2)),
-        lambda: field.narrow(field.sub(x2, z2)),
-        lambda: field.narrow(field.add(x3, z3)),
-        lambda: field.narrow(field.sub(x3, z3)),
-    )
+    a, b = field.narrow(field.add(x2, z2)), field.narrow(field.sub(x2, z2))
+    c, d = field.narrow(field.add(x3, z3)), field.narrow(field.sub(x3, z3))
     plus, minus = field.select(other, c, a), field.select(other, d, b)
     da, cb = field.together(lambda: field.mul(d, a), lambda: field.mul(c, b))
     aa, bb = field.together(lambda: field.square(plus), lambda: field.square(minus))
     total, apart = field.together(lambda: field.narrow(field.add(da, cb)), lambda: field.narrow(field.sub(da, cb)))
-    aa_narrow, bb_narrow, e = field.together(
-        lambda: field.narrow(aa), lambda: field.narrow(bb), lambda: field.narrow(field.sub(aa, bb))
-    )
+    aa_narrow, bb_narrow, e = field.narrow(aa), field.narrow(bb), field.narrow(field.sub(aa, bb))
     x_sum, apart2 = field.together(lambda: field.square(total), lambda: field.square(apart))
     scaled, apart2_narrow = field.together(
         lambda: field.narrow(field.mul_add_small(aa, e, _A24)), lambda: field.narrow(apart2)
