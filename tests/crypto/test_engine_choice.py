@@ -260,3 +260,11 @@ def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> 
     rows = sender.rows(matches.sender_positions)
     assert [mine[row] for row in matches.receiver_rows] == [f"id {k}" for k in range(0, 60, 6)]
     assert [theirs[row] for row in rows] == [f"id {k}" for k in range(0, 60, 6)]
+
+
+def test_a_wrong_number_of_threads_is_no_reason_to_take_another_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECUREVFL_THREADS", "many")
+    choice._fastest.cache_clear()
+    with pytest.raises(EngineError, match="SECUREVFL_THREADS='many'; a number from 1 to 256"):
+        choice.engine()
+    choice._fastest.cache_clear()

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 import numpy as np
 
 from securevfl_crypto.engine.base import Engine
-from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced, host_features
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, forced, host_features, threads
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
 
@@ -27,8 +27,10 @@ def engine(path: str | None = None) -> Engine:
     """The engine of a path; without one that of ``SECUREVFL_ENGINE``, or the fastest that works here.
 
     Raises:
-        EngineError: a path is demanded that is unknown, cannot run here, or fails its self-test.
+        EngineError: a path is demanded that is unknown, cannot run here, or fails its self-test; or the environment
+            asks for a number of threads that is none.
     """
+    threads()  # a setting that is no number is the user's mistake, not a path's
     name = path or forced()
     if name is None:
         return _fastest()
