@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import secrets
 from collections.abc import Iterator, Sequence
 
@@ -60,7 +61,7 @@ class Gathered:
         if count is not None and self.count != count:
             raise SetSizeError(f"{self._what} holds {self.count} points; {count} were announced")
         if len(self._segments) == 1:
-            rows = self._segments.pop()[: self.count]
+            rows, self.count = self._segments.pop()[: self.count], 0
         else:
             rows = np.empty((self.count, self._width), dtype=np.uint8)
             while self._segments:  # one by one, so that the segments and the whole are not there at the same time
@@ -110,6 +111,7 @@ class Party:
         self._max = max_set_size
         self._by = by
         self._key = Scalar(secret, by)
+        self._filler = secret or secrets.token_bytes(32)
         self._order = secret_order(self.size)
         self._blinded: np.ndarray | None = None
         self._sent = not self.size  # of an empty set there is nothing to send
@@ -132,9 +134,13 @@ class Party:
         real = rows < len(self._ids)
         points = np.empty((len(rows), 32), dtype=np.uint8)
         points[real] = hash_to_group(self._ids, self._session.dst, rows[real], self._by)
-        dummies = int((~real).sum())
-        points[~real] = hash_to_group([secrets.token_bytes(32) for _ in range(dummies)], self._session.dst, by=self._by)
+        dummies = [self._dummy(int(row) - len(self._ids)) for row in rows[~real]]
+        points[~real] = hash_to_group(dummies, self._session.dst, by=self._by)
         return points
+
+    def _dummy(self, number: int) -> bytes:
+        """What fills the set up: with a secret that is used again it comes back as rows do, or it would stand out."""
+        return hmac.digest(self._filler, b"padding" + number.to_bytes(8, "big"), "sha512")[:32]
 
     def blinded(self) -> np.ndarray:
         """All `chunks` in one array, uint8 (n, 32), read-only; the same however often it is asked."""

@@ -29,8 +29,9 @@ import numpy as np
 
 from securevfl_psi.arrays import match, require_unique
 from securevfl_psi.blinding import MAX_SET_SIZE, Gathered, Party, whole_array
+from securevfl_psi.chunks import require_rows
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
-from securevfl_psi.group import TOKEN_BYTES
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.identifiers import IdRules, normalise_column
 from securevfl_psi.session import Session
 
@@ -69,7 +70,8 @@ class Sender(Party):
         return self._double(points)
 
     def _double(self, points: np.ndarray) -> np.ndarray:
-        self._answered += len(points) if isinstance(points, np.ndarray) else 0
+        require_rows(points, POINT_BYTES, self._what)
+        self._answered += len(points)
         if self._answered > self._max:
             raise SetSizeError(
                 f"{self._what} holds {self._answered} points or more; at most {self._max} are accepted: "
@@ -109,7 +111,7 @@ class Sender(Party):
             MalformedError: another type, a position that does not exist, one that comes twice or one of the padding.
         """
         self._require_sent("rows")
-        if isinstance(positions, np.ndarray) and len(positions) and "double" not in self._done and not self._answered:
+        if isinstance(positions, np.ndarray) and positions.size and "double" not in self._done and not self._answered:
             raise PSIError("rows was called out of order: nothing was doubled")
         self._once("rows")
         if not isinstance(positions, np.ndarray):

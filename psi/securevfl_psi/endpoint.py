@@ -80,7 +80,8 @@ class Endpoint:
             )
         self._by = by
         self._reader, self._writer = FrameReader(), FrameWriter()
-        self._out: deque[bytes] = deque([self._writer.write(Kind.HELLO, terms.hello(self._size))])
+        # Not yet frames: those are numbered as they leave, so that a refusal that replaces them gets the number due.
+        self._out: deque[tuple[Kind, bytes]] = deque([(Kind.HELLO, terms.hello(self._size))])
         self._own: Iterator[tuple[Kind, np.ndarray]] = iter(())
         self._talk: Conversation | None = None
         self._failed = False
@@ -104,7 +105,7 @@ class Endpoint:
     def next_frame(self) -> bytes | None:
         """What to send next; None if the peer has to speak first."""
         if self._out:
-            return self._out.popleft()
+            return self._writer.write(*self._out.popleft())
         if self._talk is None or self._failed:
             return None
         for kind, rows in self._own:
@@ -124,6 +125,7 @@ class Endpoint:
                 self._take(frame)
         except PeerRefused:
             self._failed = True
+            self._out.clear()
             raise
         except PSIError as error:
             self._refuse(error)
@@ -143,7 +145,7 @@ class Endpoint:
     def _refuse(self, error: PSIError) -> None:
         self._failed = True
         reason = next(word for kind, word in _REASONS if isinstance(error, kind))
-        self._out = deque([self._writer.write(Kind.REFUSED, reason.encode())])
+        self._out = deque([(Kind.REFUSED, reason.encode())])
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == Kind.REFUSED:
@@ -154,8 +156,7 @@ class Endpoint:
                 raise MalformedError(f"a {frame.kind.name} came before the hello")
             self._begin(*self.terms.agree(frame.payload))
             return
-        for kind, payload in self._talk.take(frame):
-            self._out.append(self._writer.write(kind, payload))
+        self._out.extend(self._talk.take(frame))
 
     def _begin(self, session: Session, peer_size: int) -> None:
         make = CONVERSATIONS[self.terms.protocol]
@@ -164,7 +165,7 @@ class Endpoint:
         for writer_role, end in ((self.terms.role, self._writer), (None, self._reader)):
             role = writer_role or ("sender" if self.terms.role == "receiver" else "receiver")
             end.tag = hashlib.sha512(session.dst + role.encode()).digest()[:TAG_BYTES]
-        self._out.extend(self._writer.write(kind, payload) for kind, payload in self._talk.start())
+        self._out.extend(self._talk.start())
 
 
 def run_in_process(one: Endpoint, other: Endpoint) -> None:

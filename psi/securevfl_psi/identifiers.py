@@ -19,7 +19,7 @@ __all__ = ["MAX_ID_BYTES", "IdRules", "Identifiers", "encode", "normalise", "nor
 MAX_ID_BYTES = 1024
 _EXAMPLES = 3
 _SPACES = re.compile(r"\s+")
-_WHOLE = re.compile(r"\+?0*([0-9]+?)(?:\.0*)?")
+_WHOLE = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # looks at each digit a bounded number of times
 _SPACE = np.array([chr(code).isspace() for code in range(128)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import secrets
 from dataclasses import dataclass, field
@@ -110,6 +111,8 @@ class Terms:
             text = getattr(self, what)
             if not 1 <= len(text) <= _NAME:
                 raise PSIError(f"{what} {text!r}; 1 to {_NAME} characters are possible")
+        if any("\ud800" <= char <= "\udfff" for char in self.name + self.peer + self.context):
+            raise PSIError("name, peer or context hold a lone surrogate, so they are no Unicode text")
         if self.name == self.peer:
             raise PSIError(f"both parties are called {self.name!r}; give them different names")
         if self.lasting is not None and self.protocol != "pseudonyms":
@@ -120,11 +123,20 @@ class Terms:
             raise PSIError(f"a nonce of {len(self.nonce)} bytes; 16 are needed")
         if self.protocol == "unsafe_salted_hash" and len(self.salt) < 16:
             raise PSIError(f"a salt of {len(self.salt)} bytes; unsafe_salted_hash needs at least 16 that both know")
+        if self.protocol == "unsafe_salted_hash" and self.pad_to is not None:
+            raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
     def hello(self, size: int) -> bytes:
         """This party's first message: its terms and how many rows it will send, as JSON."""
-        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": self._own_nonce().hex()}
+        nonce = self._own_nonce()
+        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
+        if self.protocol == "unsafe_salted_hash":
+            said["salt"] = self._proof(nonce)
         return json.dumps(said, sort_keys=True).encode()
+
+    def _proof(self, nonce: bytes) -> str:
+        """That a party has the salt: with two different ones nothing would be common, and nobody would know why."""
+        return hmac.digest(self.salt, b"securevfl-psi salt" + nonce, "sha256").hex()
 
     def _own_nonce(self) -> bytes:
         return self.nonce if self.lasting is None else self.lasting.nonce
@@ -156,6 +168,8 @@ class Terms:
             if said.get(key) != mine:
                 raise DisagreementError(f"the peer has {key} {str(said.get(key))[:80]!r}; {mine!r} was expected")
         rows, nonce = said.get("rows"), _nonce(said.get("nonce"))
+        if self.protocol == "unsafe_salted_hash" and said.get("salt") != self._proof(nonce):
+            raise DisagreementError("the peer has another salt; both need the same")
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
             raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; a whole number was expected")
         if rows > self.max_set_size:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import securevfl_psi as psi
+from securevfl_psi.chunks import require_chunk
 
 from securevfl.errors import AlignmentError, ProtocolError
 from securevfl.party import Site
@@ -62,19 +63,24 @@ def send_rows(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], gu
 
 
 async def receive_rows(
-    link: Link, what: str, name: str, count: int, take: Callable[[np.ndarray], None], kind: Kind = Kind.BLINDED_SET
+    link: Link,
+    what: str,
+    name: str,
+    count: int,
+    width: int,
+    take: Callable[[np.ndarray], None],
+    kind: Kind = Kind.BLINDED_SET,
 ) -> None:
-    """Hands chunks of rows to `take` as they come, until all that were announced are there.
+    """Hands chunks of rows, each of `width` bytes, to `take` as they come, until all that were announced are there.
 
     Raises:
-        ProtocolError: an empty chunk, or more rows than were announced.
+        PSIError: a chunk of another type, shape or number of rows than `send_rows` sends, or more rows than announced.
     """
     done = 0
     while done < count:
         part = np.asarray((await link.receive(kind, what, name)).arrays[name])
-        done += len(part) if part.ndim else 0
-        if not part.size or done > count:
-            raise ProtocolError(f"{what!r} holds {done} rows or more, or an empty chunk; {count} were announced")
+        require_chunk(part, width, done, count, repr(what))
+        done += len(part)
         take(part)
 
 
@@ -106,7 +112,7 @@ async def verify(
         message = await link.receive(Kind.STATISTIC, "psi/digest", "digest")
         if not psi.digests_equal(np.asarray(message.arrays["digest"]).tobytes(), both[link.peer]):
             raise AlignmentError(
-                f"{site.name!r} ({len(rows)} rows) and {link.peer!r} ({message.meta.get('rows')} rows) do not "
+                f"{site.name!r} ({len(rows)} rows) and {link.peer!r} ({message.meta.get('rows')!r:.20} rows) do not "
                 "have the same "
                 "common rows in the same order; nothing was trained. Do both normalise identifiers alike?"
             )

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import securevfl_psi as psi
+from securevfl_psi.group import POINT_BYTES
+from securevfl_psi.multiparty import RESULT_BYTES, SHARE_BYTES
 
 from securevfl.align.agreement import RULES, Alignment, announced, order, receive_rows, send_rows, verify
 from securevfl.align.pairwise import key_of, nonce_of
@@ -72,9 +74,9 @@ async def active(site: Site, ids: Sequence[str], max_set_size: int) -> Alignment
         link = site.links[name]
         evaluated: list[np.ndarray] = []
         slots: list[np.ndarray] = []
-        await receive_rows(link, "psi/doubled", "points", len(ids), evaluated.append)
+        await receive_rows(link, "psi/doubled", "points", len(ids), POINT_BYTES, evaluated.append)
         seed = np.asarray((await link.receive(Kind.BLINDED_SET, "psi/table", "seed")).arrays["seed"])
-        await receive_rows(link, "psi/slots", "slots", psi.slots_for(counts[name]), slots.append)
+        await receive_rows(link, "psi/slots", "slots", psi.slots_for(counts[name]), SHARE_BYTES, slots.append)
         leader.receive(name, evaluated, seed.tobytes(), slots, counts[name])
     found = leader.intersect()
     if not len(found):
@@ -107,7 +109,7 @@ async def passive(site: Site, hello: Message, ids: Sequence[str], max_set_size: 
     link.send(Kind.CONTROL, "psi/hello", meta=meta)
     party = psi.multiparty.Party(ids, site.name, circle, await _seeds(site, circle), max_set_size=max_set_size)
     blinded: list[np.ndarray] = []
-    await receive_rows(link, "psi/blinded", "points", count, blinded.append)
+    await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, blinded.append)
     send_rows(link, "psi/doubled", "points", party.evaluate(blinded, count))
     table = party.table()
     seed = np.frombuffer(table.seed, dtype=np.uint8)
@@ -118,7 +120,7 @@ async def passive(site: Site, hello: Message, ids: Sequence[str], max_set_size: 
     if isinstance(common, bool) or not isinstance(common, int) or not 0 <= common <= len(ids):
         raise ProtocolError(f"{link.peer!r} says that {common!r} rows are common; this party has {len(ids)}")
     tokens: list[np.ndarray] = []
-    await receive_rows(link, "psi/rows", "tokens", common, tokens.append, Kind.INTERSECTION)
+    await receive_rows(link, "psi/rows", "tokens", common, RESULT_BYTES, tokens.append, Kind.INTERSECTION)
     found = party.rows(tokens, common)
     site.policy.check_intersection(len(found))
     return await verify(site, ids, order(ids, sorted(found.tolist()), site.seed), key, {}, {})

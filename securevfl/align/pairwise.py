@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import securevfl_psi as psi
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 
 from securevfl.align.agreement import (
     RULES,
@@ -57,9 +58,9 @@ async def active(site: Site, ids: Sequence[str], own: int, held_out: set[int], m
         link = site.links[name]
         count = announced(await link.receive(Kind.CONTROL, "psi/hello"), site, max_set_size, _HOW)
         receiver = psi.Receiver(ids, _session(site, name, nonce), max_set_size=max_set_size)
-        await receive_rows(link, "psi/blinded", "points", count, lambda part, to=receiver: to.take(part))  # type: ignore[misc]
+        await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, lambda part, to=receiver: to.take(part))  # type: ignore[misc]
         send_rows(link, "psi/blinded", "points", receiver.chunks())
-        await receive_rows(link, "psi/doubled", "tokens", len(ids), receiver.take_tokens)
+        await receive_rows(link, "psi/doubled", "tokens", len(ids), TOKEN_BYTES, receiver.take_tokens)
         matches[name] = receiver.finish(count)
     common = set(range(own)).intersection(*(set(m.receiver_rows.tolist()) for m in matches.values()))
     pairwise = {name: len(m.receiver_rows) for name, m in matches.items()}
@@ -102,7 +103,7 @@ async def passive(site: Site, hello: Message, ids: Sequence[str], max_set_size: 
     def answer(part: np.ndarray) -> None:
         send_rows(link, "psi/doubled", "tokens", [sender.double_chunk(part)])
 
-    await receive_rows(link, "psi/blinded", "points", count, answer)
+    await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, answer)
     message = await link.receive(Kind.INTERSECTION, "psi/common", "positions", "key")
     positions, common = np.asarray(message.arrays["positions"]), message.meta.get("common")
     both = sender.rows(positions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -10,10 +11,11 @@ import securevfl_psi as psi
 from helpers import parties, scarce
 
 import securevfl as sv
+from securevfl.align import agreement, everyone, pairwise
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import align_parties, join_parties
 from securevfl.privacy import Link
-from securevfl.transport import Kind
+from securevfl.transport import Guard, Kind
 
 JOB = sv.Job(seed=3)
 
@@ -243,8 +245,9 @@ def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pyt
         original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", lies)
-    with pytest.raises(sv.ProtocolError, match="are common"):
-        align_parties(_with_book(), JOB)
+    for people in (_with_book(), parties(passive=2)):
+        with pytest.raises(sv.ProtocolError, match="are common"):
+            align_parties(people, JOB)
 
 
 @pytest.mark.parametrize("passive", [1, 2])
@@ -252,3 +255,127 @@ def test_a_set_larger_than_a_policy_accepts_is_refused(passive: int) -> None:
     people = parties(passive=passive)
     with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: the policy's max_set_size"):
         align_parties(people, replace(JOB, policies={"shop1": sv.Policy(max_set_size=20)}))
+
+
+def _lying(monkeypatch: pytest.MonkeyPatch, liar: str, step: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
+    """A party whose arrays of one step are others."""
+    original = Link.send
+
+    def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
+        if (self.me, what) == (liar, step):
+            more |= {name: change(value) for name, value in more.items() if isinstance(value, np.ndarray)}
+        original(self, kind, what, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", lies)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda a: np.array(3, dtype=a.dtype),
+        lambda a: a[:0],
+        lambda a: a[:-1],
+        lambda a: a[:1],
+        lambda a: np.concatenate([a, a[:1]]),
+        lambda a: np.concatenate([a, a], axis=-1),
+        lambda a: a.reshape(1, 1, *a.shape),
+        lambda a: a.astype(np.float64),
+    ],
+    ids=["no dimension", "empty", "a row less", "one row", "a row more", "wide", "four dimensions", "other type"],
+)
+@pytest.mark.parametrize(
+    ("passive", "liar", "step"),
+    [
+        (1, "bank", "psi/blinded"),
+        (1, "shop1", "psi/blinded"),
+        (1, "shop1", "psi/doubled"),
+        (1, "bank", "psi/common"),
+        (2, "bank", "psi/blinded"),
+        (2, "shop1", "psi/doubled"),
+        (2, "shop1", "psi/slots"),
+        (2, "bank", "psi/rows"),
+    ],
+)
+def test_arrays_of_another_form_end_the_alignment(
+    monkeypatch: pytest.MonkeyPatch, passive: int, liar: str, step: str, change: Callable[[np.ndarray], np.ndarray]
+) -> None:
+    """At once: a party that goes on to wait, or to keep what it cannot use, can be kept waiting for ever."""
+    _lying(monkeypatch, liar, step, change)
+    with pytest.raises((sv.ProtocolError, sv.AlignmentError)):
+        align_parties(parties(passive=passive, rows=40), JOB)
+
+
+def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = agreement.send_rows
+
+    def crumbs(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], *guard: Guard) -> None:
+        single = (part[row : row + 1] for part in chunks for row in range(len(part)))
+        original(link, what, name, single, *guard)
+
+    for module in (everyone, pairwise):
+        monkeypatch.setattr(module, "send_rows", crumbs)
+    for passive in (1, 2):
+        with pytest.raises(sv.ProtocolError, match="a chunk of 1 rows where"):
+            align_parties(parties(passive=passive), JOB)
+
+
+@pytest.mark.parametrize("passive", [1, 2])
+@pytest.mark.parametrize("strict", ["bank", "shop1"])
+def test_each_party_demands_as_many_common_rows_as_it_likes(passive: int, strict: str) -> None:
+    """The active party before it tells anybody."""
+    job = replace(JOB, policies={strict: sv.Policy(min_intersection=10_000)})
+    with pytest.raises(sv.PolicyError, match="at least 10000") as caught:
+        align_parties(parties(passive=passive), job)
+    ledgers = {ledger.party: ledger for ledger in caught.value.ledgers}
+    assert strict == "shop1" or not any(entry.what == "psi/common" for entry in ledgers["bank"].entries)
+    assert not any(entry.what == "psi/digest" and entry.way == "sent" for entry in ledgers[strict].entries)
+
+
+@pytest.mark.parametrize(("key", "value"), [("job", "another"), ("protocol", "another"), ("rows", -1), ("rows", 1.5)])
+@pytest.mark.parametrize("passive", [1, 2])
+def test_hellos_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, passive: int, key: str, value: object) -> None:
+    original = Link.send
+    for liar in ("bank", "shop1"):
+
+        def lies(self: Link, kind: Kind, what: str, liar: str = liar, **more: object) -> None:
+            if (self.me, what) == (liar, "psi/hello"):
+                more["meta"] = {**more["meta"], key: value}  # type: ignore[dict-item]
+            original(self, kind, what, **more)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Link, "send", lies)
+        with pytest.raises(sv.ProtocolError, match=str(value)):
+            align_parties(parties(passive=passive), JOB)
+
+
+@pytest.mark.parametrize("passive", [1, 2])
+def test_nonces_and_keys_are_fresh_and_long_enough(monkeypatch: pytest.MonkeyPatch, passive: int) -> None:
+    original, said = Link.send, set()
+
+    def listens(self: Link, kind: Kind, what: str, **more: object) -> None:
+        if (self.me, self.peer) == ("bank", "shop1") and what in ("psi/hello", "psi/common"):
+            said.add(more["meta"]["nonce"] if what == "psi/hello" else more["key"].tobytes())  # type: ignore[index,attr-defined]
+        original(self, kind, what, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", listens)
+    people = parties(passive=passive, rows=40)
+    for _ in range(2):
+        align_parties(people, JOB)
+    assert len(said) == 4
+
+    def shortens(self: Link, kind: Kind, what: str, **more: object) -> None:
+        if what == "psi/hello" and self.me == "bank":
+            more["meta"] = {**more["meta"], "nonce": "00" * 15}  # type: ignore[dict-item]
+        original(self, kind, what, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", shortens)
+    with pytest.raises(sv.ProtocolError, match="nonce of 15 bytes"):
+        align_parties(people, JOB)
+
+    def cuts(self: Link, kind: Kind, what: str, **more: object) -> None:
+        if what == "psi/common":
+            more["key"] = more["key"][:31]  # type: ignore[index]
+        original(self, kind, what, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Link, "send", cuts)
+    with pytest.raises(sv.ProtocolError, match="digest key of 31 bytes"):
+        align_parties(people, JOB)

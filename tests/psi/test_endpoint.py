@@ -104,7 +104,7 @@ def test_sizes_around_powers_of_two(size: int) -> None:
 
 
 def test_sets_of_more_than_one_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("blinding", "chunks", "salted_hash"):
+    for module in ("blinding", "chunks", "conversations.base", "salted_hash"):
         monkeypatch.setattr(f"securevfl_psi.{module}.CHUNK", 8)
     mine, theirs = [f"c{i}" for i in range(61)], [f"c{i}" for i in range(20, 90)]
     for protocol in PROTOCOLS:
@@ -313,8 +313,8 @@ NOT_CANONICAL = (2**255 - 19).to_bytes(32, "little")
 @pytest.mark.parametrize(
     ("kind", "payload", "match"),
     [
-        (Kind.POINTS, LOW_ORDER + bytes(64), "small order"),
-        (Kind.POINTS, NOT_CANONICAL * 3, "not below 2\\^255"),
+        (Kind.POINTS, LOW_ORDER + bytes(96), "small order"),
+        (Kind.POINTS, NOT_CANONICAL * 4, "not below 2\\^255"),
         (Kind.POINTS, b"x" * 31, "multiple of 32"),
         (Kind.POINTS, b"", "multiple of 32"),
         (Kind.FINISHED, b"", "never gets now"),
@@ -347,7 +347,7 @@ def test_more_points_than_announced_are_refused() -> None:
     frame = _until(shop, bank, Kind.POINTS)
     point = frame[HEADER_BYTES:]
     more = frame[:12] + (len(point) + 32).to_bytes(4, "big") + frame[16:HEADER_BYTES] + point + b"\x09" + bytes(31)
-    with pytest.raises(SetSizeError, match="5 points or more; 4 were announced"):
+    with pytest.raises(SetSizeError, match="5 rows or more; 4 were announced"):
         bank.feed(more)
 
 

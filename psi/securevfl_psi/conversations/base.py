@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from securevfl_crypto.engine import Engine
 
-from securevfl_psi.chunks import split
+from securevfl_psi.chunks import CHUNK, require_chunk, split
 from securevfl_psi.dh import Matches
 from securevfl_psi.errors import DisagreementError, MalformedError, SetSizeError, SmallIntersectionError
 from securevfl_psi.identifiers import Identifiers
@@ -98,10 +98,9 @@ class Conversation(ABC):
         return MalformedError(f"a {frame.kind.name}, which a {self.terms.role} of {self.terms.protocol} never gets now")
 
     def arrived(self, rows: np.ndarray) -> bool:
-        """Counts the peer's points; True with the last one that was announced."""
+        """Counts the peer's rows; True with the last one that was announced."""
+        require_chunk(rows, rows.shape[1], self._points, self.peer_size, "the peer's set")
         self._points += len(rows)
-        if self._points > self.peer_size:
-            raise SetSizeError(f"the peer sends {self._points} points or more; {self.peer_size} were announced")
         return self._points == self.peer_size
 
     # The end of every protocol in which the sender may learn rows.
@@ -134,6 +133,8 @@ class Conversation(ABC):
         """At the sender: positions, and at last key and digest; `find` turns positions into own rows."""
         if frame.kind == Kind.POSITIONS:
             self._positions.append(rows_of(frame, 8).view("<i8").reshape(-1).astype(np.int64))
+            if any(len(part) < CHUNK for part in self._positions[-2:-1]):
+                raise MalformedError(f"positions go on after a chunk of fewer than {CHUNK}: use split")
             if sum(map(len, self._positions)) > len(self.ids):
                 raise SetSizeError(f"more positions than the {len(self.ids)} rows of this party")
             return

@@ -9,7 +9,7 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.arrays import match, require_unique, secret_order
-from securevfl_psi.chunks import split
+from securevfl_psi.chunks import require_chunk, split
 from securevfl_psi.conversations.base import Conversation, Pseudonyms, Said, rows_of
 from securevfl_psi.dh import Receiver, Sender
 from securevfl_psi.errors import MalformedError
@@ -49,6 +49,7 @@ class Intersection(Conversation):
             yield from self.points(rows)
         elif frame.kind == Kind.TOKENS and self.expects_tokens:
             rows = rows_of(frame, TOKEN_BYTES)
+            require_chunk(rows, TOKEN_BYTES, self._answers, self.party.size, "the doubled set")
             self.party.take_tokens(rows)
             self._answers += len(rows)
         elif self.receives and frame.kind == Kind.DIGEST and self.terms.learns == "both" and hasattr(self, "_digest"):
@@ -127,6 +128,7 @@ class Cardinality(Intersection):
             count = int.from_bytes(frame.payload, "big")
             if count > min(len(self.ids), self.peer_size):
                 raise MalformedError(f"{count} common identifiers among {len(self.ids)} and {self.peer_size}")
+            self.allowed(count)
             self.finish(count=count)
         else:
             raise self.wrong(frame)

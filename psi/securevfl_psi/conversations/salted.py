@@ -44,9 +44,15 @@ class SaltedHash(Conversation):
                 yield from self.conclude(self.party.finish(self.peer_size))
         elif self.receives and frame.kind == Kind.DIGEST and hasattr(self, "_digest"):
             self.confirmed(frame)
-        elif not self.receives and frame.kind in (Kind.POSITIONS, Kind.DIGEST) and self.terms.learns == "both":
+        elif not self.receives and self.result is None:
+            yield from self._at_sender(frame)
+        else:
+            raise self.wrong(frame)
+
+    def _at_sender(self, frame: Frame) -> Said:
+        if frame.kind in (Kind.POSITIONS, Kind.DIGEST) and self.terms.learns == "both":
             yield from self.told(frame, self._find)
-        elif not self.receives and frame.kind == Kind.FINISHED and self.terms.learns == "receiver":
+        elif frame.kind == Kind.FINISHED and self.terms.learns == "receiver":
             self.finish()
         else:
             raise self.wrong(frame)
