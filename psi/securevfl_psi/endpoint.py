@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from securevfl_crypto.engine import Engine
+from securevfl_crypto.engine import Engine, engine
 
 from securevfl_psi.conversations import CONVERSATIONS, Conversation, Result
 from securevfl_psi.errors import (
@@ -67,6 +67,7 @@ class Endpoint:
     Raises:
         IdentifierError: identifiers that cannot be used, before anything is sent.
         SetSizeError: more than the terms allow.
+        EngineError: the environment demands a code path that is unknown or cannot run here.
     """
 
     def __init__(self, ids: Sequence[object], terms: Terms, *, by: Engine | None = None) -> None:
@@ -78,7 +79,7 @@ class Endpoint:
                 f"{len(self._ids)} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size}: "
                 "raise what is too small"
             )
-        self._by = by
+        self._by = by or engine()
         self._reader, self._writer = FrameReader(), FrameWriter()
         # Not yet frames: those are numbered as they leave, so that a refusal that replaces them gets the number due.
         self._out: deque[tuple[Kind, bytes]] = deque([(Kind.HELLO, terms.hello(self._size))])

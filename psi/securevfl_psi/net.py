@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import select
+import selectors
 import socket
 import ssl
 import time
@@ -15,6 +15,8 @@ __all__ = ["Traffic", "converse"]
 
 _READ = 1 << 18
 _BUFFER = 1 << 22
+_LEAST = 64
+"""Bytes that must move within `timeout`: a peer that sends one now and then does not keep a party waiting for ever."""
 
 
 class Traffic:
@@ -40,7 +42,7 @@ def converse(
     Args:
         endpoint: this party's end.
         sock: connected, or an `ssl.SSLSocket` whose handshake is done; set to non-blocking.
-        timeout: seconds without a byte in either direction after which the peer counts as lost.
+        timeout: seconds with fewer than 64 bytes in both directions together after which the peer counts as lost.
         progress: called after every frame.
 
     Raises:
@@ -52,32 +54,36 @@ def converse(
         sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
     traffic = Traffic()
     pending = memoryview(b"")
-    last = time.monotonic()
-    while not endpoint.done or pending:
-        if not pending:
-            pending = memoryview(endpoint.next_frame() or b"")
-        written = _write(sock, pending)
-        pending = pending[written:]
-        data = _read(sock, endpoint)
-        traffic.sent += written
-        traffic.received += len(data)
-        if data:
-            try:
-                endpoint.feed(data)
-            except PSIError:
-                _say(sock, bytes(pending) + (endpoint.next_frame() or b""), timeout)
-                raise
-        if progress is not None and (written or data):
-            progress(traffic)
-        now = time.monotonic()
-        if written or data:
-            last = now
-        elif now - last > timeout:
-            raise ConnectionLost(
-                f"{endpoint.terms.peer!r} was silent for {timeout:.0f} s: raise timeout, or look there"
-            )
-        elif not endpoint.done or pending:
-            select.select([sock], [sock] if pending else [], [], min(1.0, timeout))
+    last, since = time.monotonic(), 0
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        while not endpoint.done or pending:
+            if not pending:
+                pending = memoryview(endpoint.next_frame() or b"")
+            written = _write(sock, pending)
+            pending = pending[written:]
+            data = _read(sock, endpoint)
+            traffic.sent += written
+            traffic.received += len(data)
+            if data:
+                try:
+                    endpoint.feed(data)
+                except PSIError:
+                    _say(sock, bytes(pending) + (endpoint.next_frame() or b""), timeout)
+                    raise
+            if progress is not None and (written or data):
+                progress(traffic)
+            since += written + len(data)
+            if since >= _LEAST:
+                last, since = time.monotonic(), 0
+            elif time.monotonic() - last > timeout:
+                raise ConnectionLost(
+                    f"{endpoint.terms.peer!r} was silent for {timeout:.0f} s, or all but: raise timeout, or look there"
+                )
+            if not (written or data) and (pending or not endpoint.done):
+                wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
+                selector.modify(sock, wanted)
+                selector.select(min(1.0, timeout))
     return traffic
 
 

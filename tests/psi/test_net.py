@@ -140,9 +140,31 @@ def test_a_connection_that_breaks() -> None:
 
 def test_a_silent_peer_is_given_up(pair: tuple[socket.socket, socket.socket]) -> None:
     started = time.monotonic()
-    with pytest.raises(ConnectionLost, match=r"'shop' was silent for 0 s: raise timeout"):
+    with pytest.raises(ConnectionLost, match=r"'shop' was silent for 0 s, or all but: raise timeout"):
         converse(_end(BANK, "bank"), pair[0], timeout=0.3)
     assert 0.25 < time.monotonic() - started < 5
+
+
+def test_a_peer_that_drips_is_given_up(pair: tuple[socket.socket, socket.socket]) -> None:
+    """A byte now and then kept a party waiting for as long as the peer liked."""
+    hello = _end(SHOP, "shop").next_frame() or b""
+    stop = threading.Event()
+
+    def drip() -> None:
+        for byte in hello[:60]:
+            if stop.wait(0.05):
+                return
+            pair[1].sendall(bytes([byte]))
+
+    thread = threading.Thread(target=drip, daemon=True)
+    bank = _end(BANK, "bank")
+    thread.start()
+    started = time.monotonic()
+    with pytest.raises(ConnectionLost, match="or all but"):
+        converse(bank, pair[0], timeout=0.4)
+    stop.set()
+    thread.join(5)
+    assert time.monotonic() - started < 3
 
 
 def test_a_peer_that_never_reads_is_given_up(

@@ -420,7 +420,7 @@ def test_positions_are_sent_in_the_order_of_the_senders_secret() -> None:
     key, digest = keys[HEADER_BYTES : HEADER_BYTES + 32], keys[HEADER_BYTES + 32 :]
     assert len(set(key)) > 8
     assert bank._talk is not None
-    assert digest == order_digest(ids, key, bank._talk.session.dst.hex(), bank._talk._rows)
+    assert digest == order_digest(ids, key, bank._talk.session.dst.hex() + " receiver", bank._talk._rows)
     forged = shop._writer.write(Kind.DIGEST, bytes(32))
     with pytest.raises(DisagreementError, match="same common rows"):
         bank.feed(forged)
@@ -551,3 +551,21 @@ def test_a_payload_one_byte_too_long_is_refused_by_its_header() -> None:
     frame = FrameWriter().write(Kind.HELLO, bytes(4096))
     with pytest.raises(MalformedError, match="4097 bytes is announced; at most 4096"):
         Endpoint(["a"], _terms("receiver")).feed(frame[:12] + (4097).to_bytes(4, "big") + frame[16:HEADER_BYTES])
+
+
+def test_a_sender_cannot_confirm_by_repeating_what_it_heard() -> None:
+    bank = Endpoint(["ann"], _terms("receiver"))
+    shop = Endpoint(["ann"], _terms("sender"))
+    frame = b""
+    while not frame or frame[5] != Kind.DIGEST:
+        for source, target in ((bank, shop), (shop, bank)):
+            frame = source.next_frame() or b""
+            if frame and frame[5] == Kind.DIGEST:
+                break
+            if frame:
+                target.feed(frame)
+    shop.feed(frame)
+    answer = shop.next_frame() or b""
+    echo = answer[:HEADER_BYTES] + frame[HEADER_BYTES + 32 :]
+    with pytest.raises(DisagreementError, match="same common rows"):
+        bank.feed(echo)

@@ -15,7 +15,7 @@ from securevfl_psi.dh import Matches
 from securevfl_psi.errors import DisagreementError, MalformedError, SetSizeError, SmallIntersectionError
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
-from securevfl_psi.terms import Protocol, Terms
+from securevfl_psi.terms import Protocol, Role, Terms
 from securevfl_psi.verify import digests_equal, order_digest
 from securevfl_psi.wire import Frame, Kind
 
@@ -123,11 +123,12 @@ class Conversation(ABC):
         for part in split(positions):
             yield Kind.POSITIONS, part.astype("<i8").tobytes()
         key = secrets.token_bytes(KEY_BYTES)
-        self._rows, self._digest = rows, self._digest_of(rows, key)
-        yield Kind.DIGEST, key + self._digest
+        self._rows, self._digest = rows, self._digest_of(rows, key, "sender")  # what the sender has to answer
+        yield Kind.DIGEST, key + self._digest_of(rows, key, "receiver")
 
-    def _digest_of(self, rows: np.ndarray, key: bytes) -> bytes:
-        return order_digest(self.ids, key, self.session.dst.hex(), rows)
+    def _digest_of(self, rows: np.ndarray, key: bytes, role: Role) -> bytes:
+        """Each role says another digest of the same list, so that none can repeat what it heard."""
+        return order_digest(self.ids, key, f"{self.session.dst.hex()} {role}", rows)
 
     def told(self, frame: Frame, find: Callable[[np.ndarray], np.ndarray]) -> Said:
         """At the sender: positions, and at last key and digest; `find` turns positions into own rows."""
@@ -142,13 +143,13 @@ class Conversation(ABC):
         if len(frame.payload) != 2 * KEY_BYTES:
             raise MalformedError(f"key and digest of {len(frame.payload)} bytes; {2 * KEY_BYTES} were expected")
         key, theirs = frame.payload[:KEY_BYTES], frame.payload[KEY_BYTES:]
-        self._compare(self._digest_of(rows, key), theirs)
+        self._compare(self._digest_of(rows, key, "receiver"), theirs)
         self.allowed(len(rows))
-        yield Kind.DIGEST, theirs
+        yield Kind.DIGEST, self._digest_of(rows, key, "sender")
         self.finish(count=len(rows), rows=rows, verified=True)
 
     def confirmed(self, frame: Frame) -> None:
-        """At the receiver: the sender found the same digest."""
+        """At the receiver: the sender answers with the digest that it alone has to say."""
         if len(frame.payload) != KEY_BYTES:
             raise MalformedError(f"a digest of {len(frame.payload)} bytes; {KEY_BYTES} were expected")
         self._compare(self._digest, frame.payload)
