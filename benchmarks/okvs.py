@@ -31,7 +31,8 @@ def _random(count: int, width: int) -> np.ndarray:
 def timing(count: int, width: int) -> dict[str, object]:
     keys, values = _random(count, okvs.KEY_BYTES), _random(count, width)
     table = okvs.encode(keys, values)
-    assert (okvs.decode(table, keys) == values).all()
+    if (okvs.decode(table, keys) != values).any():
+        raise RuntimeError(f"{count} keys decode to other values than were stored")
     return {
         "keys": count,
         "value_bytes": width,

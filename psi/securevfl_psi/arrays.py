@@ -50,6 +50,9 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
     Returns:
         Row numbers of `mine`, ascending, and of `theirs`, both int64 (k,).
+
+    Raises:
+        MalformedError: more of `theirs` have equal first halves than chance gives.
     """
     their_first, their_second = _halves(theirs)
     order = np.argsort(their_first)

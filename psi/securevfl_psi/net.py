@@ -43,7 +43,7 @@ def converse(
         endpoint: this party's end.
         sock: connected, or an `ssl.SSLSocket` whose handshake is done; set to non-blocking.
         timeout: seconds with fewer than 64 bytes in both directions together after which the peer counts as lost.
-        progress: called after every frame.
+        progress: called whenever bytes moved.
 
     Raises:
         PSIError: what the endpoint raises, after the peer was told.

@@ -83,8 +83,12 @@ def mixed_labels(parts: Mapping[str, torch.Tensor], widths: Mapping[str, int]) -
     return torch.stack([part * (widths[name] / total) for name, part in parts.items()]).sum(dim=0)
 
 
-class _Active(Active):
+class _Placed:
+    """What both roles do: train on all places, and put in for each the row that stands there in this epoch."""
+
     config: EntityAugmentation
+    site: Site
+    table: Table
 
     def training_rows(self, table: Table, epoch: int) -> np.ndarray:
         most = max([len(table.others(self.site.active)), *table.labelled.values()])
@@ -96,8 +100,12 @@ class _Active(Active):
         return False
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
-        fed: np.ndarray = self.places[self.site.active][rows]
+        fed: np.ndarray = self.places[self.site.name][rows]
         return fed
+
+
+class _Active(_Placed, Active):
+    config: EntityAugmentation
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:
         widths = {self.site.active: self.half.own_width, **self.half.cut.widths}
@@ -113,21 +121,8 @@ class _Active(Active):
         return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)
 
 
-class _Passive(Passive):
+class _Passive(_Placed, Passive):
     config: EntityAugmentation
-
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        most = max([len(table.others(self.site.active)), *table.labelled.values()])
-        return np.arange(len(table.split.train) + most)
-
-    async def begin_epoch(self, epoch: int) -> bool:
-        keep = self.config.keep_aligned
-        self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
-        return False
-
-    def feed(self, rows: np.ndarray) -> np.ndarray:
-        fed: np.ndarray = self.places[self.site.name][rows]
-        return fed
 
     def times(self, epochs: int) -> int:
         return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)

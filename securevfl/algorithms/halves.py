@@ -210,6 +210,17 @@ def as_dict(state: object) -> dict[str, object]:
     return state
 
 
+def as_tensor(state: object) -> torch.Tensor:
+    """A tensor.
+
+    Raises:
+        TypeError: something else.
+    """
+    if not isinstance(state, torch.Tensor):
+        raise TypeError("not a state of this role")
+    return state
+
+
 def as_list(state: object) -> list[list[Any]]:
     """A list.
 

@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, cut_spec, seeded
-from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict
+from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict, as_list, as_tensor
 from securevfl.algorithms.leakage import Finding
 from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse_all, opinion, probabilities
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
@@ -146,7 +146,33 @@ class _Stages:
     config: RISA
     table: Table
     site: Site
+    half: ActiveHalf | PassiveHalf
+    teacher: ActiveHalf | PassiveHalf | None
+    learner: ActiveHalf | PassiveHalf
     chosen: np.ndarray | None = None
+
+    def snapshot(self) -> object:
+        return [self.half.snapshot(), None if self.teacher is None else self.teacher.snapshot()]
+
+    def restore(self, state: object) -> None:
+        half, teacher = as_list(state)
+        self.half.restore(half)
+        if self.teacher is not None:
+            self.teacher.restore(teacher)
+        self.learner = self.half
+
+    def state(self) -> State:
+        teacher = None if self.teacher is None else self.teacher.state()
+        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
+        return {"half": self.half.state(), "teacher": teacher, "chosen": chosen}
+
+    def load(self, state: State) -> None:
+        self.half.load(as_dict(state["half"]))
+        if self.teacher is not None:
+            self.teacher.load(as_dict(state["teacher"]))
+        chosen = state["chosen"]
+        self.chosen = chosen.numpy().copy() if isinstance(chosen, torch.Tensor) else None
+        self.learner = self.half
 
     def begins(self, epoch: int) -> bool:
         return epoch == self.config.self_training + 1
@@ -256,7 +282,8 @@ class _Active(_Stages, Active):
 
     def _drop(self, most: float) -> None:
         """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4)."""
-        assert self.chosen is not None  # noqa: S101
+        if self.chosen is None:
+            raise ValueError("rows are left out before any were chosen")
         mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).numpy()[self.chosen]
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
@@ -304,33 +331,16 @@ class _Active(_Stages, Active):
     learner: ActiveHalf
     visible: np.ndarray | None = None
 
-    def snapshot(self) -> object:
-        return [self.half.snapshot(), None if self.teacher is None else self.teacher.snapshot()]
-
-    def restore(self, state: object) -> None:
-        assert isinstance(state, list)  # noqa: S101
-        self.half.restore(state[0])
-        if self.teacher is not None:
-            self.teacher.restore(state[1])
-        self.learner = self.half
-
     def state(self) -> State:
-        teacher = None if self.teacher is None else self.teacher.state()
-        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
-        y, doubt = self.y.clone(), self.doubt.clone()
-        return {"half": self.half.state(), "teacher": teacher, "chosen": chosen, "y": y, "doubt": doubt}
+        return {**super().state(), "y": self.y.clone(), "doubt": self.doubt.clone()}
 
     def load(self, state: State) -> None:
-        self.half.load(as_dict(state["half"]))
-        if self.teacher is not None:
-            self.teacher.load(as_dict(state["teacher"]))
-        y, doubt, chosen = state["y"], state["doubt"], state["chosen"]
-        assert isinstance(y, torch.Tensor)  # noqa: S101
-        assert isinstance(doubt, torch.Tensor)  # noqa: S101
+        super().load(state)
+        y, doubt = as_tensor(state["y"]), as_tensor(state["doubt"])
         if len(y) == len(self.y):
             self.y, self.doubt = y.clone(), doubt.clone()
-            self.chosen = chosen.numpy().copy() if isinstance(chosen, torch.Tensor) else None
-        self.learner = self.half
+        else:  # a model that is used on other rows than it was trained on
+            self.chosen = None
 
 
 class _Passive(_Stages, Passive):
@@ -410,29 +420,6 @@ class _Passive(_Stages, Passive):
         await self.learner.forward(a, train=False)
 
     visible: np.ndarray | None = None
-
-    def snapshot(self) -> object:
-        return [self.half.snapshot(), None if self.teacher is None else self.teacher.snapshot()]
-
-    def restore(self, state: object) -> None:
-        assert isinstance(state, list)  # noqa: S101
-        self.half.restore(state[0])
-        if self.teacher is not None:
-            self.teacher.restore(state[1])
-        self.learner = self.half
-
-    def state(self) -> State:
-        teacher = None if self.teacher is None else self.teacher.state()
-        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
-        return {"half": self.half.state(), "teacher": teacher, "chosen": chosen}
-
-    def load(self, state: State) -> None:
-        self.half.load(as_dict(state["half"]))
-        if self.teacher is not None:
-            self.teacher.load(as_dict(state["teacher"]))
-        chosen = state["chosen"]
-        self.chosen = chosen.numpy().copy() if isinstance(chosen, torch.Tensor) else None
-        self.learner = self.half
 
 
 def _evidential(architecture: Architecture, spec: CutSpec, classes: int) -> tuple[Architecture, CutSpec]:

@@ -103,5 +103,6 @@ class FloatPassive:
         return self._weights
 
     def restore(self, state: object) -> None:
-        assert isinstance(state, torch.Tensor)  # noqa: S101 - narrows the type; snapshots come from this class
+        if not isinstance(state, torch.Tensor):
+            raise TypeError(f"a {type(state).__name__} is no snapshot of this block")
         self._weights = state

@@ -150,7 +150,8 @@ def _label_owner(
     x = torch.from_numpy(encoder.transform(table, rows.rows))
     y = torch.from_numpy(table.label[rows.rows])
     mine = Table(x=x, y=y, classes=len(table.classes), split=split, name=table.name)
-    assert isinstance(job.algorithm, MultiVFL)  # noqa: S101 - checked by the caller
+    if not isinstance(job.algorithm, MultiVFL):
+        raise InputError(f"{type(job.algorithm).__name__} is for one label owner; MultiVFL is for several")
     role = LabelOwner(
         job.algorithm,
         _member(site, table.name, data),

@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from securevfl_psi.command import main
-
-BANK = "customer,city\nann,Rome\nbob,Oslo\neve,Bern\n"
-SHOP = "spend,client\n3, eve\n4,zoe\n9,ann\n"
-
-
-@pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "bank.csv").write_text(BANK, encoding="utf-8")
-    (tmp_path / "shop.csv").write_text(SHOP, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def _main(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
-
-
-def _start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "securevfl_psi", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-
-
-def _port(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = next((line for line in process.stderr if line.startswith("Listening")), "")
-    return line.strip().rsplit(":", 1)[-1]
-
+from commands import BANK, port, run, start
 
 # compare
 
 
 def test_two_tables_on_one_machine(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _main("compare", "bank.csv", "shop.csv", "--id", "customer", "--id-b", "client", "--out", "rows.csv") == 0
+    assert run("compare", "bank.csv", "shop.csv", "--id", "customer", "--id-b", "client", "--out", "rows.csv") == 0
     said = capsys.readouterr()
     assert said.err == ""
     assert "2 common rows of 3 in bank.csv and 3 in shop.csv" in said.out
@@ -56,7 +23,7 @@ def test_two_tables_on_one_machine(tables: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_summaries_as_json(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _main("compare", "bank.csv", "shop.csv", "--id", "customer", "--id-b", "client", "--json") == 0
+    assert run("compare", "bank.csv", "shop.csv", "--id", "customer", "--id-b", "client", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows_a"], found["rows_b"], found["common"], found["verified"]) == (3, 3, 2, True)
 
@@ -65,9 +32,9 @@ def test_rules_decide_what_is_common(tables: Path, capsys: pytest.CaptureFixture
     (tables / "upper.csv").write_text("id\nANN\n eve\n", encoding="utf-8")
     command = ["compare", "bank.csv", "upper.csv", "--id", "customer", "--id-b", "id", "--json"]
     for options, count in (([], 1), (["--casefold"], 2)):
-        assert _main(*command, *options) == 0
+        assert run(*command, *options) == 0
         assert json.loads(capsys.readouterr().out)["common"] == count
-    assert _main(*command, "--no-strip") == 4
+    assert run(*command, "--no-strip") == 4
     assert "0 common identifiers" in capsys.readouterr().err
 
 
@@ -103,7 +70,7 @@ def test_tables_that_cannot_be_used(
 ) -> None:
     if content is not None:
         (tables / "table.csv").write_bytes(content)
-    assert _main("compare", "table.csv", "shop.csv", "--id", "id", "--id-b", "client") == 2
+    assert run("compare", "table.csv", "shop.csv", "--id", "id", "--id-b", "client") == 2
     said = capsys.readouterr()
     assert words in said.err
     assert said.out == ""
@@ -111,7 +78,7 @@ def test_tables_that_cannot_be_used(
 
 def test_a_table_with_a_mark_of_its_encoding_and_blank_lines_at_the_end(tables: Path) -> None:
     (tables / "table.csv").write_bytes(b"\xef\xbb\xbf" + BANK.encode() + b"\n\n")
-    assert _main("compare", "table.csv", "shop.csv", "--id", "customer", "--id-b", "client") == 0
+    assert run("compare", "table.csv", "shop.csv", "--id", "customer", "--id-b", "client") == 0
 
 
 ANYWHERE = "0.0.0.0"  # noqa: S104 - what must be refused
@@ -153,7 +120,7 @@ PARTY = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "
 def test_options_that_cannot_be_used(
     options: list[str], code: int, words: str, tables: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert _main(*PARTY, *options) == code
+    assert run(*PARTY, *options) == code
     said = capsys.readouterr()
     assert words in re.sub(r"[│\s]+", " ", said.err)
     assert said.out == ""
@@ -163,9 +130,9 @@ def test_options_that_cannot_be_used(
 def test_a_salt_must_be_long_enough(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tables / "salt").write_bytes(b"short")
     options = ["--protocol", "unsafe_salted_hash", "--i-know-this-is-not-private", "--salt-file"]
-    assert _main(*PARTY, *options, "salt") == 2
+    assert run(*PARTY, *options, "salt") == 2
     assert "a salt of 5 bytes" in capsys.readouterr().err
-    assert _main(*PARTY, *options, "none") == 2
+    assert run(*PARTY, *options, "none") == 2
     assert "none cannot be read" in capsys.readouterr().err
 
 
@@ -173,22 +140,22 @@ def test_an_engine_that_is_none(
     tables: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECUREVFL_ENGINE", "abacus")
-    assert _main(*PARTY) == 2
+    assert run(*PARTY) == 2
     assert "EngineError" in capsys.readouterr().err
 
 
 def test_certificates_are_made_and_not_overwritten(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _main("certificate", "--name", "bank", "--out", "keys") == 0
+    assert run("certificate", "--name", "bank", "--out", "keys") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "keys/bank.key" in said
     assert re.search(r"fingerprint +([0-9a-f]{4} ){15}[0-9a-f]{4}", said)
-    assert _main("certificate", "--name", "bank", "--out", "keys") == 2
+    assert run("certificate", "--name", "bank", "--out", "keys") == 2
     assert "keys/bank.crt is there already" in capsys.readouterr().err
 
 
 def test_interrupted_while_waiting(tables: Path) -> None:
-    waiting = _start(*PARTY[:-4], "--port", "0")
-    assert _port(waiting).isdigit()
+    waiting = start(*PARTY[:-4], "--port", "0")
+    assert port(waiting).isdigit()
     waiting.send_signal(signal.SIGINT)
     _, err = waiting.communicate(timeout=10)
     assert waiting.returncode == 130

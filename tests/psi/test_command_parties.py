@@ -4,55 +4,22 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import BANK, port, run, start
 from rich.console import Console
 from securevfl_psi import errors
-from securevfl_psi.command import main
 from securevfl_psi.command.app import exit_code
 from securevfl_psi.command.options import Options, Shown
 from securevfl_psi.command.party import Watch, run_party
 from securevfl_psi.command.summary import Summary
 from securevfl_psi.terms import PROTOCOLS
-
-BANK = "customer,city\nann,Rome\nbob,Oslo\neve,Bern\n"
-SHOP = "spend,client\n3, eve\n4,zoe\n9,ann\n"
-
-
-@pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "bank.csv").write_text(BANK, encoding="utf-8")
-    (tmp_path / "shop.csv").write_text(SHOP, encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def _main(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as ended:
-        main([str(argument) for argument in arguments])
-    return int(ended.value.code or 0)
-
-
-def _start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "securevfl_psi", *arguments]
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
-
-
-def _port(process: subprocess.Popen[str]) -> str:
-    assert process.stderr is not None
-    line = next((line for line in process.stderr if line.startswith("Listening")), "")
-    return line.strip().rsplit(":", 1)[-1]
-
 
 # two parties
 
@@ -230,20 +197,20 @@ def test_a_peer_that_talks_nonsense(tables: Path, capsys: pytest.CaptureFixture[
         thread = threading.Thread(target=talk, daemon=True)
         thread.start()
         command = ["connect", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop"]
-        assert _main(*command, "--port", str(port)) == 5
+        assert run(*command, "--port", str(port)) == 5
         thread.join(5)
     assert "does not speak this protocol" in capsys.readouterr().err
 
 
 def test_two_processes_with_certificates(tables: Path) -> None:
     for name in ("bank", "shop", "eve"):
-        assert _main("certificate", "--name", name) == 0
+        assert run("certificate", "--name", name) == 0
     own = "--cert {0}.crt --key {0}.key --peer-cert {1}.crt"
     listen = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop", "--port", "0"]
     connect = ["connect", "shop.csv", "--id", "client", "--name", "shop", "--peer", "bank", "--port"]
     for caller, code in (("shop", 0), ("eve", 6)):
-        bank = _start(*listen, *own.format("bank", "shop").split())
-        shop = _start(*connect, _port(bank), "--json", *own.format(caller, "bank").split())
+        bank = start(*listen, *own.format("bank", "shop").split())
+        shop = start(*connect, port(bank), "--json", *own.format(caller, "bank").split())
         (out, err), (told, wrong) = bank.communicate(timeout=20), shop.communicate(timeout=20)
         assert (bank.returncode, shop.returncode) == (code, code), err + wrong
         assert "Traceback" not in err + wrong
