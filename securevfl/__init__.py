@@ -22,7 +22,7 @@ from securevfl.algorithms import (
     SplitNN,
     ZeroImputation,
 )
-from securevfl.cut import Paillier, Plain
+from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
 from securevfl.data import LabelBook, Parties, PartyTable, datasets, read_csv, read_parquet
 from securevfl.errors import (
     AlignmentError,
@@ -58,11 +58,14 @@ from securevfl.privacy import DP, Policy
 __version__ = "0.1.0"
 
 __all__ = [
+    "BFV",
+    "CKKS",
     "DP",
     "RISA",
     "AlignmentError",
     "AllLabels",
     "AuditError",
+    "Auto",
     "EntityAugmentation",
     "FedCVT",
     "FedDA",

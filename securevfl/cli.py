@@ -20,12 +20,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 from securevfl_psi.command import app as psi_app
 
 from securevfl import __version__
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs import Model, Result, audit, demo, predict, read_job, read_sweep, run_sweep, simulate, write_ledgers
+from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
 from securevfl.party import Observer
 from securevfl.report import (
     Cell,
@@ -247,36 +247,24 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
 
 
 @app.command("audit")
-def audit_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
-    """Verify the ledgers of a run: what left each party, how it was protected, what its receiver can compute from
-    it."""
-    chains, lines = audit(folder)
-    table = Table(title=f"Ledgers of {folder}", title_justify="left")
-    for column in ("run", "from", "to", "kind", "messages", "bytes", "protection", "the receiver learns"):
-        table.add_column(column, justify="right" if column in ("messages", "bytes") else "left", overflow="fold")
-    previous = ""
-    for line in lines:
-        if previous and line.run != previous:
-            table.add_section()
-        previous = line.run
-        table.add_row(
-            line.run,
-            line.party,
-            line.peer,
-            line.kind.value,
-            f"{line.messages:,}",
-            f"{line.bytes:,}",
-            line.guard.label,
-            line.reveals,
-        )
-    out.print(table)
-    messages = sum(len(chain.entries) for chain in chains)
-    out.print(
-        f"{len(chains)} ledgers verified, {messages:,} entries: hash chains whole, both ends of every link agree."
-    )
-    for chain in chains:
-        if chain.outcome != "done":
-            out.print(f"{chain.run}: {chain.party} ended with: {chain.outcome}")
+def audit_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    party: Annotated[str, typer.Option(help="Show this party only.")] = "",
+    run: Annotated[str, typer.Option(help="Show this run only.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+) -> None:
+    """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
+    compute from it, and ε."""
+    whole = audit(folder)
+    shown = whole.of(party=party, run=run)
+    if as_json:
+        print(audit_json(shown))
+        return
+    for table in audit_tables(shown):
+        out.print(table)
+        out.print()
+    for line in summary(whole):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @app.callback(invoke_without_command=True)

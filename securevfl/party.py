@@ -67,6 +67,7 @@ class Site:
             A simulation derives it from the job's seed; a process of its own draws it from the OS.
         observer: hears how it goes on.
         keeper: keeps the party's checkpoints.
+        notes: what the report should tell of this party's part in the run.
     """
 
     name: str
@@ -82,6 +83,7 @@ class Site:
     private_seed: int
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def others(self) -> list[Link]:

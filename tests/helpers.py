@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from securevfl.data import Parties, PartyTable, hold_out, limited_overlap
 from securevfl.jobs import Job
 from securevfl.jobs.simulation import Aligned, align_parties
 
-__all__ = ["aligned", "parties", "scarce", "small_keys", "small_runs"]
+__all__ = ["aligned", "parties", "ready_keys", "scarce"]
 
 
 def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, width: int = 3) -> Parties:
@@ -43,20 +43,19 @@ def aligned(people: Parties, job: Job) -> Aligned:
     return align_parties(people, job)
 
 
-def small_keys(monkeypatch: Any, bits: int = 768) -> None:
-    """Let the sealed cut use keys that are far too small, for speed. The protocol is the same; its strength is not."""
+@lru_cache(maxsize=8)
+def _key(bits: int, number: int) -> Any:
     import securevfl_crypto as crypto
 
-    from securevfl.cut import sealed
+    return crypto.generate_keypair(bits)
 
-    real_generate, real_from_bytes = crypto.generate_keypair, crypto.PaillierPublicKey.from_bytes
 
-    def generate(_: int = 0) -> crypto.PaillierPrivateKey:
-        return real_generate(bits, unsafe_small_key=True)
+def ready_keys(monkeypatch: Any) -> None:
+    """Let Paillier take keys made earlier in this process, in turns: making one takes longer than a small run."""
+    from securevfl_crypto.paillier_scheme import Paillier
 
-    load: Callable[[bytes], crypto.PaillierPublicKey] = lambda data: real_from_bytes(data, unsafe_small_key=True)  # noqa: E731
-    monkeypatch.setattr(sealed.crypto, "generate_keypair", generate)
-    monkeypatch.setattr(sealed.crypto.PaillierPublicKey, "from_bytes", staticmethod(load))
+    turns = count()
+    monkeypatch.setattr(Paillier, "generate", lambda self: _key(self.bits, next(turns) % 3))
 
 
 def scarce(
@@ -89,20 +88,3 @@ def scarce(
     )
     fold = hold_out(rows, valid=0.15, test=0.25, seed=seed)
     return limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels)
-
-
-def small_runs(monkeypatch: Any) -> None:
-    """Let whole jobs run with `small_keys`; the checks of key sizes are tested on their own."""
-    from securevfl.cut.sealed import SealedPassive
-
-    def policy(self: Job, party: str) -> Any:
-        return replace(original(self, party), min_key_bits=512)
-
-    original = Job.policy
-    small_keys(monkeypatch)
-    monkeypatch.setattr(Job, "policy", policy)
-    cut: Callable[..., SealedPassive] = lambda site, spec, *, bits, noise: SealedPassive(  # noqa: E731
-        site, spec, bits=512, noise=noise
-    )
-    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", cut)
-    monkeypatch.setattr("securevfl.jobs.receipt._check_sealed", lambda name, content, bits: None)

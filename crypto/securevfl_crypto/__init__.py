@@ -1,34 +1,40 @@
-"""Homomorphic encryption for vertical federated learning: Paillier, packing, masks, and the sealed linear map."""
+"""Homomorphic encryption for vertical federated learning: Paillier, BFV and CKKS behind one interface, shares, masks,
+secure aggregation, and the batch engine under them."""
 
+from securevfl_crypto.block import Block
 from securevfl_crypto.errors import CryptoError, MalformedError, OverflowRefused, WeakKeyError
-from securevfl_crypto.integers import bigints_from_bytes, bigints_to_bytes, pack, uniform_masks, unpack
+from securevfl_crypto.integers import bigints_from_bytes, bigints_to_bytes, exact_product, uniform_masks
 from securevfl_crypto.masks import PairwiseMasks, ZeroShares
-from securevfl_crypto.multiexp import many_bases, shared_tables
 from securevfl_crypto.paillier import PaillierPrivateKey, PaillierPublicKey, generate_keypair
-from securevfl_crypto.ranges import Layout, SealedRange
-from securevfl_crypto.sealed import SealedHolder, SealedOwner, from_wire, to_wire
+from securevfl_crypto.paillier_scheme import Paillier
+from securevfl_crypto.rlwe import BFV, CKKS
+from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, SecretKey
+from securevfl_crypto.shares import Rule, Share
 
 __all__ = [
+    "BFV",
+    "CKKS",
+    "Block",
     "CryptoError",
-    "Layout",
+    "Holder",
     "MalformedError",
     "OverflowRefused",
+    "Owner",
+    "Paillier",
     "PaillierPrivateKey",
     "PaillierPublicKey",
     "PairwiseMasks",
-    "SealedHolder",
-    "SealedOwner",
-    "SealedRange",
+    "PublicKey",
+    "Ring",
+    "Rule",
+    "Scheme",
+    "SecretKey",
+    "Share",
     "WeakKeyError",
     "ZeroShares",
     "bigints_from_bytes",
     "bigints_to_bytes",
-    "from_wire",
+    "exact_product",
     "generate_keypair",
-    "many_bases",
-    "pack",
-    "shared_tables",
-    "to_wire",
     "uniform_masks",
-    "unpack",
 ]

@@ -18,7 +18,7 @@ class Block:
     is ``xᵀS``, whose fixed point is that of W, so that ``W ← W − xᵀS`` needs no rounding.
 
     Attributes:
-        batch: most rows in one message, B.
+        batch: most rows of a gradient, B; a product takes any number of rows.
         width_in: d.
         width_out: h.
         x_bits: \\|x\\| < 2^x_bits.
@@ -28,6 +28,8 @@ class Block:
         integer_shares: shares and gradient shares have to be integers that never wrap (momentum and weight decay
             round each share by itself); otherwise a scheme may share modulo its plaintext's modulus.
         sigma: statistical security of what hides integers, in bits.
+        widest: the largest d among the holders whose products are added up; 0 for this block's own. Their messages
+            must be laid out alike, and a layout may depend on it.
     """
 
     batch: int
@@ -39,11 +41,14 @@ class Block:
     z_bits: int
     integer_shares: bool = False
     sigma: int = 40
+    widest: int = 0
 
     def __post_init__(self) -> None:
         for name in ("batch", "width_in", "width_out", "x_bits", "s_bits", "w_bits", "z_bits", "sigma"):
             if not 1 <= getattr(self, name) <= 1 << 24:
                 raise MalformedError(f"{name} is {getattr(self, name)}; at least 1 (and at most 2^24) is possible")
+        if self.widest and not self.width_in <= self.widest <= 1 << 24:
+            raise MalformedError(f"widest is {self.widest}, and this block's own width is {self.width_in}")
 
     @property
     def gradient_bits(self) -> int:
@@ -63,4 +68,4 @@ class Block:
     @property
     def share_bytes(self) -> int:
         """Bytes of one integer share, or of the change of one, on the wire."""
-        return (max(self.share_bits, self.phi_bits) + 8 + 7) // 8
+        return (max(self.share_bits, self.phi_bits) + 16 + 7) // 8

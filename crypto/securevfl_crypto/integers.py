@@ -1,16 +1,14 @@
-"""Arrays of big integers: bytes on the wire, uniform masks, and signed slots packed into one plaintext."""
+"""Arrays of big integers: bytes on the wire, uniform masks, exact matrix products."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 
 import numpy as np
-from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 
-__all__ = ["bigints_from_bytes", "bigints_to_bytes", "pack", "uniform_masks", "unpack"]
+__all__ = ["bigints_from_bytes", "bigints_to_bytes", "exact_product", "uniform_masks"]
 
 
 def bigints_to_bytes(values: np.ndarray, width: int) -> np.ndarray:
@@ -56,33 +54,34 @@ def uniform_masks(shape: tuple[int, ...], bits: int) -> np.ndarray:
     return result.reshape(shape)
 
 
-def pack(values: Sequence[int] | np.ndarray, slot_bits: int) -> mpz:
-    """``Σ_k values[k] 2^(k·slot_bits)``: linear, so packed plaintexts add and scale slot by slot.
+def exact_product(x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """``x u`` as exact integers, an object array (rows, h), for x (rows, d) int64 and u (d, h) integers of any size.
 
-    Slots are signed; a negative one borrows from the next, and `unpack` gives it back.
-    """
-    packed = mpz(0)
-    for value in reversed(values):
-        packed = (packed << slot_bits) + int(value)
-    return packed
-
-
-def unpack(packed: mpz, slot_bits: int, count: int) -> list[int]:
-    """The `count` slots of a packed integer, all of them within ±2^(slot_bits − 1).
+    u is split into limbs of 32, 16 or 8 bits, whichever lets sums of d products stay below 2^62; each limb is one
+    matrix product in int64, and carries are passed on over all entries at once.
 
     Raises:
-        OverflowRefused: something is left beyond the last slot: a slot overflowed, or masks did not cancel.
+        MalformedError: another type of x, or shapes that do not fit.
     """
-    half, mask = 1 << (slot_bits - 1), (1 << slot_bits) - 1
-    rest = int(packed)
-    values = []
-    for _ in range(count):
-        slot = ((rest & mask) ^ half) - half
-        values.append(slot)
-        rest = (rest - slot) >> slot_bits
-    if rest:
-        raise OverflowRefused(
-            f"a plaintext of {int(packed).bit_length()} bits; {count} slots of {slot_bits} fit: a value left its "
-            "range, or the masks of the parties do not cancel (they have to call in step)"
-        )
-    return values
+    if x.dtype != np.int64 or x.ndim != 2 or u.ndim != 2 or len(u) != x.shape[1]:
+        raise MalformedError(f"{x.dtype} {x.shape} times {u.shape}; int64 (rows, d) times (d, h) is possible")
+    rows, (d, h) = len(x), u.shape
+    if not rows * d * h:
+        return np.full((rows, h), 0, dtype=object)
+    bits = max(int(x.max()), -int(x.min())).bit_length() + d.bit_length()
+    limb = next((size for size in (4, 2, 1) if bits + 8 * size <= 62), 0)
+    if not limb:
+        return np.asarray(x.astype(object) @ u.astype(object), dtype=object)
+    width = -(-(max(int(u.max()).bit_length(), int(u.min()).bit_length()) + 1) // (8 * limb)) * limb
+    digits = bigints_to_bytes(u, width).view(f"<u{limb}").astype(np.int64)
+    digits[:, :, -1] -= (digits[:, :, -1] >> (8 * limb - 1)) << (8 * limb)  # the highest limb has the sign
+    limbs = width // limb
+    sums = np.zeros((rows, h, limbs + 8 // limb), dtype=np.int64)
+    sums[:, :, :limbs] = (x @ digits.reshape(d, h * limbs)).reshape(rows, h, limbs)
+    low = np.empty(sums.shape, dtype=f"<u{limb}")
+    carry = np.zeros((rows, h), dtype=np.int64)
+    for k in range(sums.shape[2]):
+        carry += sums[:, :, k]
+        low[:, :, k] = carry & ((1 << (8 * limb)) - 1)
+        carry >>= 8 * limb
+    return bigints_from_bytes(low.view(np.uint8), (rows, h), width + 8)

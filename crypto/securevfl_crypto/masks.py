@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from gmpy2 import mpz
 
-from securevfl_crypto.errors import CryptoError
+from securevfl_crypto.errors import CryptoError, MalformedError
 
 __all__ = ["PairwiseMasks", "ZeroShares"]
 
@@ -33,16 +34,28 @@ class PairwiseMasks:
         Raises:
             CryptoError: a counter that was used, or is below one that was: a mask used twice is no mask.
         """
+        width = (int(modulus).bit_length() + _SLACK + 7) // 8
+        stream = self._stream(counter, width * count)
+        parts = (int.from_bytes(stream[i : i + width], "little") for i in range(0, width * count, width))
+        return [mpz(self._sign * part) % modulus for part in parts]
+
+    def words(self, counter: int, count: int) -> np.ndarray:
+        """`count` masks modulo 2^64, uniform, uint64, never the same again.
+
+        Raises:
+            CryptoError: as for `masks`.
+        """
+        words = np.frombuffer(self._stream(counter, 8 * count), dtype="<u8").astype(np.uint64, copy=False)
+        return words if self._sign > 0 else np.negative(words)
+
+    def _stream(self, counter: int, length: int) -> bytes:
         if counter <= self._last:
             raise CryptoError(
                 f"mask counter {counter} after {self._last}; it must only grow: masks are never used twice"
             )
         self._last = counter
-        width = (int(modulus).bit_length() + _SLACK + 7) // 8
         nonce = (0).to_bytes(8, "little") + counter.to_bytes(8, "little")  # 64-bit block counter, 64-bit nonce
-        stream = Cipher(algorithms.ChaCha20(self._seed, nonce), mode=None).encryptor().update(bytes(width * count))
-        parts = (int.from_bytes(stream[i : i + width], "little") for i in range(0, width * count, width))
-        return [mpz(self._sign * part) % modulus for part in parts]
+        return Cipher(algorithms.ChaCha20(self._seed, nonce), mode=None).encryptor().update(bytes(length))
 
 
 class ZeroShares:
@@ -60,3 +73,17 @@ class ZeroShares:
         self._counter += 1
         blocks = [pair.masks(self._counter, count, modulus) for pair in self._pairs]
         return [mpz(sum(column)) % modulus for column in zip(*blocks, strict=True)] if blocks else [mpz(0)] * count
+
+    def words(self, count: int, bits: int) -> np.ndarray:
+        """`count` fresh shares modulo 2^bits, uint64 below 2^bits. All parties call as for `next`, in the same order.
+
+        Raises:
+            MalformedError: bits not from 1 to 64.
+        """
+        if not 1 <= bits <= 64:
+            raise MalformedError(f"shares of zero modulo 2^{bits}; 1 to 64 bits are possible")
+        self._counter += 1
+        total = np.zeros(count, dtype=np.uint64)
+        for pair in self._pairs:
+            total += pair.words(self._counter, count)
+        return total & np.uint64((1 << bits) - 1)

@@ -93,8 +93,13 @@ class Modulus(ABC):
         """Each number to one secret exponent: neither branches nor addresses depend on it, but for its length."""
 
     @abstractmethod
-    def fixed_base(self, base: int | mpz, bits: int) -> FixedBase:
-        """Tables of the powers of `base` for exponents of up to `bits` bits."""
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """Tables of the powers of `base` for exponents of up to `bits` bits.
+
+        Args:
+            scan: whether every entry of a table is read for each digit, so that no address depends on the exponents;
+                without, a digit is an address, which those who share the machine's caches can learn about.
+        """
 
     @abstractmethod
     def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:

@@ -25,8 +25,8 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.block import Block
+from securevfl_crypto.masks import ZeroShares
 
 __all__ = ["Holder", "Owner", "PublicKey", "Ring", "Scheme", "SecretKey"]
 
@@ -51,7 +51,8 @@ class Ring:
         if self.modulus is None:
             return values
         reduced = values % self.modulus
-        return np.asarray(reduced - self.modulus * (reduced > self.modulus // 2), dtype=object)
+        above = (reduced > self.modulus // 2).astype(object)
+        return np.asarray(reduced - self.modulus * above, dtype=object)
 
 
 class PublicKey(Protocol):

@@ -22,9 +22,9 @@ from securevfl.algorithms.split import chunks, epoch_batches
 from securevfl.algorithms.table import Epoch, Plan, Table, Trained
 from securevfl.algorithms.task import Task
 from securevfl.cut import CutSpec, Protection
-from securevfl.errors import PolicyError, ProtectionInactive, RangeError
+from securevfl.errors import InputError, PolicyError, ProtectionInactive, RangeError
 from securevfl.party import Site, derive_seed
-from securevfl.privacy import DP, Link, Reading, RowRelease
+from securevfl.privacy import DP, Accountant, Counted, LabelRelease, Link, Reading, RowRelease, protects
 from securevfl.transport import Kind
 
 __all__ = [
@@ -63,6 +63,8 @@ class Algorithm(ABC):
         many_owners: whether several parties own labels.
         exchanges: whether training sends anything beside counts of rows; where it does not, nothing needs protection.
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
+        protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"z"``, ``"local"``,
+            ``"stop"``; each class says it anew.
     """
 
     name: ClassVar[str]
@@ -72,6 +74,7 @@ class Algorithm(ABC):
     many_owners: ClassVar[bool] = False
     exchanges: ClassVar[bool] = True
     reveals: ClassVar[str] = ""
+    protects: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod
@@ -101,7 +104,12 @@ class Algorithm(ABC):
 
         Raises:
             PolicyError: it hands over by design what the protection would seal.
+            InputError: a kind of differential privacy that it cannot have.
         """
+        for kind in sorted(_wanted(protection.dp) - type(self).__dict__.get("protects", frozenset())):
+            raise InputError(
+                f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
+            )
         if self.reveals and protection.policy().sealed:
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection 'plain', with "
@@ -124,6 +132,27 @@ class Algorithm(ABC):
         return []
 
 
+_KINDS = {
+    "local": "local=True (DP-SGD; only 'local' trains a model that a party has by itself)",
+    "marvell": "labels='marvell' (for gradients at the cut of two classes, whose labels are used nowhere else)",
+    "stop": "on_budget='stop' (all parties have to find the same last epoch from what is public)",
+    "z": "where='z' (noise inside the ciphertext, on the sum over the parties)",
+}
+
+
+def _wanted(dp: DP | None) -> set[str]:
+    """What of `_KINDS` this asks for."""
+    if dp is None:
+        return set()
+    asked = {
+        "local": dp.local,
+        "marvell": dp.labels == "marvell",
+        "stop": dp.on_budget == "stop",
+        "z": dp.activations and dp.where == "z",
+    }
+    return {kind for kind, wanted in asked.items() if wanted}
+
+
 class Role(ABC):
     """A party's program. `run` is the whole of it; subclasses fill in the parts."""
 
@@ -135,8 +164,12 @@ class Role(ABC):
         self.plan = replace(plan, batch_size=min(plan.batch_size, rows)) if rows else plan
         self.protection = protection
         self.x = table.x.to(plan.device)
+        self._at = np.append(table.own(np.arange(table.rows)), -1)  # the last: a row numbered -1 is nobody's
         self.fill = torch.zeros_like(self.x[:1])
         self.release: RowRelease | None = None
+        self.further: list[Counted] = []
+        self.accountant: Accountant | None = None
+        self.end_of_plan = "all epochs done"
         self.trained = Trained()
 
     def training_rows(self, table: Table, epoch: int) -> np.ndarray:
@@ -149,10 +182,11 @@ class Role(ABC):
 
     def features(self, rows: np.ndarray) -> torch.Tensor:
         """Features of numbered rows, (n, …); `fill` where this party lacks them."""
-        at = torch.from_numpy(self.table.own(rows))
-        if bool((at >= 0).all()):
-            return self.x[at]
-        found = self.x[at.clamp_min(0)]
+        place = self._at[rows]
+        at = torch.from_numpy(place).to(self.x.device, non_blocking=True)
+        if not len(place) or place.min() >= 0:
+            return self.x.index_select(0, at)
+        found = self.x.index_select(0, at.clamp_min(0))
         found[at < 0] = self.fill
         return found
 
@@ -184,8 +218,64 @@ class Role(ABC):
             sensitivity=sensitivity,
             once=once,
         )
-        self.site.policy.check_epsilon(release.planned_epsilon, what)
+        self.plan_release(release, dp)
         return release
+
+    def plan_release(self, release: Counted, dp: DP) -> None:
+        """Count what is planned, and check it against the party's policy: all that protects the same, together.
+
+        Raises:
+            PolicyError: the party's policy allows less; or the job's budget does, where it ends training.
+        """
+        if dp.on_budget == "stop" and not dp.affords(release.planned.times):
+            raise PolicyError(
+                f"releasing {release.what} {release.planned.times} times with noise multiplier {dp.noise_multiplier} "
+                f"spends more than dp.epsilon = {dp.epsilon:g}: more noise, or a larger budget"
+            )
+        self.accountant = self.accountant or Accountant(self.site.name, dp.delta)
+        subjects = protects(release.what)
+        self.accountant.add(release.planned, subjects)
+        for about in subjects:
+            self.site.policy.check_epsilon(self.accountant.epsilon_rdp(about), release.what)
+
+    def planned_times(self, trainable: bool) -> list[int]:
+        """How often each kind of release releases one row in the plan as it is, the same at all parties."""
+        dp = self.protection.dp
+        if dp is None:
+            return []
+        features = [self.activation_times(trainable)] if dp.activations else []
+        return features + ([self.label_times()] if dp.gradients else [])
+
+    def keep_within_budget(self, trainable: bool, least: int) -> None:
+        """Cut the plan to the epochs that the job's budget allows, where it ends training. All parties cut it alike,
+        for it depends on nothing but the job and the numbers of rows.
+
+        Args:
+            trainable: whether the bottoms have parameters.
+            least: fewest epochs that the algorithm needs.
+
+        Raises:
+            PolicyError: not even these.
+        """
+        dp, whole = self.protection.dp, self.plan
+        if dp is None or dp.on_budget != "stop":
+            return
+        low, high = 0, whole.epochs  # the budget allows `low` epochs
+        while low < high:
+            middle = (low + high + 1) // 2
+            self.plan = replace(whole, epochs=middle)
+            if all(dp.affords(count) for count in self.planned_times(trainable)):
+                low = middle
+            else:
+                high = middle - 1
+        if low < least:
+            raise PolicyError(
+                f"dp.epsilon = {dp.epsilon:g} with noise multiplier {dp.noise_multiplier} allows {low} epochs, and "
+                f"{least} are needed: more noise, or a larger budget"
+            )
+        self.plan = replace(whole, epochs=low)
+        if low < whole.epochs:
+            self.end_of_plan = f"the privacy budget ε = {dp.epsilon:g} is spent after {low} of {whole.epochs} epochs"
 
     def release_rows(self) -> int:
         """How many numbers of rows releases are counted by."""
@@ -201,7 +291,9 @@ class Role(ABC):
     def activation_times(self, trainable: bool) -> int:
         """How often one row's activations are released, the same at all parties: noise on fixed features is drawn once,
         see `RowRelease`."""
-        return self.times(self.plan.epochs) if trainable else 1
+        dp = self.protection.dp
+        at_z = dp is not None and dp.activations and dp.where == "z"  # the weights move, and with them what is hidden
+        return self.times(self.plan.epochs) if trainable or at_z else 1
 
     def label_times(self) -> int:
         """How often the gradient of one row's label is released, the same at all parties."""
@@ -214,8 +306,8 @@ class Role(ABC):
         """Close the books: what was released must have been released with noise."""
         self.trained.finish = self.lap()
         self.trained.model = self.part()
-        if self.release is not None:
-            spent = self.release.spent
+        for release in [*([] if self.release is None else [self.release]), *self.further]:
+            spent = release.spent
             if spent.times == 0:
                 raise ProtectionInactive(
                     f"differential privacy on {spent.what} was asked for and nothing was released through it"
@@ -259,6 +351,8 @@ class Role(ABC):
         self.trained.restore_readings(saved["readings"])
         if self.release is not None:
             self.release.load(as_dict(saved["release"]))
+        for release, state in zip(self.further, as_list(saved["further"]), strict=True):
+            release.load(as_dict(state))
         return saved
 
     def part(self) -> State:
@@ -281,6 +375,7 @@ class Role(ABC):
         release = None if self.release is None else self.release.state()
         planned = self.plan.epochs
         kept = {"role": self.state(), "readings": readings, "release": release, "epochs": planned, **more}
+        kept["further"] = [release.state() for release in self.further]
         self.site.keeper.save(epoch, kept)
 
     def over(self, stop: bool, epoch: int, saved: State) -> bool:
@@ -308,14 +403,31 @@ class ActiveRole(Role):
             raise ValueError("the active party's table has no labels")
         self.y = table.y.to(plan.device)
         self.task = Task(table.classes)
+        self.drawn: LabelRelease | None = None
+        dp = protection.dp
+        if dp is not None and dp.labels == "randomised_response" and site.passive:
+            held_out = np.concatenate([table.split.valid, table.split.test])
+            training = np.setdiff1d(np.arange(table.rows), held_out)
+            self.drawn = LabelRelease(
+                table.y, training, classes=table.classes, epsilon=dp.epsilon, delta=dp.delta, person=table.person
+            )
+            self.plan_release(self.drawn, replace(dp, on_budget="refuse"))
+            self.further.append(self.drawn)
+            self.y = self.drawn.apply(self.y)
 
     @abstractmethod
-    async def train_batch(self, rows: np.ndarray) -> float:
-        """Train on these rows; the sum of their losses."""
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        """Train on these rows; the sum of their losses, which may still be on its way on the device."""
 
     @abstractmethod
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of these rows, (n, outputs)."""
+
+    async def prepare(self) -> State | None:
+        saved = await super().prepare()
+        if saved is not None and self.drawn is not None:  # the labels drawn at first, for a second draw would tell more
+            self.y = self.drawn.apply(self.y)
+        return saved
 
     async def run(self) -> Trained:
         self.site.observer.phase("setup")
@@ -358,7 +470,7 @@ class ActiveRole(Role):
             link.send(Kind.CONTROL, "train/epoch", meta=meta)
         if course.stop:
             self.trained.stopped = (
-                f"no gain on validation rows for {course.since} epochs" if out_of_patience else "all epochs done"
+                f"no gain on validation rows for {course.since} epochs" if out_of_patience else self.end_of_plan
             )
 
     def verdict_links(self) -> list[Link]:
@@ -390,14 +502,14 @@ class ActiveRole(Role):
         return self.task.probabilities(torch.cat(logits))
 
     async def _epoch(self, epoch: int) -> float:
-        total, count = 0.0, 0
+        losses, count = [], 0
         plan = self.batches(epoch)
         for done, rows in enumerate(plan, 1):
-            total += await self.train_batch(rows)
+            losses.append(await self.train_batch(rows))
             count += len(rows)
             self.site.observer.step(epoch, done, len(plan))
         self.trained.rows = len(self.training_rows(self.table, epoch))
-        mean = total / max(count, 1)
+        mean = sum(map(float, losses)) / max(count, 1)
         if not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
@@ -412,8 +524,7 @@ class ActiveRole(Role):
 
     def labels(self, rows: np.ndarray) -> torch.Tensor:
         """Classes of numbered rows, int64, -1 where unknown."""
-        found: torch.Tensor = self.y[torch.from_numpy(rows)]
-        return found
+        return self.y.index_select(0, torch.from_numpy(rows).to(self.y.device, non_blocking=True))
 
 
 class PassiveRole(Role):
@@ -459,7 +570,18 @@ class PassiveRole(Role):
             await self.answer(part)
 
 
-def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int, label_times: int) -> CutSpec:
+def cut_spec(
+    width: int,
+    lr: float,
+    plan: Plan,
+    dp: DP | None,
+    times: int,
+    label_times: int,
+    *,
+    momentum: float = 0.0,
+    weight_decay: float = 0.0,
+    trainable: bool | None = None,
+) -> CutSpec:
     """What both sides of the cut agree on; ranges are widened by what clip and noise can amount to.
 
     Args:
@@ -469,13 +591,19 @@ def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int, label
         dp: of the job.
         times: releases of one row's activations.
         label_times: releases of the gradient of one row's label.
+        momentum: μ.
+        weight_decay: λ.
+        trainable: whether passive parties' bottoms have parameters.
     """
     activations, gradients = 8.0, 16.0
     tail = 8.5  # |Φ⁻¹| of 52 random bits is below 8.3
     if dp is not None and dp.activations:
-        activations = max(activations, dp.clip_activations * (1 + 2 * tail * dp.sigma(times)))
+        scale = max(dp.weight_bound, 1.0)
+        activations = max(activations, dp.clip_activations * (1 + 2 * tail * dp.sigma(times) * scale))
     if dp is not None and dp.gradients:
         gradients *= dp.clip_gradients * (1 + 2 * tail * dp.sigma(label_times))
+    if dp is not None and dp.labels == "marvell":
+        gradients *= 1 + tail * math.sqrt(10 * dp.power)  # power spent on a class of a tenth of the rows
     return CutSpec(
         width=width,
         lr=lr,
@@ -483,4 +611,7 @@ def cut_spec(width: int, lr: float, plan: Plan, dp: DP | None, times: int, label
         activation_bound=activations,
         gradient_bound=gradients,
         device=plan.device,
+        momentum=momentum,
+        weight_decay=weight_decay,
+        trainable=trainable,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
+import torch
 
 from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table
 from securevfl.algorithms.halves import ActiveHalf, Architecture, State
@@ -16,6 +17,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.party import Site, derive_seed
+from securevfl.privacy import PrivateSteps
 
 __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImputation"]
 
@@ -31,6 +33,7 @@ class LogisticRegression(SplitNN):
     """
 
     name: ClassVar[str] = "logistic_regression"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "z"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,6 +53,7 @@ class Local(SplitNN):
     """The active party alone, on all rows of its own; the passive parties send nothing."""
 
     name: ClassVar[str] = "local"
+    protects: ClassVar[frozenset[str]] = frozenset({"local", "stop"})
     uses_others: ClassVar[bool] = True
     exchanges: ClassVar[bool] = False
 
@@ -67,18 +71,49 @@ class Local(SplitNN):
         """See `Algorithm.check`.
 
         Raises:
-            InputError: differential privacy, where nothing is released.
+            InputError: differential privacy of what is never released.
         """
         super().check(protection)
-        if protection.dp is not None:
-            raise InputError("local sends nothing to train with, so noise would protect nobody: leave dp out")
+        if protection.dp is not None and not protection.dp.local:
+            raise InputError(
+                "local sends nothing to train with, so noise would protect nobody: leave dp out, or protect the "
+                "model's rows from whoever gets the model by sv.DP(local=True)"
+            )
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         return [Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive]
 
 
 class _LocalActive(Active):
-    """The same network with a cut to nobody."""
+    """The same network with a cut to nobody; with DP-SGD where the job says so."""
+
+    def __init__(self, config: SplitNN, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
+        super().__init__(config, site, plan, protection, table)
+        dp = protection.dp
+        self.private: PrivateSteps | None = None
+        if dp is not None and dp.local:
+            times = self.times(self.plan.epochs)
+            self.private = PrivateSteps(
+                self.half.model,
+                rows=table.rows,
+                times=times,
+                sigma=dp.sigma(times),
+                clip=dp.clip_model,
+                delta=dp.delta,
+            )
+            self.plan_release(self.private, dp)
+            self.further.append(self.private)
+
+    def planned_times(self, trainable: bool) -> list[int]:
+        return [self.times(self.plan.epochs)]
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        if self.private is None:
+            return await super().train_batch(rows)
+        losses = self.losses(await self.half.forward(self.activations(rows), train=True), rows)
+        self.private.backward(losses, rows, divide=self.plan.batch_size)
+        self.half.optimizer.step()
+        return losses.detach().sum()
 
     def training_rows(self, table: Table, epoch: int) -> np.ndarray:
         return np.concatenate([table.split.train, table.others(self.site.active)])
@@ -114,6 +149,7 @@ class ZeroImputation(SplitNN):
     which are the means of standardised features."""
 
     name: ClassVar[str] = "zero_imputation"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     uses_others: ClassVar[bool] = True
 
     @property
@@ -143,6 +179,7 @@ class RandomMatch(SplitNN):
     them in each epoch, over again where there are too few."""
 
     name: ClassVar[str] = "random_match"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     uses_others: ClassVar[bool] = True
 
     @property
@@ -193,6 +230,7 @@ class AllLabels(SplitNN):
     assumes."""
 
     name: ClassVar[str] = "all_labels"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
 

@@ -87,7 +87,7 @@ class ActiveHalf:
 
     async def forward(self, activations: torch.Tensor, *, train: bool) -> torch.Tensor:
         """Logits (n, outputs) of rows whose activations at the active party are these, (n, d)."""
-        remote = await self.cut.forward(len(activations), train=train)
+        remote = await self.cut.forward(activations.shape[0], train=train)
         if not train:
             with torch.no_grad():
                 return self.join(remote, self.own(activations))
@@ -99,7 +99,7 @@ class ActiveHalf:
         remote, self._remote = self._remote, None
         if remote is None:
             raise ValueError("backward without a training forward before it")
-        self.optimizer.zero_grad(set_to_none=True)
+        forget_gradients(self.optimizer)
         torch.autograd.backward(outputs, gradient)
         if remote.grad is not None:
             await self.cut.backward(remote.grad)
@@ -163,7 +163,7 @@ class PassiveHalf:
         """Step the cut's block and the bottom that `activations` came from."""
         gradient = await self.cut.backward()
         if self.optimizer is not None and gradient is not None and activations.requires_grad:
-            self.optimizer.zero_grad(set_to_none=True)
+            forget_gradients(self.optimizer)
             torch.autograd.backward(activations, gradient)
             self.optimizer.step()
 
@@ -186,6 +186,13 @@ class PassiveHalf:
         self.restore((state["weights"], state["cut"]))
         if self.optimizer is not None:
             self.optimizer.load_state_dict(as_dict(state["optimizer"]))
+
+
+def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """What `zero_grad(set_to_none=True)` does, without its bookkeeping: of each step's Python, it was the most."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
 
 
 def as_pair(state: object) -> tuple[dict[str, torch.Tensor], object]:

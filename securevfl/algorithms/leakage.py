@@ -22,9 +22,10 @@ def at_the_cut(protection: Protection, *, active: str, passive: Sequence[str], t
     """
     sealed = protection.name != "plain"
     noisy_features = protection.dp is not None and protection.dp.activations
-    noisy_labels = protection.dp is not None and protection.dp.gradients
+    labels = _labels(protection)
+    marvell = protection.dp is not None and protection.dp.labels == "marvell"
     findings = [_about_features(active, name, sealed, noisy_features, trainable, len(passive)) for name in passive]
-    findings += [_about_labels(active, name, sealed, noisy_labels, trainable) for name in passive]
+    findings += [_about_labels(active, name, sealed, labels, trainable, marvell) for name in passive]
     return findings
 
 
@@ -37,9 +38,10 @@ def _about_features(active: str, name: str, sealed: bool, noisy: bool, trainable
             return Finding(active, name, f"{text}, with differentially private noise in it", "note")
         if not trainable:
             text += (
-                "; over many steps it gives the passive features up to a rotation, and with d + 1 known "
-                "records themselves"
+                "; after a few epochs it gives the passive features up to a rotation, and with about as many known "
+                "records as columns the features themselves"
             )
+            return Finding(active, name, text, "leak")
         return Finding(active, name, text, "note")
     text = f"a_p W_p of each row and step in the clear: {image}"
     if noisy:
@@ -47,10 +49,28 @@ def _about_features(active: str, name: str, sealed: bool, noisy: bool, trainable
     return Finding(active, name, f"{text}, from which they can be estimated", "leak")
 
 
-def _about_labels(active: str, name: str, sealed: bool, noisy: bool, trainable: bool) -> Finding:
+def _labels(protection: Protection) -> str:
+    """How labels are protected in what goes back, in words; empty for not at all."""
+    dp = protection.dp
+    if dp is None:
+        return ""
+    if dp.gradients:
+        return "with differentially private noise in it"
+    if dp.labels == "randomised_response":
+        return f"of labels that were drawn by randomised response (ε = {dp.epsilon:g} for each)"
+    return ""
+
+
+def _about_labels(active: str, name: str, sealed: bool, labels: str, trainable: bool, marvell: bool) -> Finding:
     if sealed and not trainable:
         return Finding(name, active, "sizes, timing and the number of steps; nothing about labels", "ok")
     what = "the gradient at its activations" if sealed else "the gradient at the cut"
-    if noisy:
-        return Finding(name, active, f"{what}, for each row and step, with differentially private noise in it", "note")
+    if labels:
+        return Finding(name, active, f"{what}, for each row and step, {labels}", "note")
+    if marvell:
+        text = (
+            f"{what}, for each row and step, with Marvell's noise in it: it hides labels from one look at a row, and "
+            "not from the average over many"
+        )
+        return Finding(name, active, text, "leak")
     return Finding(name, active, f"{what}, for each row and step: enough to tell the labels apart in practice", "leak")

@@ -2,12 +2,16 @@
 
 In a round each label owner trains with all data owners on its own rows; a data owner keeps a copy of its bottom for
 each label owner. Then data owners average their copies, label owners send the change of their weights to a
-coordinator, and its server optimiser (`servers`) makes the next round's weights.
+coordinator, and a server optimiser (`servers`) makes the next round's weights.
 
-The changes are masked: label owners share pairwise secrets, and the coordinator learns their sum only (secure
-aggregation, Bonawitz et al. 2017, doi 10.1145/3133956.3133982, for parties that all stay to the end). Masks are
-integers modulo 2^128, so each change by itself looks random, at no cost in accuracy beyond 2^-40. The mean of the
-changes is known to the coordinator and, in the next weights, to all label owners.
+No label owner's change is seen by anyone else. With ``aggregation="masked"`` label owners share pairwise secrets, and
+the coordinator learns the changes' sum only (secure aggregation, Bonawitz et al. 2017, doi 10.1145/3133956.3133982, for
+parties that all stay to the end). With ``"paillier"`` or ``"ckks"`` it adds ciphertexts and learns nothing at all. All
+three give the same weights, see `averaging`. The mean of the changes is known to all label owners in the next weights.
+
+Under a sealed cut nobody holds the weights W = U + V between data owner and label owner, but the mean over label owners
+is linear: a data owner averages its shares U, the label owners theirs by the same aggregation. Shares are integers then
+and each side rounds its own mean: the weights are within two units of their last place of the plain run's.
 
 In the paper data owners send the output of a convolution, added up to 32 channels, and label owners have a convolution
 and two linear layers. Here the parties' parts meet in the cut layer, which is linear, and perceptrons follow.
@@ -15,32 +19,31 @@ and two linear layers. Here the parties' parts meet in the cut layer, which is l
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import gmpy2
 import numpy as np
-import securevfl_crypto as crypto
 import torch
+from securevfl_crypto.aggregation import Addends, Aggregation, PaillierAggregation
 
+from securevfl.algorithms.averaging import Averaging, BlindAveraging, MaskedAveraging
 from securevfl.algorithms.base import Course, Epoch, Plan, Table, Trained
+from securevfl.algorithms.coordinators import BlindCoordinator, Coordinator, MaskedCoordinator
 from securevfl.algorithms.halves import State, as_dict
 from securevfl.algorithms.leakage import Finding
 from securevfl.algorithms.servers import SERVERS, Server
-from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import Protection, agree_masks
+from securevfl.algorithms.splitnn import Active, SplitNN
+from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError, PolicyError, ProtocolError, UnknownNameError
 from securevfl.party import Site
-from securevfl.privacy import Link
-from securevfl.transport import Guard, Kind
+from securevfl.privacy import DP, Link
+from securevfl.transport import Kind
 
-__all__ = ["Coordinator", "DataOwner", "LabelOwner", "MultiVFL", "masked", "unmasked_mean"]
+__all__ = ["LabelOwner", "MultiVFL"]
 
-_MODULUS = gmpy2.mpz(1) << 128
-_SCALE = 1 << 40
-_MASK = Guard("masked", 128)
+_AGGREGATIONS = ("masked", "paillier", "ckks")
+_SIGMA = 40
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +56,9 @@ class MultiVFL(SplitNN):
         beta1: decay of the server's momentum.
         beta2: decay of its second moment.
         tau: τ of the server.
+        aggregation: how changes are added up: ``"masked"``, the coordinator learns the sum; ``"paillier"`` or
+            ``"ckks"``, it learns nothing.
+        paillier_bits: size of the modulus of that Paillier; 3072 gives 128-bit security.
     """
 
     name: ClassVar[str] = "multi_vfl"
@@ -62,11 +68,20 @@ class MultiVFL(SplitNN):
     beta1: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
+    aggregation: str = "masked"
+    paillier_bits: int = 3072
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.server not in SERVERS:
             raise UnknownNameError("multi_vfl.server", self.server, SERVERS)
+        if self.aggregation not in _AGGREGATIONS:
+            raise UnknownNameError("multi_vfl.aggregation", self.aggregation, _AGGREGATIONS)
+        if not 2048 <= self.paillier_bits <= 8192 or self.paillier_bits % 64:
+            raise InputError(
+                f"multi_vfl.paillier_bits is {self.paillier_bits}; 2048 (112-bit security) is the least, 8192 the "
+                "most, in steps of 64: use 3072 for 128-bit security"
+            )
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and 0 < self.tau <= 1 and 0 < self.server_lr <= 100):
             raise InputError(
                 f"multi_vfl has beta1 {self.beta1}, beta2 {self.beta2}, tau {self.tau}, server_lr {self.server_lr}; "
@@ -75,50 +90,75 @@ class MultiVFL(SplitNN):
 
     @property
     def title(self) -> str:
-        return f"Multi-VFL, {self.server}"
+        how = "" if self.aggregation == "masked" else f", {self.aggregation} aggregation"
+        return f"Multi-VFL, {self.server}{how}"
+
+    @property
+    def blind(self) -> bool:
+        """Whether the coordinator learns nothing."""
+        return self.aggregation != "masked"
 
     def check(self, protection: Protection) -> None:
         super().check(protection)
-        if protection.policy().sealed:
+        floor = protection.policy()
+        if floor.sealed and not self.blind:
             raise PolicyError(
-                f"{self.title} averages the data owners' weights of the cut over label owners, and under "
-                f"{protection.name!r} nobody holds these weights: use protection 'plain', with or without dp"
+                f"{self.title} averages the weights of the cut over label owners, and under {protection.name!r} nobody "
+                "holds these weights, only shares, which are added up under encryption: use aggregation 'paillier' or "
+                "'ckks', or protection 'plain'"
+            )
+        if self.aggregation == "paillier" and self.paillier_bits < floor.min_key_bits:
+            raise PolicyError(
+                f"the aggregation's Paillier key would have {self.paillier_bits} bits and {protection.name!r} demands "
+                f"{floor.min_key_bits}: set paillier_bits to that"
             )
 
+    def cut_spec(self, width: int, plan: Plan, dp: DP | None, times: int, label_times: int) -> CutSpec:
+        return replace(super().cut_spec(width, plan, dp, times, label_times), integer_shares=self.blind)
+
+    def scheme(self) -> Aggregation:
+        """What adds changes up under encryption."""
+        if self.aggregation == "paillier":
+            return PaillierAggregation(self.paillier_bits)
+        from securevfl_crypto.aggregation_ckks import CkksAggregation
+
+        return CkksAggregation()
+
+    def optimiser(self, plan: Plan) -> Server:
+        """A server optimiser as it begins."""
+        return Server(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau)
+
+    def averaging(self, site: Site, server: Link, owners: Sequence[str], plan: Plan) -> Averaging:
+        """A label owner's side of the aggregation."""
+        if self.blind:
+            return BlindAveraging(site, server, owners, self.scheme(), self.optimiser(plan))
+        return MaskedAveraging(site, server, owners)
+
+    def coordinator(self, site: Site, plan: Plan, owners: Sequence[str]) -> Coordinator:
+        """The coordinator's program."""
+        if self.blind:
+            return BlindCoordinator(site, plan, owners, self.scheme())
+        return MaskedCoordinator(site, plan, owners, self.optimiser(plan))
+
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        mean = "in each round the mean over label owners of the change of their weights, and never its own alone"
-        return [*super().findings(protection, passive, active), Finding("coordinator", active, mean, "note")]
+        mean = "in each round the mean over label owners of the change of their weights"
+        sizes = "sizes and timing of ciphertexts; nothing of the weights, nor of their changes' sum"
+        return [
+            *super().findings(protection, passive, active),
+            Finding("coordinator", active, sizes, "ok")
+            if self.blind
+            else Finding("coordinator", active, f"{mean}, and never its own alone", "note"),
+            Finding("the other label owners", active, f"{mean}; of two, each can take its own off it", "note"),
+        ]
 
-
-def masked(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
-    """Fixed-point numbers plus this party's shares of zero, modulo 2^128, (16 n,) bytes.
-
-    Raises:
-        ProtocolError: a number that is not finite, or reaches 2^40.
-    """
-    if not np.isfinite(values).all() or (len(values) and np.abs(values).max() >= 1 << 40):
-        raise ProtocolError("a change of weights is not finite or reaches 2^40; did training diverge? Lower lr")
-    whole = [gmpy2.mpz(round(value * _SCALE)) for value in values.tolist()]
-    zero = shares.next(len(whole), _MODULUS)
-    parts = b"".join(int((a + b) % _MODULUS).to_bytes(16, "little") for a, b in zip(whole, zero, strict=True))
-    return np.frombuffer(parts, dtype=np.uint8)
-
-
-def unmasked_mean(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
-    """The mean of the parties' numbers, from what `masked` made of them, (count,) float64.
-
-    Raises:
-        ProtocolError: a part of another size.
-    """
-    total = [gmpy2.mpz(0)] * count
-    for part in parts:
-        if part.dtype != np.uint8 or part.shape != (16 * count,):
-            raise ProtocolError(f"a masked change of {part.size} bytes; {16 * count} were expected")
-        content = part.tobytes()
-        total = [t + int.from_bytes(content[16 * i : 16 * i + 16], "little") for i, t in enumerate(total)]
-    half = _MODULUS // 2
-    signed = [int((t + half) % _MODULUS - half) for t in total]
-    return np.array([value / _SCALE for value in signed]) / len(parts)
+    def notes(self, protection: Protection) -> list[str]:
+        if not self.blind:
+            return super().notes(protection)
+        return [
+            *super().notes(protection),
+            "the first label owner has the key of the aggregation: should the coordinator give it single ciphertexts, "
+            "it opens random numbers, for masks cancel in the sum of all label owners only",
+        ]
 
 
 class LabelOwner(Active):
@@ -128,7 +168,6 @@ class LabelOwner(Active):
         site: where the label owner and the data owners are, it being active.
         server: the link to the coordinator.
         owners: all label owners, in order.
-        masks: the pairwise secrets with the others; made in `setup`.
     """
 
     config: MultiVFL
@@ -146,26 +185,48 @@ class LabelOwner(Active):
         owners: Sequence[str],
     ) -> None:
         super().__init__(config, site, plan, protection, table)
-        self.everyone = everyone
+        if self.plan.batch_size < self.nominal_batch and (
+            protection.policy().sealed or getattr(protection, "fixed_point", False)
+        ):
+            raise InputError(
+                f"{site.name!r} has {self.plan.batch_size} rows to train on, fewer than a batch of "
+                f"{self.nominal_batch}; the fixed point of the cut depends on the batch, and weights are "
+                "averaged: take a smaller batch"
+            )
         self.server = server
-        self.owners = owners
         self.evaluates = site.name == owners[0]
+        self.averaging = config.averaging(everyone, server, owners, plan)
+        self.parties = len(owners)
 
     async def setup(self) -> None:
         await super().setup()
-        self.shares = crypto.ZeroShares(await agree_masks(self.everyone, self.owners, "securevfl aggregation v1"))
-        if self.evaluates:
-            self.server.send(Kind.STATISTIC, "multi/weights", weights=self.vector())
-        await self.receive_weights()
+        self.put(await self.averaging.setup(self.vector(), self._shares()))
+
+    def _shares(self) -> Addends | None:
+        """Sizes of this side's shares of the weights of the cut; None where the data owners have the weights."""
+        shares = self.half.cut.snapshot()
+        if not isinstance(shares, dict):
+            return None
+        spec = self.config.cut_spec(self.config.hidden, self.plan, self.protection.dp, 1, 1)
+        bits = spec.fixed_point.fw + 4 + _SIGMA + 1  # what is drawn to hide a weight, and the weight
+        return Addends(count=sum(values.size for values, _ in shares.values()), bits=bits, parties=self.parties)
+
+    async def average_shares(self) -> None:
+        """Take the mean over label owners for this side's shares of the weights of the cut, where it has any."""
+        shares = self.half.cut.snapshot()
+        if not isinstance(shares, dict):
+            return
+        flat = np.concatenate([np.asarray(values, dtype=object).ravel() for values, _ in shares.values()])
+        mean, at = await self.averaging.mean_shares(flat), 0
+        for name, (values, _) in shares.items():
+            shares[name] = mean[at : at + values.size].reshape(values.shape), None
+            at += values.size
+        self.half.cut.restore(shares)
 
     def vector(self) -> np.ndarray:
         """This party's weights, (d,) float64: its top model and the bias of the cut."""
         parts = [parameter.detach().double().ravel() for parameter in self.half.model.parameters()]
         return torch.cat(parts).cpu().numpy()
-
-    async def receive_weights(self) -> None:
-        message = await self.server.receive(Kind.STATISTIC, "multi/weights", "weights")
-        self.put(np.asarray(message.arrays["weights"]))
 
     def put(self, vector: np.ndarray) -> None:
         """Set the weights from a vector.
@@ -175,7 +236,7 @@ class LabelOwner(Active):
         """
         parameters = list(self.half.model.parameters())
         if vector.shape != (sum(p.numel() for p in parameters),) or not np.isfinite(vector).all():
-            raise ProtocolError(f"the coordinator sent weights of shape {vector.shape}, or not finite ones")
+            raise ProtocolError(f"the next weights have shape {vector.shape}, or are not finite: use one job file")
         at = 0
         with torch.no_grad():
             for p in parameters:
@@ -186,7 +247,12 @@ class LabelOwner(Active):
         self.site.observer.phase("setup")
         saved = await self.prepare()
         self.site.observer.phase("training")
-        course = Course(kept=self.snapshot()) if saved is None else self._resumed(saved)
+        if saved is None:
+            await self.average_shares()
+            course = Course(kept=self.snapshot())
+        else:
+            course = self._resumed(saved)
+            self.averaging.load(as_dict(saved["averaging"]))
         while not course.stop:
             await self._round(course)
         self.restore(course.kept)
@@ -199,9 +265,8 @@ class LabelOwner(Active):
         course.epoch += 1
         before = self.vector()
         loss = await self._epoch(course.epoch)
-        change = masked(self.vector() - before, self.shares)
-        self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=change)
-        await self.receive_weights()
+        self.put(await self.averaging.step(self.vector() - before))
+        await self.average_shares()
         valid: dict[str, float] = {}
         if self.evaluates:
             valid = await self.evaluate(self.table.split.valid)
@@ -217,155 +282,9 @@ class LabelOwner(Active):
         self.site.observer.epoch(course.epoch, loss, valid)
         self.note(course)
 
+    def keep(self, epoch: int, more: State) -> None:
+        super().keep(epoch, more | {"averaging": self.averaging.state()})
+
     def verdict_links(self) -> list[Link]:
         """Whom the evaluating label owner tells how it goes on."""
         return [*self.site.others, self.server]
-
-
-class DataOwner:
-    """One data owner: a passive side for each label owner, averaged after each round.
-
-    Args:
-        copies: label owner → this party's side of its network, in order.
-        site: the data owner's.
-    """
-
-    def __init__(self, copies: Mapping[str, Passive], site: Site, plan: Plan) -> None:
-        self.copies = dict(copies)
-        self.first = next(iter(self.copies.values()))
-        self.site = site
-        self.plan = plan
-        self.trained = Trained()
-
-    def average(self) -> None:
-        """``W_d ← Σ_k W_{d,k} / K`` for bottoms and for the weights of the cut."""
-        snapshots = [as_snapshot(copy.snapshot()) for copy in self.copies.values()]
-        weights = {
-            name: torch.stack([bottom[name].float() for bottom, _ in snapshots]).mean(dim=0).to(value.dtype)
-            for name, value in snapshots[0][0].items()
-        }
-        cuts = [cut for _, cut in snapshots]
-        mean: object
-        if isinstance(cuts[0], torch.Tensor):
-            mean = torch.stack([cut for cut in cuts if isinstance(cut, torch.Tensor)]).mean(dim=0)
-        else:  # exact integers
-            mean = sum(np.asarray(cut, dtype=object) for cut in cuts) // len(cuts)
-        for copy in self.copies.values():
-            copy.restore((weights, mean))
-
-    async def run(self) -> Trained:
-        self.site.clock.lap()
-        for copy in self.copies.values():
-            await copy.setup()
-        self.trained.setup = self.site.clock.lap()
-        saved = self.site.keeper.saved()
-        if saved is None:
-            self.average()
-            epoch, kept, stop = 0, self.first.snapshot(), False
-        else:
-            self.load(saved)
-            epoch, kept = int(str(saved["epoch"])), saved["kept"]
-            stop = bool(saved["stop"])
-        while not stop:
-            epoch += 1
-            await asyncio.gather(*(self._train(copy, epoch) for copy in self.copies.values()))
-            self.average()
-            await self.first.answer_all(self.first.table.split.valid)
-            verdict = await self.site.links[self.first.site.active].receive(Kind.CONTROL, "train/epoch")
-            self.trained.readings.append(self.site.clock.lap())
-            if verdict.meta.get("best"):
-                kept = self.first.snapshot()
-            stop = bool(verdict.meta.get("stop")) or epoch >= self.plan.epochs
-            self.keep(epoch, kept, stop=stop)
-        self.first.restore(kept)
-        await self.first.answer_all(self.first.table.split.test)
-        self.trained.finish = self.site.clock.lap()
-        self.trained.model = self.first.part()
-        for copy in self.copies.values():
-            if copy.release is not None:
-                self.trained.spent.append(copy.release.spent)
-        return self.trained
-
-    async def _train(self, copy: Passive, epoch: int) -> None:
-        await copy.begin_epoch(epoch)
-        for rows in copy.batches(epoch):
-            await copy.train_batch(rows)
-
-    def keep(self, epoch: int, kept: object, *, stop: bool) -> None:
-        """Write a checkpoint."""
-        if not self.site.keeper.wants(epoch):
-            return
-        copies = {
-            name: {"role": copy.state(), "release": None if copy.release is None else copy.release.state()}
-            for name, copy in self.copies.items()
-        }
-        readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-        state = {"epoch": epoch, "kept": kept, "stop": stop, "copies": copies, "readings": readings}
-        self.site.keeper.save(epoch, state)
-
-    def load(self, saved: State) -> None:
-        """Come back to a checkpoint."""
-        for name, kept in as_dict(saved["copies"]).items():
-            copy, parts = self.copies[name], as_dict(kept)
-            copy.load(as_dict(parts["role"]))
-            if copy.release is not None:
-                copy.release.load(as_dict(parts["release"]))
-        self.trained.restore_readings(saved["readings"])
-
-
-def as_snapshot(state: object) -> tuple[dict[str, torch.Tensor], object]:
-    """A snapshot of a passive side: its bottom's weights, and its side of the cut."""
-    if not isinstance(state, tuple | list) or len(state) != 2:
-        raise TypeError("not a snapshot of a passive side")
-    return state[0], state[1]
-
-
-class Coordinator:
-    """Adds up masked changes, steps the server optimiser, and tells the label owners their new weights."""
-
-    def __init__(self, config: MultiVFL, site: Site, plan: Plan, owners: Sequence[str]) -> None:
-        self.site = site
-        self.plan = plan
-        self.owners = list(owners)
-        self.server = Server(config.server, plan.epochs, config.server_lr, config.beta1, config.beta2, config.tau)
-        self.trained = Trained()
-
-    def tell(self, weights: np.ndarray) -> None:
-        for name in self.owners:
-            self.site.links[name].send(Kind.STATISTIC, "multi/weights", weights=weights)
-
-    async def run(self) -> Trained:
-        self.site.clock.lap()
-        first = self.site.links[self.owners[0]]
-        message = await first.receive(Kind.STATISTIC, "multi/weights", "weights")
-        weights = np.asarray(message.arrays["weights"])
-        if weights.ndim != 1 or weights.dtype != np.float64 or not np.isfinite(weights).all():
-            raise ProtocolError(f"{self.owners[0]!r} sent initial weights that are no finite float64 (d,)")
-        epoch, stop = 0, False
-        saved = self.site.keeper.saved()
-        if saved is not None:
-            self.server.load(as_dict(saved["server"]))
-            weights = np.asarray(saved["weights"])
-            epoch, stop = int(str(saved["epoch"])), bool(saved["stop"])
-            self.trained.restore_readings(saved["readings"])
-        self.tell(weights)
-        self.trained.setup = self.site.clock.lap()
-        while not stop:
-            epoch += 1
-            parts = []
-            for name in self.owners:
-                part = await self.site.links[name].receive(Kind.MASKED_SHARE, "multi/change", "change")
-                parts.append(np.asarray(part.arrays["change"]))
-            weights = self.server.step(weights, unmasked_mean(parts, len(weights)))
-            self.tell(weights)
-            verdict = await first.receive(Kind.CONTROL, "train/epoch")
-            stop = bool(verdict.meta.get("stop")) or epoch >= self.plan.epochs
-            for name in self.owners[1:]:
-                self.site.links[name].send(Kind.CONTROL, "train/epoch", meta=dict(verdict.meta))
-            self.trained.readings.append(self.site.clock.lap())
-            if self.site.keeper.wants(epoch):
-                readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-                state = {"epoch": epoch, "stop": stop, "weights": weights, "server": self.server.state()}
-                self.site.keeper.save(epoch, {**state, "readings": readings})
-        self.trained.finish = self.site.clock.lap()
-        return self.trained

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, cut_spec, seeded
+from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, seeded
 from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict, as_list, as_tensor
 from securevfl.algorithms.leakage import Finding
 from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse_all, opinion, probabilities
@@ -227,7 +227,7 @@ class _Active(_Stages, Active):
         if config.self_training:
             usual = SplitNN.architecture(config, self.task.outputs)
             times = self.activation_times(config.trainable)
-            spec = cut_spec(usual.hidden, config.cut_lr, self.plan, dp, times, self.label_times())
+            spec = config.cut_spec(usual.hidden, self.plan, dp, times, self.label_times())
             with seeded(self.seed("teacher")):
                 self.teacher = ActiveHalf(usual, site, spec, protection, noise, self.x.shape[1:], self.task.outputs)
         self.doubt = torch.zeros((2, table.rows))
@@ -301,7 +301,7 @@ class _Active(_Stages, Active):
         a: torch.Tensor = self.learner.bottom(x)
         return a
 
-    async def train_batch(self, rows: np.ndarray) -> float:
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         half, self.half = self.half, self.learner
         try:
             loss = await super().train_batch(rows)

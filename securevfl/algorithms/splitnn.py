@@ -13,13 +13,15 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, Table, cut_spec, seeded
+from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, Table, Trained, cut_spec, seeded
 from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict
 from securevfl.algorithms.networks import Bottom, check_bottom
 from securevfl.algorithms.task import Task
-from securevfl.cut import CutSpec, Protection
-from securevfl.errors import InputError
+from securevfl.cut import ActiveCut, CutSpec, Protection
+from securevfl.errors import InputError, ProtectionInactive
 from securevfl.party import Site
+from securevfl.privacy import DP, JointRelease, Marvell
+from securevfl.privacy.joint import check_norms, largest_norm
 
 __all__ = ["Active", "Passive", "SplitNN"]
 
@@ -35,15 +37,20 @@ class SplitNN(Algorithm):
             the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``.
         lr: Adam's learning rate, for bottoms, top and the active party's own block of the cut.
         cut_lr: SGD's learning rate η, for the passive parties' blocks of the cut.
+        cut_momentum: μ, of that SGD.
+        cut_weight_decay: λ, of that SGD.
         weight_decay: L2 penalty of Adam's parameters.
     """
 
     name: ClassVar[str] = "splitnn"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "z"})
     hidden: int = 16
     top: tuple[int, ...] = (16,)
     bottom: Bottom = ()
     lr: float = 0.01
     cut_lr: float = 0.5
+    cut_momentum: float = 0.0
+    cut_weight_decay: float = 0.0
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
@@ -54,8 +61,11 @@ class SplitNN(Algorithm):
         for name in ("lr", "cut_lr"):
             if not 0 < getattr(self, name) <= 100:
                 raise InputError(f"{self.name}.{name} is {getattr(self, name)}; a learning rate lies between 0 and 100")
-        if not 0 <= self.weight_decay < 1:
-            raise InputError(f"{self.name}.weight_decay is {self.weight_decay}; it lies between 0 and 1")
+        for name in ("weight_decay", "cut_weight_decay"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{self.name}.{name} is {getattr(self, name)}; it lies between 0 and 1")
+        if not 0 <= self.cut_momentum <= 0.99:
+            raise InputError(f"{self.name}.cut_momentum is {self.cut_momentum}; it lies from 0 to 0.99")
 
     @property
     def title(self) -> str:
@@ -71,6 +81,20 @@ class SplitNN(Algorithm):
             hidden=self.hidden, top=self.top, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay
         )
 
+    def cut_spec(self, width: int, plan: Plan, dp: DP | None, times: int, label_times: int) -> CutSpec:
+        """What both sides of the cut agree on; see `base.cut_spec`."""
+        return cut_spec(
+            width,
+            self.cut_lr,
+            plan,
+            dp,
+            times,
+            label_times,
+            momentum=self.cut_momentum,
+            weight_decay=self.cut_weight_decay,
+            trainable=self.trainable,
+        )
+
     def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
         return Active(self, site, plan, protection, table)
 
@@ -79,12 +103,23 @@ class SplitNN(Algorithm):
 
     def notes(self, protection: Protection) -> list[str]:
         dp = protection.dp
-        if dp is None or not dp.activations or not self.bottom:
-            return []
-        return [
-            "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
-            "rows' activations"
-        ]
+        found = []
+        if dp is not None and dp.activations and self.bottom:
+            found += [
+                "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
+                "rows' activations"
+            ]
+        if dp is not None and dp.activations and dp.where == "z":
+            found += [
+                f"ε of z holds as long as the cut's weights stay below the declared norm of {dp.weight_bound:g}, which "
+                "nobody can check"
+            ]
+        if dp is not None and dp.labels == "marvell":
+            found += [
+                "Marvell is no differential privacy: it bounds the leak AUC of one look at a row's gradient under a "
+                "Gaussian model, and the top model learns from exact labels"
+            ]
+        return found
 
 
 class Active(ActiveRole):
@@ -94,6 +129,7 @@ class Active(ActiveRole):
         super().__init__(site, plan, protection, table)
         self.config = config
         dp = protection.dp
+        self.keep_within_budget(config.trainable, config.least_epochs)
         noise = 0.0
         if dp is not None and dp.gradients and site.passive:
             self.release = self.row_release(
@@ -106,9 +142,24 @@ class Active(ActiveRole):
             noise = self.release.sigma
         architecture = config.architecture(self.task.outputs)
         times = self.activation_times(config.trainable)
-        spec = cut_spec(architecture.hidden, config.cut_lr, self.plan, dp, times, self.label_times())
+        spec = config.cut_spec(architecture.hidden, self.plan, dp, times, self.label_times())
         with seeded(self.seed("model")):
             self.half = self.build_half(architecture, spec, noise)
+        if dp is not None and dp.activations and dp.where == "z" and site.passive:
+            sigma, parties = dp.sigma(times), len(site.passive)
+            bound = largest_norm(
+                clip=dp.clip_activations,
+                weight_bound=dp.weight_bound,
+                parties=parties,
+                sigma=sigma * (parties / noisy_parties(protection, parties)) ** 0.5,
+                width=architecture.hidden,
+            )
+            self.half.cut = BoundedCut(self.half.cut, bound)
+        self.perturbed: PerturbedCut | None = None
+        if dp is not None and dp.labels == "marvell" and site.passive:
+            self.half.cut = self.perturbed = PerturbedCut(self.half.cut, Marvell(dp.power))
+            if self.task.classes != 2:
+                raise InputError(f"dp.labels 'marvell' is for two classes and there are {self.task.classes}")
 
     def build_half(self, architecture: Architecture, spec: CutSpec, noise: float) -> ActiveHalf:
         """This party's half of the network."""
@@ -126,21 +177,24 @@ class Active(ActiveRole):
         """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes)."""
         return self.labels(rows)
 
-    async def train_batch(self, rows: np.ndarray) -> float:
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         logits = await self.half.forward(self.activations(self.feed(rows)), train=True)
         losses = self.losses(logits, rows)
+        loss = losses.sum()
+        if self.perturbed is not None:
+            self.perturbed.labels = self.labels(rows)
         if self.release is None:
-            await self.half.backward(losses.sum() / self.plan.batch_size)
+            await self.half.backward(loss / self.plan.batch_size)
         else:
             # Labels enter here and nowhere else: everything below learns from the noised gradient at the logits.
-            (exact,) = torch.autograd.grad(losses.sum(), logits)
+            (exact,) = torch.autograd.grad(loss, logits)
             first, *also = map(self.table.people, self.labelled_by(rows))
             await self.half.backward(logits, self.release(exact, first, also=also) / self.plan.batch_size)
-        return float(losses.detach().sum())
+        return loss.detach()
 
     def losses(self, logits: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
         """Loss of each row of a batch, (n,)."""
-        return self.task.losses(logits, self.targets(rows))
+        return self.task.losses(logits if self.drawn is None else self.drawn.correct(logits), self.targets(rows))
 
     def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
         """Numbers of the rows whose labels a batch uses: one array, or one for each party that gives a label."""
@@ -150,6 +204,16 @@ class Active(ActiveRole):
         with torch.no_grad():
             a = self.activations(rows)
         return await self.half.forward(a, train=False)
+
+    def ended(self) -> Trained:
+        if self.perturbed is not None:
+            marvell = self.perturbed.marvell
+            if not marvell.batches:
+                raise ProtectionInactive("Marvell's noise was asked for and no gradient went through it")
+            self.trained.notes.append(
+                f"the largest bound that Marvell gives the leak AUC of a batch's gradients: {marvell.worst:.3g}"
+            )
+        return super().ended()
 
     def snapshot(self) -> object:
         return self.half.snapshot()
@@ -164,6 +228,73 @@ class Active(ActiveRole):
         self.half.load(as_dict(state["half"]))
 
 
+def noisy_parties(protection: Protection, parties: int) -> int:
+    """Among how many parties the noise on z is shared: each adds all of it where its part can be read."""
+    return parties if protection.policy().sealed else 1
+
+
+class WatchedCut:
+    """The active party's side of a cut, as it is: subclasses look at what goes through it.
+
+    Args:
+        cut: the side itself.
+    """
+
+    def __init__(self, cut: ActiveCut) -> None:
+        self.widths: dict[str, int] = {}
+        self._cut = cut
+
+    async def setup(self) -> None:
+        await self._cut.setup()
+        self.widths = self._cut.widths
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        return await self._cut.forward(rows, train=train)
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        await self._cut.backward(gradient)
+
+    def snapshot(self) -> object:
+        return self._cut.snapshot()
+
+    def restore(self, state: object) -> None:
+        self._cut.restore(state)
+
+
+class PerturbedCut(WatchedCut):
+    """With Marvell's noise on the gradients.
+
+    Attributes:
+        labels: of the batch whose gradient goes back next, (n,).
+    """
+
+    def __init__(self, cut: ActiveCut, marvell: Marvell) -> None:
+        super().__init__(cut)
+        self.marvell = marvell
+        self.labels = torch.empty(0)
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        await super().backward(self.marvell(gradient, self.labels))
+
+
+class BoundedCut(WatchedCut):
+    """Stops where z is longer than the declared bound on the weights allows, see `joint`.
+
+    Args:
+        cut: the side itself.
+        bound: largest norm of a row of z.
+    """
+
+    def __init__(self, cut: ActiveCut, bound: float) -> None:
+        super().__init__(cut)
+        self._bound = bound
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        z = await super().forward(rows, train=train)
+        check_norms(z, self._bound)
+        return z
+
+
 class Passive(PassiveRole):
     """Owns features and a bottom model; its block of the cut is its own (plain) or shared with the active party
     (sealed)."""
@@ -172,15 +303,31 @@ class Passive(PassiveRole):
         super().__init__(site, plan, protection, table)
         self.config = config
         dp = protection.dp
+        self.keep_within_budget(config.trainable, config.least_epochs)
         times = self.activation_times(config.trainable)
         noise = 0.0
-        if dp is not None and dp.activations:
+        self.joint: JointRelease | None = None
+        if dp is not None and dp.activations and dp.where == "z":
+            self.joint = JointRelease(
+                rows=self.release_rows(),
+                times=times,
+                sigma=dp.sigma(times),
+                clip=dp.clip_activations,
+                weight_bound=dp.weight_bound,
+                parties=noisy_parties(protection, len(site.passive)),
+                delta=dp.delta,
+            )
+            self.plan_release(self.joint, dp)
+            self.further.append(self.joint)
+            noise = self.joint.sigma
+        elif dp is not None and dp.activations:
             self.release = self.row_release(
                 "activations", dp, clip=dp.clip_activations, times=times, once=not config.trainable
             )
             noise = self.release.sigma
         architecture = config.architecture(Task(table.classes).outputs)
-        spec = cut_spec(architecture.hidden, config.cut_lr, self.plan, dp, times, self.label_times())
+        self._width = architecture.hidden
+        spec = config.cut_spec(architecture.hidden, self.plan, dp, times, self.label_times())
         with seeded(self.seed("model")):
             self.half = self.build_half(architecture, spec, noise)
 
@@ -194,17 +341,28 @@ class Passive(PassiveRole):
     def activations(self, rows: np.ndarray) -> torch.Tensor:
         """a_p of these rows, clipped and noised where the job says so."""
         a: torch.Tensor = self.half.bottom(self.features(rows))
+        if self.joint is not None:
+            return self.joint.clipped(a)
         return a if self.release is None else self.release(a, rows)
 
+    async def hand_over(self, activations: torch.Tensor, rows: np.ndarray, *, train: bool) -> None:
+        """Feed the cut, with this party's share of the noise on z where the job says so."""
+        if self.joint is None:
+            await self.half.forward(activations, train=train)
+        else:
+            noise = self.joint.noise(rows, self._width)
+            await self.half.cut.forward(activations.detach(), train=train, noise=noise)
+
     async def train_batch(self, rows: np.ndarray) -> None:
-        a = self.activations(self.feed(rows))
-        await self.half.forward(a, train=True)
+        fed = self.feed(rows)
+        a = self.activations(fed)
+        await self.hand_over(a, fed, train=True)
         await self.half.backward(a)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
             a = self.activations(rows)
-        await self.half.forward(a, train=False)
+        await self.hand_over(a, rows, train=False)
 
     def snapshot(self) -> object:
         return self.half.snapshot()

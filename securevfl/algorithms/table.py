@@ -121,6 +121,7 @@ class Trained:
         extra: at the active party: further figures of an algorithm, by name.
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
+        notes: what the report should tell of this party's part in the run.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -135,6 +136,7 @@ class Trained:
     extra: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    notes: list[str] = field(default_factory=list)
 
     def restore_readings(self, readings: object) -> None:
         """Readings of a checkpoint."""

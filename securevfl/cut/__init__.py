@@ -2,6 +2,19 @@
 
 from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.protections import PROTECTIONS, Paillier, Plain, Protection
+from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
 
-__all__ = ["PROTECTIONS", "ActiveCut", "CutSpec", "Paillier", "PassiveCut", "Plain", "Protection", "agree_masks"]
+__all__ = [
+    "BFV",
+    "CKKS",
+    "PROTECTIONS",
+    "ActiveCut",
+    "Auto",
+    "CutSpec",
+    "Paillier",
+    "PassiveCut",
+    "Plain",
+    "Protection",
+    "Sealed",
+    "agree_masks",
+]

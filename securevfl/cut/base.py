@@ -5,8 +5,8 @@ Shapes: ``B`` rows in a batch, ``d_p`` width of party p's activations, ``h`` wid
 block and the bias belong to its own network; it adds them to ``z`` itself.
 
 Algorithms call `forward` and `backward` on their side and know nothing of how: two matrix products or a protocol on
-ciphertexts is the job's choice. The rule of the cut's optimiser is the same everywhere, ``W ← W − η ∂L/∂W`` (SGD),
-because it is linear: with shares, each side steps on its own.
+ciphertexts is the job's choice. The rule of the cut's optimiser is the same everywhere, SGD with momentum and weight
+decay, ``M ← μ M + η (∂L/∂W + λ W)``, ``W ← W − M``, because it is linear: with shares, each side steps on its own.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.integers import FixedPoint
@@ -32,6 +33,10 @@ class CutSpec:
     Attributes:
         width: h, the width of the cut.
         lr: η, the learning rate of the cut's weights.
+        momentum: μ of the cut's optimiser.
+        weight_decay: λ of the cut's optimiser.
+        trainable: whether the passive parties' bottoms have parameters, as the job says; None to believe each party.
+            A party that claims parameters which the job does not give it would obtain gradients that tell labels.
         batch_size: nominal batch; the loss is the sum over a batch divided by it.
         activation_bound: activations stay below this magnitude (standardised and clipped features, bounded activation
             functions, or clip + noise); the integers at the cut are sized by it.
@@ -39,6 +44,8 @@ class CutSpec:
         device: where plain tensors live.
         reduce: ``"sum"``: the active party gets z, summed over the passive parties; ``"none"``: each party's part of
             it, for algorithms that combine the parties in another way than by adding.
+        integer_shares: whether a sealed cut's shares have to be integers that never wrap, whatever the rule: for
+            whoever takes means of them.
     """
 
     width: int
@@ -48,6 +55,10 @@ class CutSpec:
     gradient_bound: float = 16.0
     device: str = "cpu"
     reduce: str = "sum"
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    trainable: bool | None = None
+    integer_shares: bool = False
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "none"):
@@ -56,16 +67,28 @@ class CutSpec:
             raise InputError(f"the cut is {self.width} wide; it has to be at least 1")
         if not (math.isfinite(self.lr) and 0 < self.lr <= 100):
             raise InputError(f"the cut's learning rate is {self.lr}; it lies between 0 and 100")
+        if not 0 <= self.momentum <= 0.99:
+            raise InputError(f"the cut's momentum is {self.momentum}; it lies from 0 to 0.99")
+        if not 0 <= self.lr * self.weight_decay < 1:
+            raise InputError(
+                f"the cut's weight decay is {self.weight_decay}; times the learning rate {self.lr} it stays below 1"
+            )
+
+    @property
+    def rule(self) -> crypto.Rule:
+        """The optimiser's constants, for shares."""
+        return crypto.Rule(momentum=self.momentum, decay=self.lr * self.weight_decay)
 
     @property
     def fixed_point(self) -> FixedPoint:
-        """12 fractional bits for activations; gradients of single rows are rounded at 2^-16."""
+        """12 fractional bits for activations; gradients of single rows are rounded at 2^-14."""
         shrink = math.ceil(math.log2(self.batch_size / self.lr))
+        fs = max(14 + shrink, 12)
         return FixedPoint(
             fx=12,
-            fs=max(16 + shrink, 12),
+            fs=fs,
             x_int_bits=max(math.ceil(math.log2(self.activation_bound)), 0),
-            s_bits=max(16 + shrink, 12) - shrink + max(math.ceil(math.log2(self.gradient_bound)), 0) + 1,
+            s_bits=fs - shrink + max(math.ceil(math.log2(self.gradient_bound)), 0) + 1,
             lr=self.lr,
         )
 
@@ -113,8 +136,14 @@ class PassiveCut(Protocol):
         """Announce the width d_p of the activations, and whether the bottom below has parameters."""
         ...
 
-    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
-        """Feed activations (rows, d_p)."""
+    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+        """Feed activations (rows, d_p).
+
+        Args:
+            activations: of the rows.
+            train: whether `backward` follows.
+            noise: (rows, h), added to this party's part of z before anything leaves.
+        """
         ...
 
     async def backward(self) -> torch.Tensor | None:

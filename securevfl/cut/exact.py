@@ -4,11 +4,19 @@ bit."""
 from __future__ import annotations
 
 import numpy as np
+import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec, initial_share
-from securevfl.cut.handshake import announce, checked, once
-from securevfl.cut.integers import fixed_activations, fixed_weights, input_gradient, scaled_gradient, to_float
+from securevfl.cut.handshake import announce, as_share, checked, once
+from securevfl.cut.integers import (
+    fixed_activations,
+    fixed_noise,
+    fixed_weights,
+    input_gradient,
+    scaled_gradient,
+    to_float,
+)
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import RangeError
 from securevfl.party import Site
@@ -52,7 +60,7 @@ class FixedPassive:
         self._spec = spec
         self._guard = Guard(noise=noise)
         self._trainable = False
-        self._weights = np.empty((0, 0), dtype=object)
+        self._weights = crypto.Share(crypto.Ring(), np.empty((0, 0), dtype=object), spec.rule)
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
@@ -62,12 +70,15 @@ class FixedPassive:
         theirs = np.asarray(checked(self._link.peer, message.arrays["share"], (width, self._spec.width)))
         mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
         point = self._spec.fixed_point
-        self._weights = fixed_weights(mine, point) + fixed_weights(theirs, point)
+        whole = fixed_weights(mine, point) + fixed_weights(theirs, point)
+        self._weights = crypto.Share(crypto.Ring(), whole, self._spec.rule)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
+    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
         x = fixed_activations(activations, self._spec.fixed_point)
         self._fed = x if train else None
-        z = x.astype(object) @ self._weights
+        z = crypto.exact_product(x, self._weights.values)
+        if noise is not None:
+            z = z + fixed_noise(noise, self._spec.fixed_point)
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
             raise RangeError("z does not fit in 63 bits; lower the cut's learning rate or standardise the features")
         self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
@@ -76,13 +87,15 @@ class FixedPassive:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
         fed, self._fed = once(self._fed), None
         array = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
-        step = np.asarray(array).astype(object)
-        back = input_gradient(step @ self._weights.T, self._spec.fixed_point) if self._trainable else None
-        self._weights = self._weights - fed.T.astype(object) @ step
+        step, weights = np.asarray(array), self._weights.values
+        back = None
+        if self._trainable:
+            back = input_gradient(crypto.exact_product(step, weights.T), self._spec.fixed_point)
+        self._weights.step(crypto.exact_product(np.ascontiguousarray(fed.T), step.astype(object)))
         return back
 
     def snapshot(self) -> object:
-        return self._weights
+        return self._weights.state()
 
     def restore(self, state: object) -> None:
-        self._weights = np.asarray(state, dtype=object)
+        self._weights.load(*as_share(state))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TypeVar
 
+import numpy as np
+
 from securevfl.cut.base import CutSpec
 from securevfl.errors import ProtocolError
 from securevfl.party import Site
 from securevfl.transport import Array, Kind, Scalar
 
-__all__ = ["announce", "checked", "once", "receive_widths"]
+__all__ = ["announce", "as_share", "checked", "once", "receive_widths"]
 
 
 async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str, tuple[int, bool]]:
@@ -30,7 +32,14 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
         width = meta.get("width")
         if not isinstance(width, int) or not 1 <= width <= 1 << 20:
             raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
-        widths[name] = (width, bool(meta.get("trainable")))
+        trainable = meta.get("trainable")
+        if not isinstance(trainable, bool) or (spec.trainable is not None and trainable != spec.trainable):
+            kind = "with parameters" if spec.trainable else "without parameters"
+            raise ProtocolError(
+                f"{name!r} announces a bottom {'with' if trainable else 'without'} parameters; the job says {kind}: "
+                "nothing was sent to it"
+            )
+        widths[name] = (width, trainable)
     return widths
 
 
@@ -55,6 +64,14 @@ def checked(name: str, array: Array, shape: tuple[int, ...]) -> Array:
     if tuple(array.shape) != shape:
         raise ProtocolError(f"{name!r} sent an array of shape {tuple(array.shape)}; {shape} was expected")
     return array
+
+
+def as_share(state: object) -> tuple[np.ndarray, np.ndarray | None]:
+    """The integers and the velocity of a share, from a snapshot of an exact or sealed cut."""
+    if not isinstance(state, tuple | list) or len(state) != 2:
+        raise TypeError(f"a {type(state).__name__} is no snapshot of a share")
+    values, velocity = state
+    return np.asarray(values, dtype=object), None if velocity is None else np.asarray(velocity, dtype=object)
 
 
 T = TypeVar("T")

@@ -12,6 +12,7 @@ from securevfl.errors import RangeError
 __all__ = [
     "FixedPoint",
     "fixed_activations",
+    "fixed_noise",
     "fixed_weights",
     "input_gradient",
     "scaled_gradient",
@@ -47,6 +48,16 @@ class FixedPoint:
     def fz(self) -> int:
         """Fractional bits of z."""
         return self.fx + self.fw
+
+    @property
+    def z_bits(self) -> int:
+        """Magnitude of z's integers: 10 bits before the point, or more where activations are large."""
+        return self.fz + 10 + max(self.x_int_bits - 3, 0)
+
+    @property
+    def back_bits(self) -> int:
+        """Magnitude of the integers of S Wᵀ: 4 bits more than steps have before the point."""
+        return self.s_bits + self.fw + 4
 
 
 def _to_fixed(values: torch.Tensor, fractional_bits: int, bound_bits: int, what: str, cure: str) -> np.ndarray:
@@ -94,6 +105,15 @@ def scaled_gradient(gradient: torch.Tensor, point: FixedPoint) -> np.ndarray:
     """
     cure = "training diverges; lower the learning rates"
     return _to_fixed(gradient.double() * point.lr, point.fs, point.s_bits, "steps η ∂L/∂z", cure)
+
+
+def fixed_noise(noise: torch.Tensor, point: FixedPoint) -> np.ndarray:
+    """Noise on z as int64 with fz fractional bits.
+
+    Raises:
+        RangeError: it does not fit in z's range.
+    """
+    return _to_fixed(noise, point.fz, point.z_bits - 2, "noise on z", "add less noise")
 
 
 def input_gradient(product: np.ndarray, point: FixedPoint) -> torch.Tensor:

@@ -50,7 +50,10 @@ class FloatActive:
             parts.append(tensor(checked(name, message.arrays["z"], shape), self._spec.device))
         if self._spec.reduce == "none":
             return torch.stack(parts) if parts else torch.zeros((0, *shape), device=self._spec.device)
-        return sum(parts, torch.zeros(shape, device=self._spec.device))
+        if not parts:
+            return torch.zeros(shape, device=self._spec.device)
+        first, *others = parts
+        return sum(others, first.detach())  # its own tensor: the caller may ask for its gradient
 
     async def backward(self, gradient: torch.Tensor) -> None:
         for i, name in enumerate(self._site.passive):
@@ -76,6 +79,8 @@ class FloatPassive:
         self._guard = Guard(noise=noise)
         self._trainable = False
         self._weights = torch.empty(0)
+        self._rounds = spec.rule.rounds
+        self._velocity: torch.Tensor | None = None
         self._fed: torch.Tensor | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
@@ -86,23 +91,36 @@ class FloatPassive:
         mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
         self._weights = torch.from_numpy(mine + np.asarray(theirs)).to(self._spec.device, torch.float32)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
+    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
         self._fed = activations if train else None
-        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=activations @ self._weights)
+        z = activations @ self._weights
+        if noise is not None:
+            z = z + noise.to(z)
+        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z)
 
     async def backward(self) -> torch.Tensor | None:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
         fed, self._fed = once(self._fed), None
-        gradient = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
+        gradient = checked(self._link.peer, message.arrays["gradient"], (fed.shape[0], self._spec.width))
         g = tensor(gradient, self._spec.device)
         back = g @ self._weights.T if self._trainable else None
-        self._weights = self._weights - self._spec.lr * (fed.T @ g)
+        if self._rounds:
+            self._velocity = self._stepped(fed.T @ g)
+            self._weights = self._weights - self._velocity
+        else:
+            self._weights = torch.addmm(self._weights, fed.T, g, alpha=-self._spec.lr)
         return back
 
+    def _stepped(self, gradient: torch.Tensor) -> torch.Tensor:
+        """``M ← μ M + η (g + λ W)``."""
+        spec = self._spec
+        change = spec.lr * (gradient + spec.weight_decay * self._weights)
+        return change if self._velocity is None else change + spec.momentum * self._velocity
+
     def snapshot(self) -> object:
-        return self._weights
+        return self._weights, self._velocity
 
     def restore(self, state: object) -> None:
-        if not isinstance(state, torch.Tensor):
+        if not isinstance(state, tuple | list) or len(state) != 2 or not isinstance(state[0], torch.Tensor):
             raise TypeError(f"a {type(state).__name__} is no snapshot of this block")
-        self._weights = state
+        self._weights, self._velocity = state

@@ -2,35 +2,44 @@
 2206.07975) with secret shares ``W_p = U_p + V_p``: the active party holds V_p, passive party p holds U_p.
 
 Forward: A sends ``[[V_p]]``; p returns ``[[a_p (V_p + U_p) + Z_p]]``, re-randomised, with masks Z_p that are uniform
-modulo the Paillier modulus and cancel in the sum; A adds the parties' ciphertexts and decrypts z, once.
-Backward: A sends ``[[S]]`` with ``S = η ∂L/∂z``; p returns ``[[a_pᵀS − Φ_p]]``; both step on their share,
-``U_p ← U_p − Φ_p`` and ``V_p ← V_p − (a_pᵀS − Φ_p)``, exactly, in integers. Then p draws a fresh U_p and sends the
-difference, so that shares stay small. A bottom with parameters gets ``S (U_p + V_p)ᵀ`` back through one more masked
-round trip.
+over the plaintexts and cancel in the sum; A adds the parties' ciphertexts and decrypts z, once.
+Backward: A sends ``[[S]]`` with ``S = η ∂L/∂z``; p returns ``[[a_pᵀS − Φ_p]]``; both step on their share with their
+share of the gradient, Φ_p and ``a_pᵀS − Φ_p``. Where shares are integers (Paillier; momentum or weight decay), p then
+draws a fresh U_p and sends the difference, so that shares stay small; elsewhere they are uniform modulo the modulus of
+the plaintexts, and always are.
+A bottom with parameters needs ``S W_pᵀ``: the forward product with the roles exchanged. Here p owns a key, sends
+``[[U_p]]``, and A returns ``[[S (U_p + V_p)ᵀ]]``: one message each way, and A sees nothing of it.
 
-The algebra is `securevfl_crypto`'s, without input or output; this file moves it over links.
+The algebra is the scheme's (`securevfl_crypto.Scheme`), without input or output; this file moves it over links.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec, initial_share
-from securevfl.cut.handshake import announce, once, receive_widths
-from securevfl.cut.integers import fixed_activations, fixed_weights, input_gradient, scaled_gradient, to_float
+from securevfl.cut.handshake import announce, as_share, once, receive_widths
+from securevfl.cut.integers import (
+    fixed_activations,
+    fixed_noise,
+    fixed_weights,
+    input_gradient,
+    scaled_gradient,
+    to_float,
+)
 from securevfl.cut.masking import agree_masks
 from securevfl.errors import PolicyError, ProtocolError, RangeError
 from securevfl.party import Site
 from securevfl.privacy import Clock
-from securevfl.transport import Array, Guard, Kind
+from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
-__all__ = ["SealedActive", "SealedPassive"]
+__all__ = ["SealedActive", "SealedPassive", "blocks"]
 
 _SIGMA = 40
 _MASKED = Guard("masked", _SIGMA)
@@ -44,22 +53,51 @@ def _working(clock: Clock) -> Iterator[None]:
             yield
         except crypto.OverflowRefused as error:
             raise RangeError(str(error)) from error
+        except crypto.WeakKeyError as error:
+            raise PolicyError(f"{error}: nothing was encrypted") from error
         except crypto.CryptoError as error:
             raise ProtocolError(str(error)) from error
 
 
-def _ranges(spec: CutSpec, width: int) -> crypto.SealedRange:
+def blocks(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, crypto.Block]:
+    """Sizes of the integers of one passive party's block: for the forward product and the weight gradient, whose owner
+    is the active party; and for ``S Wᵀ``, whose owner is the passive party.
+
+    Args:
+        spec: of the cut.
+        width: d_p.
+        widest: the largest d among the passive parties.
+    """
     point = spec.fixed_point
-    return crypto.SealedRange(
+    forward = crypto.Block(
         batch=spec.batch_size,
         width_in=width,
         width_out=spec.width,
-        fx=point.fx,
-        fs=point.fs,
-        x_int_bits=point.x_int_bits,
+        x_bits=point.fx + point.x_int_bits,
         s_bits=point.s_bits,
+        w_bits=point.fw + 4,
+        z_bits=point.z_bits,
+        integer_shares=spec.integer_shares or spec.rule.rounds,
+        sigma=_SIGMA,
+        widest=widest if spec.reduce == "sum" else 0,
+    )
+    back = crypto.Block(
+        batch=spec.batch_size,
+        width_in=spec.width,
+        width_out=width,
+        x_bits=point.s_bits,
+        s_bits=1,
+        w_bits=point.fw + 4,
+        z_bits=point.back_bits,
+        integer_shares=spec.integer_shares or spec.rule.rounds,
         sigma=_SIGMA,
     )
+    return forward, back
+
+
+def _shared_alike(forward: crypto.Block, back: crypto.Block) -> tuple[crypto.Block, crypto.Block]:
+    """Both blocks with integer shares: for schemes whose two products need rings of different sizes."""
+    return replace(forward, integer_shares=True), replace(back, integer_shares=True)
 
 
 def _bytes(array: Array) -> np.ndarray:
@@ -67,24 +105,33 @@ def _bytes(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def _packed(key: crypto.PublicKey) -> np.ndarray:
+    return np.frombuffer(key.to_bytes(), dtype=np.uint8)
+
+
+def _guard(scheme: crypto.Scheme, key: crypto.PublicKey, noise: float = 0.0) -> Guard:
+    return Guard(scheme.name, key.bits, key.fingerprint, noise)
+
+
 @dataclass
 class _Peer:
-    """What the active party keeps of one passive party."""
+    """What the active party keeps of one passive party; `back` and `guard` where its bottom has parameters."""
 
-    owner: crypto.SealedOwner
-    share: np.ndarray
-    trainable: bool
+    owner: crypto.Owner
+    share: crypto.Share
+    back: crypto.Holder | None = None
+    guard: Guard = NO_GUARD
+    theirs: np.ndarray | None = None
 
 
 class SealedActive:
     """The active party's side: it owns the key and a share V_p of each passive party's weights."""
 
-    protection = "paillier"
-
-    def __init__(self, site: Site, spec: CutSpec, *, bits: int, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme, *, noise: float = 0.0) -> None:
+        self.protection = scheme.name
         self._site = site
         self._spec = spec
-        self._bits = bits
+        self._scheme = scheme
         self._noise = noise
         self._peers: dict[str, _Peer] = {}
         self._changed = True
@@ -92,184 +139,210 @@ class SealedActive:
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
-        site, spec = self._site, self._spec
+        site, spec, scheme = self._site, self._spec, self._scheme
         widths = await receive_widths(site, spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
+        widest = max(self.widths.values(), default=0)
         with _working(site.clock):
-            key = crypto.generate_keypair(self._bits)
-        public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
-        self._guard = Guard("paillier", key.public.bits, key.public.fingerprint, self._noise)
+            key = scheme.generate()
+        self._guard = _guard(scheme, key.public)
+        for name in widths:
+            site.links[name].send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=_packed(key.public))
         for name, (width, trainable) in widths.items():
-            site.links[name].send(Kind.PUBLIC_KEY, "cut/public key", key=public)
-            share = fixed_weights(initial_share(site.private_seed, name, width, spec.width), spec.fixed_point)
+            forward, back = blocks(spec, width, widest)
             with _working(site.clock):
-                owner = crypto.SealedOwner(key, _ranges(spec, width))
-            self._peers[name] = _Peer(owner, share, trainable)
+                if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
+                    forward, back = _shared_alike(forward, back)
+                owner = scheme.owner(key, forward)
+            values = fixed_weights(initial_share(site.private_seed, name, width, spec.width), spec.fixed_point)
+            peer = _Peer(owner, crypto.Share(owner.ring, values, spec.rule))
+            if trainable:
+                message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
+                with _working(site.clock):
+                    theirs = scheme.read_public(_bytes(message.arrays["key"]).tobytes())
+                    peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
+                peer.guard = _guard(scheme, theirs)
+            self._peers[name] = peer
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         if self._changed:
             for name, peer in self._peers.items():
                 with _working(self._site.clock):
-                    sealed = peer.owner.seal_weights(peer.share)
-                self._site.links[name].send(Kind.CIPHERTEXT, "cut/weights", guard=self._key_guard, c=sealed)
+                    sealed = peer.owner.seal_weights(peer.share.values)
+                self._site.links[name].send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
             self._changed = False
         arrays = []
-        for name in self._peers:
-            message = await self._site.links[name].receive(Kind.CIPHERTEXT, "cut/forward", "c")
+        for name, peer in self._peers.items():
+            link = self._site.links[name]
+            message = await link.receive(Kind.CIPHERTEXT, "cut/forward", "c")
             arrays.append(_bytes(message.arrays["c"]))
+            if train and peer.back is not None:
+                message = await link.receive(Kind.CIPHERTEXT, "cut/passive share", "c")
+                peer.theirs = _bytes(message.arrays["c"])
         point, device = self._spec.fixed_point, self._spec.device
         owners = [peer.owner for peer in self._peers.values()]
         if self._spec.reduce == "none":
             with _working(self._site.clock):
-                parts = [owner.open_forward([c], rows) for owner, c in zip(owners, arrays, strict=True)]
+                parts = [owner.open_product([c], rows) for owner, c in zip(owners, arrays, strict=True)]
             return torch.stack([to_float(part, point.fz, device) for part in parts])
         with _working(self._site.clock):
-            z = owners[0].open_forward(arrays, rows)
+            z = owners[0].open_product(arrays, rows)
         return to_float(z, point.fz, device)
-
-    @property
-    def _key_guard(self) -> Guard:
-        return Guard(self._guard.cipher, self._guard.bits, self._guard.key)
 
     async def backward(self, gradient: torch.Tensor) -> None:
         steps = self._steps(gradient)
+        guard = replace(self._guard, noise=self._noise)
         sealed: np.ndarray | None = None
         for name, peer in self._peers.items():
             if sealed is None or self._spec.reduce == "none":
                 with _working(self._site.clock):
-                    sealed = peer.owner.seal_gradient(steps[name])
-            self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=self._guard, c=sealed)
-        if any(peer.trainable for peer in self._peers.values()):
-            await self._input_gradients(steps)
+                    sealed = peer.owner.seal_steps(steps[name])
+            self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=guard, c=sealed)
+        for name, peer in self._peers.items():
+            if peer.back is not None:
+                self._send_back(name, peer, steps[name])
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
-            change = await link.receive(Kind.MASKED_SHARE, "cut/reshare", "delta")
             with _working(self._site.clock):
-                mine = peer.owner.open_weight_gradient(_bytes(message.arrays["c"]))
-                width = peer.owner.ranges.share_bytes
-                delta = crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), peer.share.shape, width)
-                peer.share = peer.share - mine + delta
+                peer.share.step(peer.owner.open_gradient(_bytes(message.arrays["c"])))
+            if peer.share.ring.modulus is None:
+                change = await link.receive(Kind.MASKED_SHARE, "cut/reshare", "delta")
+                width, values = peer.owner.block.share_bytes, peer.share.values
+                with _working(self._site.clock):
+                    peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
-    def _steps(self, gradient: torch.Tensor) -> dict[str, np.ndarray]:
+    def _send_back(self, name: str, peer: _Peer, steps: np.ndarray) -> None:
+        """``[[S W_pᵀ]]`` under p's key, before any share changes."""
+        theirs, peer.theirs = once(peer.theirs), None
+        if peer.back is None:
+            raise ProtocolError(f"{name!r} has no key to send a gradient under")
+        with _working(self._site.clock):
+            sealed = peer.back.product(theirs, steps, peer.share.values.T)
+        guard = replace(peer.guard, noise=self._noise)
+        self._site.links[name].send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
+
+    def _steps(self, gradient: torch.Tensor) -> Mapping[str, np.ndarray]:
         """S for each passive party: the same for all where z is their sum."""
         point = self._spec.fixed_point
         if self._spec.reduce == "none":
             return {name: scaled_gradient(gradient[i], point) for i, name in enumerate(self._peers)}
         return dict.fromkeys(self._peers, scaled_gradient(gradient, point))
 
-    async def _input_gradients(self, steps: Mapping[str, np.ndarray]) -> None:
-        """Help the parties with trainable bottoms to their S Wᵀ; before any share changes."""
-        waiting = {name: peer for name, peer in self._peers.items() if peer.trainable}
-        sealed: np.ndarray | None = None
-        for name, peer in waiting.items():
-            if sealed is None or self._spec.reduce == "none":
-                with _working(self._site.clock):
-                    sealed = peer.owner.seal_gradient_by_sample(steps[name])
-            self._site.links[name].send(Kind.CIPHERTEXT, "cut/gradient by sample", guard=self._guard, c=sealed)
-        for name, peer in waiting.items():
-            link = self._site.links[name]
-            message = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
-            with _working(self._site.clock):
-                masked = peer.owner.open_input_gradient(_bytes(message.arrays["c"]), steps[name], peer.share)
-            link.send(Kind.MASKED_SHARE, "cut/input gradient share", guard=_MASKED, masked=masked)
-
     def snapshot(self) -> object:
-        return {name: peer.share for name, peer in self._peers.items()}
+        return {name: peer.share.state() for name, peer in self._peers.items()}
 
     def restore(self, state: object) -> None:
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
         for name, share in state.items():
-            self._peers[name].share = share
+            self._peers[name].share.load(*as_share(share))
         self._changed = True
+
+
+@dataclass
+class _Mine:
+    """What a passive party keeps once it is set up; `own` where its bottom has parameters."""
+
+    holder: crypto.Holder
+    share: crypto.Share
+    guard: Guard
+    own: crypto.Owner | None
+    own_guard: Guard
 
 
 class SealedPassive:
     """A passive party's side: it holds a share U_p of its weights and never sees a gradient in the clear."""
 
-    protection = "paillier"
-
-    def __init__(self, site: Site, spec: CutSpec, *, bits: int, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme, *, noise: float = 0.0) -> None:
+        self.protection = scheme.name
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
-        self._bits = bits
+        self._scheme = scheme
         self._noise = noise
-        self._trainable = False
-        self._guard = Guard()
-        self._holder: crypto.SealedHolder | None = None
-        self._share = np.empty((0, 0), dtype=object)
-        self._sealed = np.empty((0, 0), dtype=np.uint8)
+        self._mine: _Mine | None = None
+        self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
-        site, spec = self._site, self._spec
-        self._trainable = trainable
+        site, spec, scheme = self._site, self._spec, self._scheme
         announce(site, spec, self.protection, width, trainable)
         pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
         message = await self._link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
-        with _working(site.clock):
-            key = crypto.PaillierPublicKey.from_bytes(_bytes(message.arrays["key"]).tobytes())
-            self._holder = crypto.SealedHolder(key, _ranges(spec, width), crypto.ZeroShares(pairs))
-        if key.bits < self._bits:
-            raise PolicyError(
-                f"{site.active!r} sent a Paillier key of {key.bits} bits; the job demands {self._bits}: nothing "
-                "was encrypted"
+        widest = message.meta.get("widest")
+        if not isinstance(widest, int) or not width <= widest <= 1 << 20:
+            raise ProtocolError(
+                f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
-        self._guard = Guard("paillier", key.bits, key.fingerprint, self._noise)
-        self._share = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
+        with _working(site.clock):
+            key = scheme.read_public(_bytes(message.arrays["key"]).tobytes())
+            mine = scheme.generate() if trainable else None
+            forward, back = blocks(spec, width, widest)
+            holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
+            own = None if mine is None else scheme.owner(mine, back)
+            if mine is not None and own is not None and own.ring != holder.ring:
+                forward, back = _shared_alike(forward, back)
+                holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
+                own = scheme.owner(mine, back)
+        values = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
+        share = crypto.Share(holder.ring, values, spec.rule)
+        guard = _guard(scheme, key, self._noise)
+        own_guard = Guard() if mine is None else _guard(scheme, mine.public)
+        if mine is not None:
+            self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_packed(mine.public))
+        self._mine = _Mine(holder, share, guard, own, own_guard)
 
     @property
-    def _ready(self) -> crypto.SealedHolder:
-        if self._holder is None:
+    def _ready(self) -> _Mine:
+        if self._mine is None:
             raise ProtocolError("the cut was used before its setup")
-        return self._holder
+        return self._mine
 
-    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
-        x = fixed_activations(activations, self._spec.fixed_point)
+    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+        mine, point = self._ready, self._spec.fixed_point
+        x = fixed_activations(activations, point)
+        extra = None if noise is None else fixed_noise(noise, point)
         if self._stale:
             message = await self._link.receive(Kind.CIPHERTEXT, "cut/weights", "c")
             self._sealed = _bytes(message.arrays["c"])
             self._stale = False
         with _working(self._site.clock):
-            sealed = self._ready.forward(self._sealed, x, self._share)
+            sealed = mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
         self._fed = x if train else None
-        self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=self._guard, c=sealed)
+        self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
+        if train and mine.own is not None:
+            with _working(self._site.clock):
+                sealed = mine.own.seal_weights(mine.share.values.T)
+            self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
 
     async def backward(self) -> torch.Tensor | None:
-        holder, link, clock = self._ready, self._link, self._site.clock
+        mine, link, clock = self._ready, self._link, self._site.clock
         message = await link.receive(Kind.CIPHERTEXT, "cut/backward", "c")
         x, self._fed = once(self._fed), None
-        back = await self._input_gradient(holder, len(x)) if self._trainable else None
+        back: torch.Tensor | None = None
+        if mine.own is not None:
+            answer = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
+            with _working(clock):
+                product = mine.own.open_product([_bytes(answer.arrays["c"])], len(x))
+            back = input_gradient(product, self._spec.fixed_point).to(self._spec.device)
         with _working(clock):
-            sealed, phi = holder.weight_gradient(_bytes(message.arrays["c"]), x)
-            stepped = self._share - phi
-            self._share = holder.fresh_share()
-            delta = crypto.bigints_to_bytes(stepped - self._share, holder.ranges.share_bytes)
-        key_guard = Guard(self._guard.cipher, self._guard.bits, self._guard.key)
-        link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=key_guard, c=sealed)
-        link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
+            sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
+            mine.share.step(phi)
+        link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=replace(mine.guard, noise=0.0), c=sealed)
+        if mine.share.ring.modulus is None:
+            with _working(clock):
+                change = mine.share.replace(mine.holder.fresh_share())
+                delta = crypto.bigints_to_bytes(change, mine.holder.block.share_bytes)
+            link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
         self._stale = True
         return back
 
-    async def _input_gradient(self, holder: crypto.SealedHolder, rows: int) -> torch.Tensor:
-        """∂L/∂a from the masked round trip."""
-        message = await self._link.receive(Kind.CIPHERTEXT, "cut/gradient by sample", "c")
-        with _working(self._site.clock):
-            sealed, masks = holder.input_gradient(_bytes(message.arrays["c"]), self._share, rows)
-        guard = Guard(self._guard.cipher, self._guard.bits, self._guard.key)
-        self._link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
-        answer = await self._link.receive(Kind.MASKED_SHARE, "cut/input gradient share", "masked")
-        with _working(self._site.clock):
-            product = holder.unmask_input_gradient(_bytes(answer.arrays["masked"]), masks, rows)
-        return input_gradient(product, self._spec.fixed_point).to(self._spec.device)
-
     def snapshot(self) -> object:
-        return self._share
+        return self._ready.share.state()
 
     def restore(self, state: object) -> None:
-        self._share = np.asarray(state, dtype=object)
+        self._ready.share.load(*as_share(state))
         self._stale = True

@@ -1,6 +1,6 @@
 """Jobs: what to run, running it, and what came of it."""
 
-from securevfl.jobs.auditing import AuditLine, audit
+from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.job import Job
@@ -14,7 +14,9 @@ from securevfl.jobs.toml import JobFile, read_job
 __all__ = [
     "BASELINES",
     "Aligned",
+    "Audit",
     "AuditLine",
+    "Epsilon",
     "Job",
     "JobFile",
     "Model",

@@ -23,15 +23,14 @@ from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
 from securevfl.jobs.owners import COORDINATOR, align_owners, run_owners
-from securevfl.jobs.receipt import check_protection, links, receipt
+from securevfl.jobs.receipt import budgets, check_protection, links, receipt, totals
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, check_parties, run_parties, split_rows
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, check_parties, consent, run_parties, split_rows
 from securevfl.party import Observer
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
     AlignmentRecord,
     EpochRecord,
-    EpsilonRecord,
     LearnedRecord,
     PartyRecord,
     Phases,
@@ -217,6 +216,8 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
         for what in ("seed", "valid", "test"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
+    for job in jobs.values():
+        consent(job, parties)
     return first
 
 
@@ -278,7 +279,9 @@ def _record(
     passive = [table.name for table in parties.passive]
     chief = ran.trained[owners[0]]
     findings = [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner) if passive]
-    if job.protection.dp is not None and not any(trained.spent for trained in ran.trained.values()):
+    spent = {name: trained.spent for name, trained in ran.trained.items()}
+    dp = job.protection.dp
+    if dp is not None and dp.private and not any(spent.values()):
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
         key=key,
@@ -291,24 +294,12 @@ def _record(
         test=chief.test,
         seconds=seconds,
         links=links(ran.ledgers),
-        epsilon=[
-            EpsilonRecord(
-                party=name,
-                what=spent.what,
-                epsilon_rdp=spent.epsilon_rdp,
-                epsilon_prv=spent.epsilon_prv,
-                delta=spent.delta,
-                releases=spent.times,
-                noise_multiplier=spent.noise_multiplier,
-                clip=spent.clip,
-            )
-            for name, trained in ran.trained.items()
-            for spent in trained.spent
-        ],
+        epsilon=budgets(spent),
+        epsilon_totals=totals(spent),
         receipt=receipt(ran.ledgers),
         learned=_learned(findings),
         rows_trained=sum(ran.trained[owner].rows for owner in owners),
-        notes=[*notes, *job.algorithm.notes(job.protection)],
+        notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
     )
 
 

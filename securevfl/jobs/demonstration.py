@@ -1,11 +1,11 @@
-"""The demo: one table of real clients, split among three organisations, trained six ways."""
+"""The demo: one table of real clients, split among three organisations, trained eight ways."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from securevfl.algorithms import SplitNN
-from securevfl.cut import Paillier, Plain
+from securevfl.cut import BFV, CKKS, Paillier, Plain
 from securevfl.data import datasets
 from securevfl.jobs.comparison import compare
 from securevfl.jobs.job import Job
@@ -20,7 +20,7 @@ DEMO_ROWS = 9_000
 
 
 def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8.0) -> dict[str, Job]:
-    """The federated jobs: plain, sealed by Paillier, and plain with differential privacy on labels and on
+    """The federated jobs: plain, sealed by CKKS, BFV and Paillier, and plain with differential privacy on labels and on
     everything."""
     size = 256 if full else 128
     plain = Job(
@@ -33,6 +33,8 @@ def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8
     everything = DP(epsilon=epsilon, clip_activations=1.0)
     return {
         "plain": plain,
+        "ckks": replace(plain, protection=CKKS()),
+        "bfv": replace(plain, protection=BFV()),
         "paillier": replace(plain, protection=Paillier(bits=bits)),
         "dp-labels": replace(plain, protection=Plain(dp=labels)),
         "dp": replace(plain, protection=Plain(dp=everything)),
@@ -48,7 +50,7 @@ def demo(
     command: str = "",
     observer: Observer | None = None,
 ) -> Result:
-    """Bank, network and retailer train a credit-default model, six ways.
+    """Bank, network and retailer train a credit-default model, eight ways.
 
     Args:
         full: the whole table instead of `DEMO_ROWS` clients.

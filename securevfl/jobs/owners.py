@@ -12,13 +12,15 @@ import numpy as np
 import torch
 
 from securevfl.algorithms import MultiVFL, Split, Table
-from securevfl.algorithms.multivfl import Coordinator, DataOwner, LabelOwner
+from securevfl.algorithms.coordinators import Coordinator
+from securevfl.algorithms.data_owner import DataOwner
+from securevfl.algorithms.multivfl import LabelOwner
 from securevfl.algorithms.splitnn import Passive
 from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError
 from securevfl.jobs.job import Job
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, join_parties, program, run_programs
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, consent, join_parties, program, run_programs
 from securevfl.party import Keeper, Observer, Site, derive_seed
 from securevfl.privacy import Clock, Ledger, Link
 from securevfl.transport import MemoryChannel, memory_pair
@@ -26,7 +28,7 @@ from securevfl.transport import MemoryChannel, memory_pair
 __all__ = ["COORDINATOR", "align_owners", "run_owners"]
 
 COORDINATOR = "coordinator"
-"""Name of the party that adds up the label owners' changes; it has no table."""
+"""Name of the party that brings the label owners' changes together; it has no table."""
 
 
 def federation(parties: Parties, owner: str) -> Parties:
@@ -48,10 +50,11 @@ def align_owners(parties: Parties, job: Job, observer: Observer | None = None, *
     """
     if COORDINATOR in parties:
         raise InputError(f"a party is called {COORDINATOR!r}, which is the name of the one without a table")
+    consent(job, parties)
     found = {}
     for table in parties.label_owners:
-        members = federation(parties, table.name)
-        found[table.name] = join_parties(members, job) if joined else align_parties(members, job, observer)
+        members, name = federation(parties, table.name), f"alignment with {table.name}"
+        found[table.name] = join_parties(members, job) if joined else align_parties(members, job, observer, run=name)
     first = next(iter(found.values()))
     ledgers = {f"{name}, {owner}": ledger for owner, one in found.items() for name, ledger in one.ledgers.items()}
     return Aligned(parties=first.parties, ledgers=ledgers, protocol=first.protocol, owners=found)
@@ -83,26 +86,26 @@ def run_owners(
     algorithm = job.algorithm
     if not isinstance(algorithm, MultiVFL):
         raise InputError(f"{algorithm.title} has one label owner; several are for sv.MultiVFL")
+    consent(job, parties)
     owners = [table.name for table in parties.label_owners]
     data = sorted(table.name for table in parties.passive)
     sites = _sites(job, parties, owners, data, run, observer, keepers or {})
     splits = {name: _split(parties[name], aligned.owners[name], first=name == owners[0]) for name in owners}
     classes = len(parties[owners[0]].classes)
     encoders: dict[str, dict[str, object]] = {}
-    programs = {
-        COORDINATOR: program(sites[COORDINATOR], Coordinator(algorithm, sites[COORDINATOR], job.plan, owners).run())
+    roles: dict[str, Coordinator | LabelOwner | DataOwner] = {
+        COORDINATOR: algorithm.coordinator(sites[COORDINATOR], job.plan, owners)
     }
     for name in owners:
-        role, encoders[name] = _label_owner(
+        roles[name], encoders[name] = _label_owner(
             job, parties[name], aligned.owners[name], splits[name], sites[name], owners, data
         )
-        programs[name] = program(sites[name], role.run())
     for name in data:
         copies, encoders[name] = _copies(
             job, algorithm, parties[name], aligned, splits, sites[name], owners, data, classes
         )
-        programs[name] = program(sites[name], DataOwner(copies, sites[name], job.plan).run())
-    trained = run_programs(programs, sites)
+        roles[name] = DataOwner(copies, sites[name], job.plan)
+    trained = run_programs({name: program(sites[name], role.run()) for name, role in roles.items()}, sites)
     for name in (owners[0], *data):
         trained[name].model |= {
             "encoder": encoders[name],

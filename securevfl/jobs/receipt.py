@@ -6,15 +6,17 @@ And the check behind it: a protection that was asked for must be seen at work in
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
+from securevfl.cut import Sealed
 from securevfl.errors import ProtectionInactive
 from securevfl.jobs.job import Job
-from securevfl.privacy import READABLE_KINDS, Entry, Ledger
-from securevfl.report.record import LinkRecord, ReceiptLine
+from securevfl.privacy import READABLE_KINDS, Accountant, Entry, Ledger, Spent
+from securevfl.report.record import EpsilonRecord, EpsilonTotal, LinkRecord, ReceiptLine
 from securevfl.transport import Guard, Kind
 
-__all__ = ["check_protection", "links", "receipt"]
+__all__ = ["budgets", "check_protection", "links", "receipt", "totals"]
 
 _WORDS = {
     "psi/hello": "session, number of rows",
@@ -35,9 +37,12 @@ _WORDS = {
     "cut/backward": "gradient at the cut",
     "cut/weight gradient": "weight gradient, masked",
     "cut/reshare": "change of the weight shares",
-    "cut/gradient by sample": "gradient at the cut, packed by row",
-    "cut/input gradient": "gradient at the activations, masked",
-    "cut/input gradient share": "gradient at the activations, masked",
+    "cut/passive key": "public key",
+    "cut/passive share": "weight share U",
+    "cut/input gradient": "gradient at the activations",
+    "cut/measured": "its speed, for protection auto",
+    "cut/probe": "zeros, to time the link",
+    "cut/choice": "the scheme that was chosen",
     "train/rows": "number of its rows",
     "train/start": "numbers of all rows",
     "fedcvt/setup": "width of the representations",
@@ -48,9 +53,16 @@ _WORDS = {
     "fedda/rows": "which rows train",
     "multi/weights": "weights of the label owners' model",
     "multi/change": "change of the weights, masked",
+    "multi/change sum": "sum of the changes",
+    "multi/key": "public key of the aggregation",
+    "multi/mean": "mean change of the weights",
+    "multi/shares": "weight shares V, masked",
+    "multi/shares sum": "sum of the weight shares V",
+    "multi/shares mean": "mean of the weight shares V",
     "risa/rows": "which rows train",
     "train/epoch": "whether to keep, whether to stop",
 }
+_SCHEMES = frozenset({"paillier", "bfv", "ckks"})
 _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
 
@@ -88,6 +100,45 @@ def links(ledgers: Mapping[str, Ledger]) -> list[LinkRecord]:
     return [LinkRecord(sender=a, receiver=b, messages=n, bytes=size) for (a, b), (n, size) in tally.items()]
 
 
+def budgets(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonRecord]:
+    """One line for each kind of release of each party.
+
+    Args:
+        spent: party → what its releases cost.
+    """
+    return [
+        EpsilonRecord(
+            party=name,
+            what=one.what,
+            epsilon_rdp=one.epsilon_rdp,
+            epsilon_prv=one.epsilon_prv,
+            delta=one.delta,
+            releases=one.times,
+            noise_multiplier=one.noise_multiplier,
+            clip=one.clip,
+        )
+        for name, releases in spent.items()
+        for one in releases
+    ]
+
+
+def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
+    """What each party's features and labels cost in all: the composition of its releases.
+
+    Args:
+        spent: party → what its releases cost.
+    """
+    found = []
+    for name, releases in spent.items():
+        if not releases:
+            continue
+        accountant = Accountant(name, max(one.delta for one in releases))
+        for one in releases:
+            accountant.add(one.release, one.protects)
+        found += [EpsilonTotal(**asdict(total)) for total in accountant.totals()]
+    return found
+
+
 def check_protection(
     job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str, ...], *, resumed: bool = False
 ) -> None:
@@ -104,7 +155,7 @@ def check_protection(
     """
     dp = job.protection.dp
     if not passive:
-        if dp is not None:
+        if dp is not None and not dp.local:
             raise ProtectionInactive(
                 "differential privacy was asked for, but a party alone releases nothing: leave it out"
             )
@@ -117,15 +168,15 @@ def check_protection(
         content = [e for e in sent if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT]
         if not content and not resumed:
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({len(sent)} messages to {sorted(peers)})")
-        if job.protection.name == "paillier":
-            _check_sealed(name, content, int(getattr(job.protection, "bits", 0)))
+        if isinstance(job.protection, Sealed):
+            _check_sealed(name, content, job.protection.name, job.policy(name).min_key_bits)
         asked = dp is not None and (dp.activations if name in passive else dp.gradients)
         kinds = tuple(READABLE_KINDS) if job.protection.name == "plain" else (Kind.CIPHERTEXT,)
         if asked and content and not any(e.noise > 0 for e in content if e.kind in kinds):
             raise ProtectionInactive(f"{name!r} was to add differentially private noise and no message tells of any")
 
 
-def _check_sealed(name: str, content: list[Entry], bits: int) -> None:
+def _check_sealed(name: str, content: list[Entry], scheme: str, bits: int) -> None:
     readable = [entry for entry in content if entry.kind in READABLE_KINDS]
     if readable:
         raise ProtectionInactive(
@@ -133,10 +184,13 @@ def _check_sealed(name: str, content: list[Entry], bits: int) -> None:
             f"{readable[0].what!r}; the job "
             "asked for all to be sealed"
         )
-    weak = [entry for entry in content if entry.cipher != "paillier" or entry.bits < bits]
+    asked = _SCHEMES if scheme == "auto" else {scheme}
+    at_cut = [e for e in content if not e.what.startswith("multi/")]  # aggregation has a scheme of its own
+    weak = [e for e in at_cut if e.cipher not in asked or (e.cipher == "paillier" and e.bits < bits)]
     if weak:
+        size = f" of {bits} bits" if scheme == "paillier" else ""
         raise ProtectionInactive(
-            f"{name!r} sent {weak[0].what!r} under {weak[0].guard.label}; the job asked for Paillier of {bits} bits"
+            f"{name!r} sent {weak[0].what!r} under {weak[0].guard.label}; the job asked for {scheme}{size}"
         )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 import torch
 
@@ -17,6 +18,8 @@ from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, PartyFailed, PolicyError, ProtocolError, SecureVFLError
 from securevfl.jobs.job import Job
+from securevfl.jobs.receipt import totals
+from securevfl.jobs.refusal import await_refusal, refuse, rule_against
 from securevfl.party import Keeper, Observer, Site, derive_seed
 from securevfl.privacy import Clock, Ledger, Link, Policy, Reading
 from securevfl.transport import Kind, MemoryChannel, memory_pair
@@ -26,6 +29,7 @@ __all__ = [
     "Ran",
     "align_parties",
     "check_parties",
+    "consent",
     "join_parties",
     "predict_parties",
     "run_parties",
@@ -71,15 +75,22 @@ class Ran:
     split: Split
 
 
-def align_parties(parties: Parties, job: Job, observer: Observer | None = None) -> Aligned:
+def align_parties(parties: Parties, job: Job, observer: Observer | None = None, *, run: str = "alignment") -> Aligned:
     """Align the parties' tables by PSI and let all verify the result.
+
+    Args:
+        parties: their tables.
+        job: what they are aligned for.
+        observer: hears how it goes on.
+        run: name of the alignment, for the ledgers.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
-        PolicyError: fewer common rows than a party's policy allows.
+        PolicyError: a party refuses the job, or has fewer common rows than its policy allows.
         InputError: identifiers that are empty or doubled.
     """
-    sites = _sites(job, parties, "alignment", observer)
+    consent(job, parties)
+    sites = _sites(job, parties, run, observer)
     sites[parties.active.name].observer.phase("alignment")
     programs = {
         name: program(
@@ -149,6 +160,7 @@ def run_parties(
         SecureVFLError: any other, as the party raised it.
     """
     check_parties(job, parties)
+    consent(job, parties)
     sites = _sites(job, parties, run, observer, keepers)
     parts = split or split_rows(parties, aligned, job)
     programs = {
@@ -156,7 +168,47 @@ def run_parties(
         for name, site in sites.items()
     }
     trained = run_programs(programs, sites)
+    for name, site in sites.items():
+        trained[name].notes += site.notes
     return Ran(trained=trained, ledgers={name: site.ledger for name, site in sites.items()}, split=parts)
+
+
+def consent(job: Job, parties: Parties) -> None:
+    """Let each party hold the job against its own policy, before anything is sent.
+
+    If one refuses, it tells its peers so, and that is all that crosses any channel.
+
+    Raises:
+        PolicyError: names the first party that refuses, and the rule that the job breaks; carries the ledgers.
+    """
+    if len(parties) == 1:
+        return
+    broken: dict[str, str] = {}
+    passive = [table.name for table in parties.passive]
+    for owner in parties.label_owners:
+        pairwise = owner.book is not None
+        for name in (owner.name, *passive):
+            rule = rule_against(job, name, active=owner.name, passive=passive, pairwise=pairwise)
+            broken |= {name: rule} if rule else {}
+    if not broken:
+        return
+    sites = _sites(job, parties, "refusal", None, active=parties.label_owners[0].name)
+    programs = [
+        program(site, refuse(site, broken[name]) if name in broken else await_refusal(site))
+        for name, site in sites.items()
+    ]
+
+    async def together() -> list[object]:
+        return await asyncio.gather(*(run() for run in programs), return_exceptions=True)
+
+    ended = dict(zip(sites, _blocking(together), strict=True))
+    name = min(broken)
+    error = ended[name]
+    if not isinstance(error, PolicyError):
+        raise TypeError(f"{name!r} refused the job and ended with {error!r}")
+    error.ledgers = tuple(site.ledger for site in sites.values())
+    error.add_note(f"raised at party {name!r}; the other parties stopped")
+    raise error
 
 
 def check_parties(job: Job, parties: Parties) -> None:
@@ -228,6 +280,7 @@ def predict_parties(
         models: party → its part of the model.
         run: name, for the ledgers.
     """
+    consent(job, parties)
     sites = _sites(job, parties, run, None)
     programs = {
         name: program(site, _predict(site, parties[name], aligned.parties[name], job, models[name]))
@@ -329,9 +382,11 @@ def _sites(
     run: str,
     observer: Observer | None,
     keepers: Mapping[str, Keeper] | None = None,
+    *,
+    active: str = "",
 ) -> dict[str, Site]:
     """A site for each party, linked with every other."""
-    active = parties.active.name
+    active = active or parties.active.name
     names = sorted(parties)
     ends: dict[tuple[str, str], MemoryChannel] = {}
     for i, one in enumerate(names):
@@ -371,11 +426,25 @@ def program(site: Site, work: Awaitable[T]) -> Callable[[], Awaitable[T]]:
         except BaseException as error:
             site.ledger.close(f"failed: {type(error).__name__}: {error}")
             raise
+        _note_spent(site.ledger, result)
         site.ledger.close("done")
         site.close()
         return result
 
     return program
+
+
+def _note_spent(ledger: Ledger, result: object) -> None:
+    """Write into the party's own ledger what its releases cost."""
+    if isinstance(result, Trained):
+        for spent in result.spent:
+            ledger.note("epsilon", {name: value for name, value in asdict(spent).items() if _scalar(value)})
+        for total in totals({ledger.party: result.spent}):
+            ledger.note("epsilon total", {n: v for n, v in msgspec.structs.asdict(total).items() if _scalar(v)})
+
+
+def _scalar(value: object) -> bool:
+    return isinstance(value, str | int | float | bool)
 
 
 def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, Site]) -> dict[str, T]:

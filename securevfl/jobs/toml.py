@@ -21,7 +21,7 @@ from securevfl.transport import Kind
 __all__ = ["JobFile", "build", "choice", "known", "read_job"]
 
 _TOP = ("algorithm", "baselines", "data", "job", "name", "party", "policy", "protection")
-_PARTY = ("categorical", "classes", "features", "file", "id", "label", "name")
+_PARTY = ("categorical", "classes", "features", "file", "id", "label", "name", "policy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,10 +78,7 @@ def _job(content: Mapping[str, Any]) -> Job:
     protection = dict(_section(content, "protection", {"name": "plain"}))
     if "dp" in protection:
         protection["dp"] = build(DP, _section(protection, "dp", {}), "protection.dp")
-    policies = {
-        party: build(Policy, _kinds(_section(content["policy"], party, {})), f"policy.{party}")
-        for party in _section(content, "policy", {})
-    }
+    policies = _policies(content)
     values = dict(_section(content, "job", {}))
     for reserved in ("algorithm", "protection", "policies"):
         if reserved in values:
@@ -112,7 +109,7 @@ def _table(section: object, number: int, folder: Path) -> Any:
     if not isinstance(section, dict):
         raise InputError(f"{where} is {section!r}; it has to be a section [[party]]")
     known(f"key in [[party]] {number}", section, _PARTY)
-    options = dict(section)
+    options = {key: value for key, value in section.items() if key != "policy"}
     name, given = _text(options.pop("name", None), f"{where}.name"), _text(options.pop("file", None), f"{where}.file")
     if "id" not in options:
         raise InputError(f'{where} ({name}) names no id column; add id = "…"')
@@ -161,8 +158,25 @@ def _same_type(value: object, default: object, where: str) -> None:
         raise InputError(f"{where} is {value!r}; a text was expected, like {default!r}")
 
 
+def _policies(content: Mapping[str, Any]) -> dict[str, Policy]:
+    """Each party's own policy: ``[policy.NAME]``, or ``[party.policy]`` below its ``[[party]]``."""
+    sections = {name: (f"policy.{name}", value) for name, value in _section(content, "policy", {}).items()}
+    listed = content.get("party")
+    for number, party in enumerate(listed if isinstance(listed, list) else [], 1):
+        if not isinstance(party, dict) or "policy" not in party:
+            continue
+        name, where = _text(party.get("name"), f"party {number}.name"), f"party {number}.policy"
+        if name in sections:
+            raise InputError(f"{name!r} has two policies, [policy.{name}] and [party.policy]: leave one out")
+        sections[name] = where, party["policy"]
+    for name, (where, value) in sections.items():
+        if not isinstance(value, dict):
+            raise InputError(f"{where} is {value!r}; it has to be a section, [policy.{name}]")
+    return {name: build(Policy, _kinds(value), where) for name, (where, value) in sections.items()}
+
+
 def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Lists of message kinds in a policy, by name."""
+    """Lists of message kinds and protections in a policy, by name."""
     known = {kind.value: kind for kind in Kind}
     result = dict(values)
     for name in ("noised", "forbidden"):
@@ -172,6 +186,8 @@ def _kinds(values: Mapping[str, Any]) -> dict[str, Any]:
                 if value not in known:
                     raise UnknownNameError("message kind", value, known)
             result[name] = frozenset(known[value] for value in chosen)
+    if "protections" in result:
+        result["protections"] = frozenset(_list(result["protections"], "policy.protections"))
     return result
 
 

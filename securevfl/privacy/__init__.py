@@ -1,32 +1,67 @@
 """Ledger, policy, links, and differential privacy with its accounting."""
 
-from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_prv, epsilon_rdp
+from securevfl.privacy.accountant import (
+    Accountant,
+    GaussianRelease,
+    PureRelease,
+    Release,
+    Total,
+    calibrate,
+    epsilon_prv,
+    epsilon_rdp,
+)
 from securevfl.privacy.clock import Clock, Reading
-from securevfl.privacy.dp import DP, RowRelease, Spent, clip_rows, gaussian
+from securevfl.privacy.dp import DP, PROTECTS, Counted, RowRelease, Spent, clip_rows, gaussian, protects
 from securevfl.privacy.findings import Finding
-from securevfl.privacy.ledger import Chain, Entry, Ledger, read, verify
+from securevfl.privacy.joint import JointRelease
+from securevfl.privacy.labels import LabelRelease, randomised_response
+from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
 from securevfl.privacy.link import Link
-from securevfl.privacy.policy import READABLE_KINDS, Policy
+from securevfl.privacy.marvell import Marvell
+from securevfl.privacy.means import group_means
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
+from securevfl.privacy.sgd import PrivateSteps
+from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
 
 __all__ = [
     "DP",
+    "PROTECTS",
     "READABLE_KINDS",
+    "REFUSED",
+    "SCHEMES",
+    "Accountant",
     "Chain",
     "Clock",
+    "Counted",
     "Entry",
     "Finding",
     "GaussianRelease",
+    "JointRelease",
+    "LabelRelease",
     "Ledger",
     "Link",
+    "Marvell",
+    "Noted",
     "Policy",
+    "PrivateSteps",
+    "PureRelease",
     "Reading",
+    "Release",
     "RowRelease",
     "Spent",
+    "Terms",
+    "Total",
+    "broken_rule",
     "calibrate",
     "clip_rows",
     "epsilon_prv",
     "epsilon_rdp",
     "gaussian",
+    "group_means",
+    "protection_of",
+    "protects",
+    "raise_refusal",
+    "randomised_response",
     "read",
     "verify",
 ]

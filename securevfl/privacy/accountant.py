@@ -1,26 +1,44 @@
-"""Honest accounting of Gaussian releases: what was released is data, the accountants turn it into ε.
+"""Honest accounting of releases: what was released is data, the accountants turn it into ε.
 
-A release here is *local*: the receiver sees each row of its own, so no amplification by sampling applies, and a row
+A release of rows is *local*: the receiver sees each row of its own, so no amplification by sampling applies, and a row
 that is released again pays again. Adjacency: two tables that differ in the content of one row (bounded
 differential privacy); a row clipped to norm C moves by at most Δ = 2C, or less where that is known. T releases of
 one row with noise σΔ are T-fold compositions of the Gaussian mechanism with noise multiplier σ.
 
-ε comes from Opacus: its RDP accountant (Mironov 2017, arXiv 1702.07476) and its PRV accountant (Gopi, Lee and
-Wutschitz 2021, arXiv 2106.02848), which is tighter.
+ε of Gaussian releases comes from Opacus: its RDP accountant (Mironov 2017, arXiv 1702.07476) and its PRV accountant
+(Gopi, Lee and Wutschitz 2021, arXiv 2106.02848), which is tighter. Mechanisms with a pure ε are added to the RDP curve
+by their own exact one, and to PRV's ε by basic composition.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
 from securevfl.errors import InputError
 
-__all__ = ["GaussianRelease", "calibrate", "epsilon_prv", "epsilon_rdp"]
+__all__ = [
+    "FEATURES",
+    "LABELS",
+    "Accountant",
+    "GaussianRelease",
+    "PureRelease",
+    "Release",
+    "Total",
+    "calibrate",
+    "epsilon_prv",
+    "epsilon_rdp",
+]
 
 _MAX_SIGMA = 1e4
+
+FEATURES, LABELS = "features", "labels"
+"""What a release can protect of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +48,60 @@ class GaussianRelease:
     Attributes:
         noise_multiplier: standard deviation of the noise over the sensitivity Δ.
         times: releases of one and the same row.
+        sample_rate: probability with which each row takes part in a release, drawn anew for each row and release
+            (Poisson sampling) and hidden from the receiver; 1 for a row that is sure to take part. Below 1, Opacus'
+            accountants are for a row that is *added or removed*, with Δ = C.
     """
 
     noise_multiplier: float
     times: int
+    sample_rate: float = 1.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.noise_multiplier) and self.noise_multiplier > 0):
             raise InputError(f"noise multiplier is {self.noise_multiplier}; it has to be a positive number")
         if self.times < 0:
-            raise InputError(f"a row cannot be released {self.times} times")
+            raise InputError(f"a row cannot be released {self.times} times; 0 is the least")
+        if not 0 < self.sample_rate <= 1:
+            raise InputError(f"sample rate is {self.sample_rate}; it lies above 0 and up to 1, which means every row")
+
+
+@dataclass(frozen=True, slots=True)
+class PureRelease:
+    """That one row's content went `times` times through a mechanism with δ = 0.
+
+    Attributes:
+        epsilon: of one release.
+        times: releases of one and the same row.
+        classes: number of answers of randomised response; 2, the worst case, stands for any pure mechanism.
+    """
+
+    epsilon: float
+    times: int = 1
+    classes: int = 2
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon > 0):
+            raise InputError(f"epsilon is {self.epsilon}; it has to be a positive number (1 is strong, 10 is weak)")
+        if self.times < 0:
+            raise InputError(f"a row cannot be released {self.times} times; 0 is the least")
+        if self.classes < 2:
+            raise InputError(f"randomised response among {self.classes} classes says nothing; 2 are the least")
+
+    def rdp(self, orders: np.ndarray) -> np.ndarray:
+        """Exact Rényi divergence of k-ary randomised response at these orders α > 1, (orders,).
+
+        With p = e^ε/(e^ε + k − 1) and q = 1/(e^ε + k − 1):
+        ``log(p^α q^(1−α) + q^α p^(1−α) + (k − 2) q) / (α − 1)``. For k = 2 it is Mironov 2017, Table II, and bounds
+        every mechanism with this ε (any pair of its distributions is a post-processing of randomised response).
+        """
+        a, e = np.asarray(orders, dtype=np.float64), self.epsilon
+        rest = math.log(self.classes - 2) if self.classes > 2 else -math.inf
+        whole = np.logaddexp(np.logaddexp(a * e, (1 - a) * e), rest) - np.logaddexp(e, math.log(self.classes - 1))
+        return np.asarray(np.maximum(whole, 0.0) / (a - 1) * self.times)
+
+
+Release = GaussianRelease | PureRelease
 
 
 def _check_delta(delta: float) -> None:
@@ -47,40 +109,65 @@ def _check_delta(delta: float) -> None:
         raise InputError(f"delta is {delta}; it lies between 0 and 1, well below one over the number of rows")
 
 
-def epsilon_rdp(release: GaussianRelease, delta: float) -> float:
-    """ε by Rényi differential privacy (Opacus' RDP accountant); 0 for no release."""
-    _check_delta(delta)
-    if release.times == 0:
-        return 0.0
-    return _rdp(release.noise_multiplier, release.times, delta)
+def _split(releases: Release | Iterable[Release]) -> tuple[tuple[GaussianRelease, ...], tuple[PureRelease, ...]]:
+    """The Gaussian releases, equal ones added up, and the pure ones; those that did not happen left out."""
+    times: dict[tuple[float, float], int] = {}
+    pure = []
+    for release in [releases] if isinstance(releases, GaussianRelease | PureRelease) else releases:
+        if isinstance(release, PureRelease):
+            pure += [release] if release.times else []
+        elif release.times:
+            key = (release.noise_multiplier, release.sample_rate)
+            times[key] = times.get(key, 0) + release.times
+    gaussian = tuple(GaussianRelease(sigma, count, rate) for (sigma, rate), count in sorted(times.items()))
+    return gaussian, tuple(sorted(pure, key=lambda p: (p.epsilon, p.times, p.classes)))
 
 
-def epsilon_prv(release: GaussianRelease, delta: float) -> float:
-    """ε by privacy loss random variables (Opacus' PRV accountant): an upper bound, tighter than RDP's."""
+def epsilon_rdp(releases: Release | Iterable[Release], delta: float) -> float:
+    """ε of all these releases of one row by Rényi differential privacy (Opacus' RDP accountant); 0 for no release."""
     _check_delta(delta)
-    if release.times == 0:
+    gaussian, pure = _split(releases)
+    if not gaussian and not pure:
         return 0.0
-    return _prv(release.noise_multiplier, release.times, delta)
+    simple = sum(p.epsilon * p.times for p in pure)
+    if not gaussian:
+        return min(_rdp((), pure, delta), simple)
+    return min(_rdp(gaussian, pure, delta), _rdp(gaussian, (), delta) + simple)
+
+
+def epsilon_prv(releases: Release | Iterable[Release], delta: float) -> float:
+    """ε of all these releases of one row by privacy loss random variables (Opacus' PRV accountant): an upper bound,
+    tighter than RDP's; what is pure is added."""
+    _check_delta(delta)
+    gaussian, pure = _split(releases)
+    return (_prv(gaussian, delta) if gaussian else 0.0) + sum(p.epsilon * p.times for p in pure)
 
 
 @lru_cache(maxsize=4096)
-def _rdp(sigma: float, times: int, delta: float) -> float:
+def _rdp(gaussian: Sequence[GaussianRelease], pure: Sequence[PureRelease], delta: float) -> float:
     from opacus.accountants import RDPAccountant
+    from opacus.accountants.analysis import rdp
 
-    accountant = RDPAccountant()
-    accountant.history = [(sigma, 1.0, times)]
+    orders = np.array([*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)])
+    curve = np.zeros(len(orders))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # "optimal order is the largest alpha": its bound stays valid
-        alphas = [*RDPAccountant.DEFAULT_ALPHAS, *range(64, 2048, 32)]
-        return float(accountant.get_epsilon(delta, alphas=alphas))
+        for r in gaussian:
+            curve = curve + rdp.compute_rdp(
+                q=r.sample_rate, noise_multiplier=r.noise_multiplier, steps=r.times, orders=orders
+            )
+        for p in pure:
+            curve = curve + p.rdp(orders)
+        epsilon, _ = rdp.get_privacy_spent(orders=orders, rdp=curve, delta=delta)
+    return max(float(epsilon), 0.0)
 
 
 @lru_cache(maxsize=4096)
-def _prv(sigma: float, times: int, delta: float) -> float:
+def _prv(gaussian: Sequence[GaussianRelease], delta: float) -> float:
     from opacus.accountants import PRVAccountant
 
     accountant = PRVAccountant()
-    accountant.history = [(sigma, 1.0, times)]
+    accountant.history = [(r.noise_multiplier, r.sample_rate, r.times) for r in gaussian]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return float(accountant.get_epsilon(delta, eps_error=0.01, delta_error=delta / 1000))
@@ -111,3 +198,93 @@ def calibrate(epsilon: float, delta: float, times: int) -> float:
         else:
             high = middle
     return high
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """What all releases of a party that protect the same thing cost together.
+
+    Attributes:
+        party: whose data it is.
+        protects: ``"features"``, ``"labels"``, or ``"features and labels"`` of one row together.
+        epsilon_rdp: by Rényi differential privacy.
+        epsilon_prv: by privacy loss random variables.
+        delta: probability with which ε may be exceeded: one δ for all of the releases.
+        releases: of one row, all kinds together.
+        adjacency: what two neighbouring tables differ in.
+    """
+
+    party: str
+    protects: str
+    epsilon_rdp: float
+    epsilon_prv: float
+    delta: float
+    releases: int
+    adjacency: str
+
+
+class Accountant:
+    """One party's accountant: all that it released, and what that costs one row.
+
+    Releases that protect features and releases that protect labels are composed apart. A release that protects both
+    (of a model, say) counts with each. `totals` gives the composition of all of them too, for tables that differ in
+    both.
+
+    Args:
+        party: whose releases these are.
+        delta: δ of each total.
+    """
+
+    def __init__(self, party: str, delta: float) -> None:
+        _check_delta(delta)
+        self.party = party
+        self.delta = delta
+        self._releases: list[tuple[Release, frozenset[str]]] = []
+
+    def add(self, release: Release, protects: Iterable[str]) -> None:
+        """Count a release.
+
+        Args:
+            release: what was released, of the row that was released most often.
+            protects: whether it depends on the row's features, its labels, or both.
+
+        Raises:
+            InputError: nothing, or something else than features and labels.
+        """
+        subjects = frozenset(protects)
+        if not subjects or not subjects <= {FEATURES, LABELS}:
+            raise InputError(f"a release protects {sorted(subjects)}; name {FEATURES!r}, {LABELS!r} or both")
+        if not isinstance(release, GaussianRelease | PureRelease):
+            raise InputError(f"{release!r} is no release that can be counted; give a GaussianRelease or a PureRelease")
+        self._releases.append((release, subjects))
+
+    def releases(self, about: str = "") -> list[Release]:
+        """The releases that depend on `about`; all of them unless named."""
+        return [release for release, subjects in self._releases if not about or about in subjects]
+
+    def epsilon_rdp(self, about: str = "") -> float:
+        """ε of all releases that depend on `about` (or of all), by RDP."""
+        return epsilon_rdp(self.releases(about), self.delta)
+
+    def epsilon_prv(self, about: str = "") -> float:
+        """ε of all releases that depend on `about` (or of all), by PRV."""
+        return epsilon_prv(self.releases(about), self.delta)
+
+    def totals(self) -> list[Total]:
+        """Features, labels, and both together where there are releases of both."""
+        kinds = [kind for kind in (FEATURES, LABELS) if self.releases(kind)]
+        named = [(kind, kind) for kind in kinds] + ([("", f"{FEATURES} and {LABELS}")] if len(kinds) == 2 else [])
+        return [self._total(about, words) for about, words in named]
+
+    def _total(self, about: str, words: str) -> Total:
+        found = self.releases(about)
+        sampled = any(isinstance(r, GaussianRelease) and r.sample_rate < 1 for r in found)
+        return Total(
+            party=self.party,
+            protects=words,
+            epsilon_rdp=epsilon_rdp(found, self.delta),
+            epsilon_prv=epsilon_prv(found, self.delta),
+            delta=self.delta,
+            releases=sum(r.times for r in found),
+            adjacency="one row is added or removed" if sampled else "the content of one row is replaced",
+        )

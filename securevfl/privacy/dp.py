@@ -1,35 +1,55 @@
 """Differentially private releases of rows: clip, add Gaussian noise, count what each row has spent.
 
-The noise comes from the operating system's random bytes, through the inverse normal distribution function, and its
-result is rounded to a grid of 2⁻²⁰ sensitivities: the low bits of a float would otherwise tell about the value
-below the noise (Mironov 2012, "On significance of the least significant bits for differential privacy"). The grid keeps
-that channel narrow; it does not make the sampler exactly discrete.
+`DP` is what a job asks for, `RowRelease` does it, and `Spent` tells what it cost. Where the noise comes from: `noise`.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from securevfl.errors import InputError, PolicyError
-from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_prv, epsilon_rdp
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.privacy.accountant import (
+    FEATURES,
+    LABELS,
+    GaussianRelease,
+    Release,
+    calibrate,
+    epsilon_prv,
+    epsilon_rdp,
+)
+from securevfl.privacy.noise import Entropy, clip_rows, gaussian, noised
 
-__all__ = ["DP", "Entropy", "RowRelease", "Spent", "clip_rows", "gaussian"]
+__all__ = ["DP", "PROTECTS", "Counted", "Entropy", "RowRelease", "Spent", "clip_rows", "gaussian", "protects"]
 
-Entropy = Callable[[int], bytes]
-"""Gives that many random bytes; the operating system's unless a test replaces it."""
+PROTECTS = {
+    "activations": (FEATURES,),
+    "representations": (FEATURES,),
+    "z": (FEATURES,),
+    "gradients": (LABELS,),
+    "labels": (LABELS,),
+}
+"""What of a row each kind of release depends on; a release that is not named here counts against all of it."""
+
+
+def protects(what: str) -> tuple[str, ...]:
+    """What of a row a release of this kind depends on."""
+    return PROTECTS.get(what, (FEATURES, LABELS))
 
 
 @dataclass(frozen=True, kw_only=True)
 class DP:
-    """Differential privacy on what crosses the cut.
+    """Differential privacy on what crosses the cut, on labels, or of a party's own model.
 
-    Two kinds of release, each with its own budget (ε, δ) per row: *activations* protect a passive party's features
-    from the active party; *gradients* protect the labels from the passive parties.
+    Each kind of release has its own budget (ε, δ) per row: *activations* protect a passive party's features from the
+    active party; *gradients* (or randomised labels) protect the labels from the passive parties; *local* protects the
+    rows of a party that trains alone from whoever gets its model.
 
     Gradients are noised at the logits, where labels enter: ``∂loss/∂logits`` of each row is clipped and noised, and all
     that follows (the gradient at the cut, the top model itself) is computed from that. Noise at the cut alone would
@@ -39,10 +59,19 @@ class DP:
         epsilon: budget of one row for each kind of release, over the whole training.
         delta: probability with which ε may be exceeded; well below one over the number of rows.
         activations: whether activations are noised.
-        gradients: whether gradients are noised.
+        gradients: whether gradients are noised; off where `labels` says how else labels are protected.
         clip_activations: largest L2 norm of one row's activations; longer rows are scaled down.
         clip_gradients: largest L2 norm of one row's gradient ∂loss/∂logits; with two classes it is below 1 anyway.
         noise_multiplier: σ over the sensitivity, instead of deriving it from `epsilon`.
+        where: noise of features on the ``"activations"``, or on their sum ``"z"`` inside the ciphertext.
+        weight_bound: R, the largest operator norm that the cut's weights are declared to have, for noise on z.
+        labels: ``"gradients"`` (as `gradients` says), ``"randomised_response"`` (labels are drawn once, ε each), or
+            ``"marvell"`` (no differential privacy: noise at the cut against leaks of labels, two classes only).
+        power: of Marvell's noise, over the squared distance of the classes' mean gradients.
+        local: DP-SGD for the model of a party that trains alone; nothing else is released then.
+        clip_model: largest L2 norm of one row's gradient in DP-SGD.
+        on_budget: with a `noise_multiplier`: ``"refuse"`` leaves it to policies to refuse the plan; ``"stop"`` ends
+            training with the last epoch that `epsilon` allows.
     """
 
     epsilon: float = 8.0
@@ -52,10 +81,17 @@ class DP:
     clip_activations: float = 1.0
     clip_gradients: float = 1.0
     noise_multiplier: float | None = None
+    where: str = "activations"
+    weight_bound: float = 0.0
+    labels: str = "gradients"
+    power: float = 4.0
+    local: bool = False
+    clip_model: float = 1.0
+    on_budget: str = "refuse"
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "clip_activations", "clip_gradients"):
-            if not getattr(self, name) > 0:
+        for name in ("epsilon", "clip_activations", "clip_gradients", "clip_model", "power"):
+            if not 0 < getattr(self, name) < math.inf:
                 raise InputError(f"dp.{name} is {getattr(self, name)}; it has to be a positive number")
         if not 0 < self.delta < 1:
             raise InputError(f"dp.delta is {self.delta}; it lies between 0 and 1, well below one over the rows")
@@ -64,25 +100,81 @@ class DP:
                 f"dp.noise_multiplier is {self.noise_multiplier}; it has to be a positive number from 0.1: less noise "
                 "protects nothing, and accountants cannot count it"
             )
-        if not (self.activations or self.gradients):
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise UnknownNameError(f"dp.{name}", getattr(self, name), known)
+        if self.local or self.labels != "gradients":
+            object.__setattr__(self, "gradients", False)
+        if self.local:
+            if self.labels != "gradients":
+                raise InputError(f"dp.local releases a model and no labels; dp.labels {self.labels!r} has to go")
+            object.__setattr__(self, "activations", False)
+        elif not (self.activations or self.gradients or self.labels != "gradients"):
             raise InputError("dp protects neither activations nor gradients; switch one on, or leave dp out")
+        if self.where == "z" and not 0 < self.weight_bound < math.inf:
+            raise InputError(
+                f"dp.where is 'z' and dp.weight_bound is {self.weight_bound}; declare a positive bound on the operator "
+                "norm of the cut's weights, for the noise is sized by it"
+            )
+        if self.on_budget == "stop" and (self.noise_multiplier is None or not self._gaussian):
+            raise InputError(
+                "dp.on_budget is 'stop' and nothing of a fixed dp.noise_multiplier is released epoch by epoch: set "
+                "it, or leave on_budget out: without one the noise is sized so that all epochs fit into epsilon"
+            )
+
+    @property
+    def _gaussian(self) -> bool:
+        return self.activations or self.gradients or self.local
+
+    @property
+    def private(self) -> bool:
+        """Whether anything is differentially private; Marvell's perturbation is not."""
+        return self._gaussian or self.labels == "randomised_response"
 
     def sigma(self, times: int) -> float:
         """Noise multiplier with which `times` releases of a row stay within the budget."""
         return self.noise_multiplier or calibrate(self.epsilon, self.delta, times)
 
+    def affords(self, times: int) -> bool:
+        """Whether `times` releases of a row, with the noise that they would have, cost at most `epsilon`."""
+        return epsilon_rdp(GaussianRelease(self.sigma(times), times), self.delta) <= self.epsilon * (1 + 1e-9)
+
     def describe(self) -> str:
         """For titles: ``DP on labels, ε = 8``."""
-        what = (
-            "features + labels" if self.activations and self.gradients else "features" if self.activations else "labels"
-        )
-        size = f"σ/Δ = {self.noise_multiplier:g}" if self.noise_multiplier else f"ε = {self.epsilon:g}"
-        return f"DP on {what}, {size}"
+        marvell = f"Marvell on labels, power {self.power:g}" if self.labels == "marvell" else ""
+        if not self.private:
+            return marvell
+        features = ["features at z" if self.where == "z" else "features"] if self.activations else []
+        noisy = ["labels"] if self.gradients else ["randomised labels"] if self.labels == "randomised_response" else []
+        what = "the local model" if self.local else " + ".join(features + noisy)
+        size = f"ε = {self.epsilon:g}"
+        if self.noise_multiplier and self._gaussian:
+            size = f"σ/Δ = {self.noise_multiplier:g}" + (f", {size}" if noisy == ["randomised labels"] else "")
+            size += f", up to ε = {self.epsilon:g}" if self.on_budget == "stop" else ""
+        return f"DP on {what}, {size}" + (f"; {marvell}" if marvell else "")
+
+
+_CHOICES = {
+    "where": ("activations", "z"),
+    "labels": ("gradients", "marvell", "randomised_response"),
+    "on_budget": ("refuse", "stop"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What the releases of the most-released row cost so far."""
+    """What the releases of the most-released row cost so far.
+
+    Attributes:
+        what: was released: ``"activations"``, ``"z"``, ``"gradients"``, ``"labels"``, ``"model"``, …
+        epsilon_rdp: ε of these releases alone, by RDP.
+        epsilon_prv: the same, by PRV.
+        delta: with which.
+        times: releases of that row.
+        noise_multiplier: standard deviation of the noise over the sensitivity; 0 for randomised response.
+        clip: largest norm; 0 for randomised response.
+        release: what the accountant counts.
+    """
 
     what: str
     epsilon_rdp: float
@@ -91,21 +183,47 @@ class Spent:
     times: int
     noise_multiplier: float
     clip: float
+    release: Release
+
+    @property
+    def protects(self) -> tuple[str, ...]:
+        """What of the row this depends on."""
+        return protects(self.what)
+
+    @classmethod
+    def of(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:
+        """With both accountants' ε."""
+        sigma = release.noise_multiplier if isinstance(release, GaussianRelease) else 0.0
+        rdp, prv = epsilon_rdp(release, delta), epsilon_prv(release, delta)
+        return cls(what, rdp, prv, delta, release.times, sigma, clip, release)
 
 
-def clip_rows(rows: torch.Tensor, bound: float) -> torch.Tensor:
-    """Scale rows (n, d) that are longer than `bound` in L2 norm down to it; differentiable."""
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows * torch.clamp(bound / norms.clamp_min(1e-12), max=1.0)
+class Counted(Protocol):
+    """A kind of release that a party counts.
 
+    Attributes:
+        what: is released, as in `PROTECTS`.
+    """
 
-def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) -> torch.Tensor:
-    """Independent N(0, std²), float64, from `entropy` (52 random bits a value, inverse distribution function)."""
-    count = int(np.prod(shape))
-    words = np.frombuffer(entropy(8 * count), dtype="<u8").reshape(shape) >> np.uint64(12)
-    uniform = torch.from_numpy((words.astype(np.float64) + 0.5) * 2.0**-52)  # strictly between 0 and 1
-    noise: torch.Tensor = torch.special.ndtri(uniform) * std
-    return noise
+    what: str
+
+    @property
+    def planned(self) -> Release:
+        """What one row's releases amount to if all that are planned happen."""
+        ...
+
+    @property
+    def spent(self) -> Spent:
+        """The price so far, of the row that was released most often."""
+        ...
+
+    def state(self) -> dict[str, object]:
+        """What has to be remembered to go on counting."""
+        ...
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from a `state`."""
+        ...
 
 
 class RowRelease:
@@ -185,11 +303,9 @@ class RowRelease:
         return new
 
     def _noised(self, values: torch.Tensor) -> torch.Tensor:
-        noise = gaussian(tuple(values.shape), self.sigma * self.sensitivity, self._entropy).to(values.device)
-        grid = self.sensitivity * 2.0**-20
         clipped = clip_rows(values, self.clip)
-        noised = torch.round((clipped.detach().double() + noise) / grid) * grid
-        return clipped + (noised.to(values.dtype) - clipped.detach())
+        noisy = noised(clipped, self.sigma, self.sensitivity, self._entropy)
+        return clipped + (noisy.to(values.dtype) - clipped.detach())
 
     def state(self) -> dict[str, object]:
         """How often each row was released, and the noisy rows that are released again."""
@@ -204,14 +320,17 @@ class RowRelease:
         self._kept = {int(row): value for row, value in kept}
 
     @property
+    def planned(self) -> GaussianRelease:
+        """What one row's releases amount to if all that are planned happen."""
+        return GaussianRelease(self.sigma, self._times)
+
+    @property
     def planned_epsilon(self) -> float:
         """ε of one row if every planned release happens, by RDP."""
-        return epsilon_rdp(GaussianRelease(self.sigma, self._times), self._delta)
+        return epsilon_rdp(self.planned, self._delta)
 
     @property
     def spent(self) -> Spent:
         """The price so far, of the row that was released most often."""
-        times = int(self._counts.max(initial=0))
-        release = GaussianRelease(self.sigma, times)
-        rdp, prv = epsilon_rdp(release, self._delta), epsilon_prv(release, self._delta)
-        return Spent(self.what, rdp, prv, self._delta, times, self.sigma, self.clip)
+        release = GaussianRelease(self.sigma, int(self._counts.max(initial=0)))
+        return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -1,7 +1,8 @@
 """The ledger: each message that a party sent or received, one line each, in a chain of hashes.
 
 A line holds what was sent (kind, step, shapes, bytes), how it was protected (cipher, key size, key, noise) and the hash
-of the line before it: SHA-256 over that hash and the line itself. A line that is changed, dropped or moved breaks
+of the line before it: SHA-256 over that hash and the line itself. Between them stand notes: what a party says of the
+run, such as the ε that its releases spent. A line that is changed, dropped or moved breaks
 the chain, and a ledger that was cut off lacks its closing line. The chain proves that the ledger was not edited
 after the fact by somebody who does not own it; a party that forges its own ledger from the start is found by
 comparing it with its peers' (`verify` does that too).
@@ -11,18 +12,22 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from securevfl.errors import AuditError, InputError
-from securevfl.transport import Guard, Kind, Message
+from securevfl.transport import Guard, Kind, Message, Scalar
 
-__all__ = ["Chain", "Entry", "Ledger", "Opening", "read", "verify"]
+__all__ = ["Chain", "Entry", "Ledger", "Noted", "Opening", "read", "verify"]
 
-VERSION = 1
+VERSION = 2
+"""2 has notes; 1 is read, too."""
+
+_READ = (1, 2)
 
 
 class Opening(msgspec.Struct, frozen=True, kw_only=True, tag="open", tag_field="line"):
@@ -60,6 +65,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field=
         return Guard(self.cipher, self.bits, self.key, self.noise)
 
 
+class Noted(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="line"):
+    """What the party says of the run, for example the ε that it spent."""
+
+    note: str
+    """what it is about, for example ``"epsilon"``"""
+    values: dict[str, Scalar]
+    prev: str
+    hash: str = ""
+
+
 class Closing(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field="line"):
     """The last line: how many messages went before it, and how the run ended for this party."""
 
@@ -69,7 +84,7 @@ class Closing(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field=
     hash: str = ""
 
 
-Line = Opening | Entry | Closing
+Line = Opening | Entry | Noted | Closing
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 _GENESIS = hashlib.sha256(b"securevfl ledger v1").hexdigest()
@@ -102,7 +117,7 @@ class Ledger:
 
     def _append(self, line: Line) -> None:
         self._head = _hash(line)
-        line = msgspec.structs.replace(line, hash=self._head)
+        msgspec.structs.force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
         self.lines.append(line)
         if self._file is not None:
             self._file.write(_encode(line) + b"\n")
@@ -128,6 +143,25 @@ class Ledger:
             )
         )
 
+    def note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
+        """Append what the party says of the run; a text stands for ``{"text": …}``. Not for the hot path.
+
+        Args:
+            note: what it is about, for example ``"epsilon"``.
+            values: named scalars; numbers that are not finite become texts, for JSON has none.
+
+        Raises:
+            AuditError: the ledger was closed.
+        """
+        if self._closed:
+            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; note {note!r} before that")
+        named = {"text": values} if isinstance(values, str) else values
+        plain = {
+            name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in named.items()
+        }
+        self._append(Noted(note=note, values=plain, prev=self._head))
+
     def close(self, outcome: str = "done") -> None:
         """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""
         if self._closed:
@@ -152,6 +186,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     opening: Opening
     entries: list[Entry]
     outcome: str
+    notes: list[Noted] = []
 
     @property
     def party(self) -> str:
@@ -191,15 +226,13 @@ def verify(lines: Iterable[tuple[int, Line]], where: str = "ledger") -> list[Cha
     chains: list[Chain] = []
     opening: Opening | None = None
     entries: list[Entry] = []
+    notes: list[Noted] = []
     head = _GENESIS
     for number, line in lines:
         at = f"{where}, line {number}"
         if isinstance(line, Opening):
-            if opening is not None:
-                raise AuditError(f"{at}: {opening.party!r}'s chain of run {opening.run!r} has no closing line")
-            if line.version != VERSION:
-                raise AuditError(f"{at}: ledger version {line.version}, this version reads {VERSION}")
-            opening, entries, head = line, [], _GENESIS
+            _check_opening(line, opening, at)
+            opening, entries, notes, head = line, [], [], _GENESIS
         elif opening is None:
             raise AuditError(f"{at}: a line outside any chain; the opening line before it is missing")
         if line.prev != head:
@@ -211,11 +244,15 @@ def verify(lines: Iterable[tuple[int, Line]], where: str = "ledger") -> list[Cha
             entries.append(line)
             if line.seq != len(entries):
                 raise AuditError(f"{at}: message {line.seq} where {len(entries)} was expected")
+        elif isinstance(line, Noted):
+            if opening is not None and opening.version < 2:
+                raise AuditError(f"{at}: a note in a ledger of version {opening.version}, which has none")
+            notes.append(line)
         elif isinstance(line, Closing):
             if line.messages != len(entries):
                 raise AuditError(f"{at}: closes {line.messages} messages, {len(entries)} are there")
             if opening is not None:
-                chains.append(Chain(opening=opening, entries=entries, outcome=line.outcome))
+                chains.append(Chain(opening=opening, entries=entries, outcome=line.outcome, notes=notes))
             opening = None
     if opening is not None:
         raise AuditError(f"{where} ends inside {opening.party!r}'s chain of run {opening.run!r}: it was cut off")
@@ -223,11 +260,26 @@ def verify(lines: Iterable[tuple[int, Line]], where: str = "ledger") -> list[Cha
     return chains
 
 
+def _check_opening(line: Opening, before: Opening | None, at: str) -> None:
+    if before is not None:
+        raise AuditError(f"{at}: {before.party!r}'s chain of run {before.run!r} has no closing line")
+    if line.version not in _READ:
+        raise AuditError(f"{at}: ledger version {line.version}, this version reads {', '.join(map(str, _READ))}")
+
+
 def _compare_ends(chains: Sequence[Chain]) -> None:
     """What one party says that it sent is what the other says that it received, in the same order."""
     by_name = {(chain.run, chain.party): chain for chain in chains}
     if len(by_name) != len(chains):
         raise AuditError("one party has two chains of the same run: a chain was copied into the file")
+    openings: dict[str, Opening] = {}
+    for opening in (chain.opening for chain in chains):
+        first = openings.setdefault(opening.run, opening)
+        if first.job != opening.job:
+            raise AuditError(
+                f"run {opening.run!r}: {first.party!r} ran job {first.job[:16]}…, {opening.party!r} ran job "
+                f"{opening.job[:16]}…"
+            )
     for (run, party), chain in by_name.items():
         for peer in sorted({entry.peer for entry in chain.entries}):
             other = by_name.get((run, peer))

@@ -9,6 +9,7 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.policy import Policy
+from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import NO_GUARD, Array, Channel, Guard, Kind, Message, Scalar
 
 __all__ = ["Link"]
@@ -57,13 +58,16 @@ class Link:
         """The next message, which must be of this kind and step and carry exactly these arrays.
 
         Raises:
+            PolicyError: it is protected less than the party's policy demands, or the peer refuses to go on.
             ProtocolError: the peer sent something else, or ended.
         """
         start = time.perf_counter()
         message, size = await self._channel.receive()
         self._clock.waited(time.perf_counter() - start)
         self._ledger.record("received", self.peer, message, size)
-        if message.kind != kind or message.what != what or set(message.arrays) != set(names):
+        self.policy.check_received(message, self.peer)
+        if message.kind != kind or message.what != what or message.arrays.keys() != set(names):
+            raise_refusal(message, self.peer)
             raise ProtocolError(
                 f"{self.me!r} expected {kind.value} {what!r} with arrays {sorted(names)} from {self.peer!r} and got "
                 f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "

@@ -1,78 +1,192 @@
-"""A party's policy: its own floor. What it forbids is an error before a byte is sent."""
+"""A party's policy: its own floor. What it forbids is an error before a byte is sent; what it does not know, it
+forbids."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
-from securevfl.errors import InputError, PolicyError
-from securevfl.transport import Kind, Message
+import torch
 
-__all__ = ["READABLE_KINDS", "Policy"]
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
+
+__all__ = ["READABLE_KINDS", "SCHEMES", "Policy", "protection_of"]
 
 READABLE_KINDS = frozenset({Kind.ACTIVATION, Kind.GRADIENT, Kind.REPRESENTATION})
 """Kinds whose unguarded content tells about single rows."""
 
+SCHEMES = frozenset({"bfv", "ckks", "paillier"})
+"""Ciphers that seal content under somebody's key."""
+
+_CIPHERS = SCHEMES | {"blinded", "masked", "none"}
+_PROTECTIONS = SCHEMES | {"plain"}
+_DEFAULT_SECURITY = 112
+_REMEMBERED = 1024
+
+
+def protection_of(cipher: str) -> str:
+    """The name in job files of what a cipher comes from: ``"plain"`` for none."""
+    return "plain" if cipher == "none" else cipher
+
 
 @dataclass(frozen=True, kw_only=True)
 class Policy:
-    """What a party lets out, checked on every message that it sends.
+    """What a party lets out and takes in, checked on every message, and held against the job before the first one.
 
     Attributes:
-        sealed: row-level content (activations, gradients, representations) may leave only encrypted or masked.
+        sealed: row-level content (activations, gradients, representations) may cross only encrypted or masked.
+        protections: protections that may carry content, by their names in job files (``"plain"``, ``"paillier"``,
+            ``"bfv"``, ``"ckks"``), or None for all that are known.
         noised: kinds of which every message must carry differentially private noise.
         forbidden: kinds that may not leave at all.
+        leaks: whether a job may run of which the threat model says that it lets somebody read this party's data.
         min_key_bits: smallest Paillier key under which this party encrypts or is encrypted for.
+        min_security: fewest bits of security of any cipher, see `Guard.security`. 112 leaves Paillier to
+            `min_key_bits`; more asks for longer keys: 128 for 3072 bits.
+        min_masking: fewest bits of statistical security of a mask.
         min_intersection: fewest common rows with which it goes on: smaller intersections single people out.
-        max_epsilon: largest ε that its releases may add up to, or None for no bound.
+        max_epsilon: largest ε that its releases may add up to, or None for no bound. With a bound, a job that releases
+            its content without differential privacy is refused before it begins: such an ε has none.
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
             with this one; algorithms with a label book need it, no other does.
         max_set_size: most rows that a peer may announce for alignment.
     """
 
     sealed: bool = False
+    protections: frozenset[str] | None = None
     noised: frozenset[Kind] = frozenset()
     forbidden: frozenset[Kind] = frozenset()
+    leaks: bool = True
     min_key_bits: int = 2048
+    min_security: int = _DEFAULT_SECURITY
+    min_masking: int = 40
     min_intersection: int = 10
     max_epsilon: float | None = None
     pairwise_intersections: bool = True
     max_set_size: int = 1 << 24
 
     def __post_init__(self) -> None:
-        if self.min_intersection < 1:
-            raise InputError(f"min_intersection is {self.min_intersection}; at least 1 row is needed to go on")
-        if self.max_set_size < 1:
-            raise InputError(f"max_set_size is {self.max_set_size}; at least 1 row has to be allowed")
+        for name in ("min_key_bits", "min_security", "min_masking", "min_intersection", "max_set_size"):
+            value = getattr(self, name)
+            least = 1 if name in ("min_intersection", "max_set_size") else 0
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise InputError(f"{name} is {value!r}; a whole number from {least} was expected")
+        if self.min_security > 256:
+            raise InputError(
+                f"min_security is {self.min_security}; no cipher here has more than 256 bits: use 112 or 128"
+            )
         if self.max_epsilon is not None and not self.max_epsilon > 0:
             raise InputError(f"max_epsilon is {self.max_epsilon}; give a positive number, or None for no bound")
+        kinds = {kind.value: kind for kind in Kind}
+        for name in ("noised", "forbidden"):
+            chosen = _chosen(f"message kind in {name}", getattr(self, name), kinds)
+            object.__setattr__(self, name, frozenset(kinds[value] for value in chosen))
+        if Kind.CONTROL in self.forbidden:
+            raise InputError(
+                "forbidden holds 'control': without such messages not even a refusal can be sent; leave it out"
+            )
+        if self.protections is not None:
+            chosen = _chosen("protection in protections", self.protections, _PROTECTIONS)
+            object.__setattr__(self, "protections", frozenset(chosen))
+
+    @cached_property
+    def _cleared(self) -> dict[tuple[int, int, bool], Guard]:
+        """Guards that passed before, by identity of guard and kind and the way: a lookup costs a fraction of a hash of
+        their content. Holding on to a guard keeps its identity from being given to another."""
+        return {}
 
     def check(self, message: Message, peer: str) -> None:
-        """Refuse a message that this policy forbids.
+        """Refuse to send a message that this policy forbids.
 
         Raises:
             PolicyError: which rule the message breaks, and the cure.
         """
+        if self._cleared.get((id(message.guard), id(message.kind), True)) is not NO_GUARD:
+            self._hold(message, peer, sent=True)
+
+    def check_received(self, message: Message, peer: str) -> None:
+        """Refuse to take in what is protected less than this policy demands: what a peer sends in the clear, or under
+        a weak key, where both were to be protected. `forbidden` is about what leaves.
+
+        Raises:
+            PolicyError: which rule the message breaks, and the cure.
+        """
+        if self._cleared.get((id(message.guard), id(message.kind), False)) is not NO_GUARD:
+            self._hold(message, peer, sent=False)
+
+    def _hold(self, message: Message, peer: str, *, sent: bool) -> None:
         kind, guard = message.kind, message.guard
-        if kind in self.forbidden:
+        if guard.cipher not in ("none", "blinded"):  # blinded sets are checked by the engine that takes them in
+            for name, array in message.arrays.items():
+                if not _hidden(array, guard.cipher):
+                    raise PolicyError(
+                        f"{_which(message, peer, sent)} says {guard.label} and its array {name!r} holds {array.dtype}, "
+                        f"which is no {'ciphertext' if guard.cipher in SCHEMES else 'masked number'}: the content is "
+                        "in the clear"
+                    )
+        key = (id(guard), id(kind), sent)
+        if self._cleared.get(key) is guard:
+            return
+        self._check_cipher(message, peer, sent)
+        self._check_content(message, peer, sent)
+        if len(self._cleared) >= _REMEMBERED:
+            self._cleared.clear()
+        self._cleared[key] = guard
+
+    def _check_cipher(self, message: Message, peer: str, sent: bool) -> None:
+        """Known, strong enough, and one of those that this party accepts."""
+        guard, which = message.guard, _which(message, peer, sent)
+        cipher = guard.cipher
+        if cipher not in _CIPHERS:
             raise PolicyError(
-                f"{message.what!r} to {peer!r} is a message of kind {kind.value!r}, which the policy forbids"
+                f"{which} is under {cipher!r:.40}, which the policy does not know; it knows "
+                f"{', '.join(sorted(_CIPHERS))}"
             )
+        if message.kind is Kind.CIPHERTEXT and cipher not in SCHEMES:
+            raise PolicyError(
+                f"{which} is called a ciphertext and is {guard.label}: one of {', '.join(sorted(SCHEMES))} was expected"
+            )
+        if cipher == "paillier" and guard.bits < self.paillier_bits:
+            raise PolicyError(
+                f"{which} is under a Paillier key of {guard.bits} bits; the policy demands at least "
+                f"{self.paillier_bits}"
+            )
+        least = self.min_masking if cipher == "masked" else self.min_security
+        if cipher not in ("none", "paillier") and guard.security < least:
+            raise PolicyError(
+                f"{which} is {guard.label}, which gives {guard.security} bits of security; the policy demands {least}"
+            )
+        content = message.kind in READABLE_KINDS or cipher in SCHEMES
+        if content and self.protections is not None and protection_of(cipher) not in self.protections:
+            raise PolicyError(
+                f"{which} is {guard.label}; the policy accepts {', '.join(sorted(self.protections)) or 'nothing'}"
+            )
+
+    def _check_content(self, message: Message, peer: str, sent: bool) -> None:
+        """What a message of this kind must have, and whether it may leave."""
+        kind, guard, which = message.kind, message.guard, _which(message, peer, sent)
+        if sent and kind in self.forbidden:
+            raise PolicyError(f"{which} is a message of kind {kind.value!r}, which the policy forbids")
         if self.sealed and kind in READABLE_KINDS and guard.cipher == "none":
             raise PolicyError(
-                f"{message.what!r} to {peer!r} would send {kind.value}s in the clear and the policy demands "
-                "them sealed; "
-                "use protection 'paillier', or another policy"
+                f"{which} has {kind.value}s in the clear and the policy demands them sealed; use protection "
+                "'paillier', 'bfv' or 'ckks', or another policy"
             )
         if kind in self.noised and not guard.noise > 0:
             raise PolicyError(
-                f"{message.what!r} to {peer!r} would send {kind.value}s without noise and the policy demands "
-                "differential privacy; add dp=… to the protection"
+                f"{which} has {kind.value}s without noise and the policy demands differential privacy; "
+                "add dp=… to the protection"
             )
-        if guard.cipher == "paillier" and guard.bits < self.min_key_bits:
-            raise PolicyError(
-                f"{message.what!r} to {peer!r} is under a Paillier key of {guard.bits} bits; "
-                f"the policy demands at least {self.min_key_bits}"
-            )
+
+    @property
+    def paillier_bits(self) -> int:
+        """Smallest Paillier key that `min_key_bits` and `min_security` together accept."""
+        if self.min_security <= _DEFAULT_SECURITY:
+            return self.min_key_bits
+        enough = (bits for bits in (2048, 3072, 7680, 15360) if Guard("paillier", bits).security >= self.min_security)
+        return max(self.min_key_bits, next(enough))
 
     def check_epsilon(self, epsilon: float, what: str) -> None:
         """Refuse a plan of releases that would add up to more than `max_epsilon`.
@@ -80,7 +194,7 @@ class Policy:
         Raises:
             PolicyError: the planned ε and the bound.
         """
-        if self.max_epsilon is not None and epsilon > self.max_epsilon * (1 + 1e-6):
+        if self.max_epsilon is not None and not epsilon <= self.max_epsilon * (1 + 1e-6):
             raise PolicyError(
                 f"releasing {what} as planned spends ε = {epsilon:.3g}; the policy allows {self.max_epsilon:.3g}: "
                 "more noise, or fewer epochs"
@@ -100,12 +214,17 @@ class Policy:
     def stricter(self, other: Policy) -> Policy:
         """Both policies at once: on each point the stricter of the two."""
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
+        accepted = [names for names in (self.protections, other.protections) if names is not None]
         return replace(
             self,
             sealed=self.sealed or other.sealed,
+            protections=frozenset.intersection(*accepted) if accepted else None,
             noised=self.noised | other.noised,
             forbidden=self.forbidden | other.forbidden,
+            leaks=self.leaks and other.leaks,
             min_key_bits=max(self.min_key_bits, other.min_key_bits),
+            min_security=max(self.min_security, other.min_security),
+            min_masking=max(self.min_masking, other.min_masking),
             min_intersection=max(self.min_intersection, other.min_intersection),
             max_epsilon=min(bounds) if bounds else None,
             pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
@@ -114,17 +233,51 @@ class Policy:
 
     def describe(self) -> str:
         """One line for ledgers and reports."""
-        parts = [f"keys >= {self.min_key_bits} bits", f"intersection >= {self.min_intersection}"]
+        parts = [f"keys >= {self.paillier_bits} bits", f"intersection >= {self.min_intersection}"]
+        if self.min_security != Policy.min_security:
+            parts.insert(0, f"security >= {self.min_security} bits")
+        if self.min_masking != Policy.min_masking:
+            parts.append(f"masks >= {self.min_masking} bits")
         if self.max_set_size != Policy.max_set_size:
             parts.append(f"sets <= {self.max_set_size} rows")
         if not self.pairwise_intersections:
             parts.append("no pairwise intersection")
         if self.sealed:
             parts.append("row-level content sealed")
+        if self.protections is not None:
+            parts.append("only " + (", ".join(sorted(self.protections)) or "nothing"))
         if self.noised:
             parts.append("noise on " + ", ".join(sorted(kind.value for kind in self.noised)))
         if self.forbidden:
             parts.append("never " + ", ".join(sorted(kind.value for kind in self.forbidden)))
+        if not self.leaks:
+            parts.append("no known leak")
         if self.max_epsilon is not None:
             parts.append(f"ε <= {self.max_epsilon:g}")
         return "; ".join(parts)
+
+
+def _which(message: Message, peer: str, sent: bool) -> str:
+    return f"{message.what!r:.80} {'to' if sent else 'from'} {peer!r}"
+
+
+def _hidden(array: Array, cipher: str) -> bool:
+    """Whether an array can be what its cipher makes: bytes of ciphertexts; whole numbers, masked."""
+    if isinstance(array, torch.Tensor):
+        if cipher in SCHEMES:
+            return array.dtype is torch.uint8
+        return not (array.is_floating_point() or array.is_complex() or array.dtype is torch.bool)
+    return array.dtype.char == "B" if cipher in SCHEMES else array.dtype.kind in "iu"
+
+
+def _chosen(what: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
+    """Names, each of which is known.
+
+    Raises:
+        UnknownNameError: one that is not.
+    """
+    names = [given] if isinstance(given, str) else list(given)
+    for name in names:
+        if name not in set(known):
+            raise UnknownNameError(what, name, known)
+    return names

@@ -92,8 +92,12 @@ def bytes_per_epoch(record: Record, run: RunRecord) -> tuple[float, float]:
 
 
 def epsilon_of(run: RunRecord) -> float | None:
-    """The largest ε of any party's releases, by the RDP accountant; None without differential privacy."""
-    return max((line.epsilon_rdp for line in run.epsilon), default=None)
+    """The largest ε of any party's features or labels, by the RDP accountant; None without differential privacy.
+
+    Where a party releases both, its features and labels are budgets apart: their sum is in the report's totals only.
+    """
+    apart = [line.epsilon_rdp for line in run.epsilon_totals if " and " not in line.protects]
+    return max([*apart, *(line.epsilon_rdp for line in run.epsilon)], default=None)
 
 
 def human_bytes(size: float) -> str:

@@ -28,7 +28,13 @@ from securevfl.report.record import Record
 __all__ = ["render", "write"]
 
 
-_PROTECTS = {"activations": "features", "gradients": "labels"}
+_PROTECTS = {
+    "activations": "features",
+    "gradients": "labels",
+    "model": "the model's rows",
+    "representations": "features",
+    "z": "features",
+}
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ __all__ = [
     "AlignmentRecord",
     "EpochRecord",
     "EpsilonRecord",
+    "EpsilonTotal",
     "LearnedRecord",
     "LinkRecord",
     "PartyRecord",
@@ -59,15 +60,31 @@ class EpsilonRecord(msgspec.Struct, frozen=True, kw_only=True):
     party: str
     """whose data it protects"""
     what: str
-    """"activations" or "gradients" (labels)"""
+    """"activations", "z", "representations", "gradients", "labels" (randomised response), "model" (DP-SGD)"""
     epsilon_rdp: float
     epsilon_prv: float
     delta: float
     releases: int
     """times that one row was released"""
     noise_multiplier: float
-    """standard deviation of the noise over the sensitivity"""
+    """standard deviation of the noise over the sensitivity; 0 for randomised response"""
     clip: float
+    """0 for randomised response"""
+
+
+class EpsilonTotal(msgspec.Struct, frozen=True, kw_only=True):
+    """What all releases of one party that protect the same thing cost together, composed by the accountants."""
+
+    party: str
+    protects: str
+    """"features", "labels", or "features and labels" of one row"""
+    epsilon_rdp: float
+    epsilon_prv: float
+    delta: float
+    releases: int
+    """of one row, all kinds together"""
+    adjacency: str
+    """what two neighbouring tables differ in"""
 
 
 class ReceiptLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +163,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """training and evaluation, alignment not counted"""
     links: list[LinkRecord] = []
     epsilon: list[EpsilonRecord] = []
+    epsilon_totals: list[EpsilonTotal] = []
     receipt: list[ReceiptLine] = []
     learned: list[LearnedRecord] = []
     rows_trained: int = 0

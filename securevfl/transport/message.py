@@ -58,13 +58,19 @@ _REVEALS: Mapping[Kind, str] = {
 }
 
 
+_TITLES = {"paillier": "Paillier", "bfv": "BFV", "ckks": "CKKS"}
+_STRENGTHS = {1024: 80, 2048: 112, 3072: 128, 7680: 192, 15360: 256}
+_WIDEST_MODULUS = 881
+
+
 @dataclass(frozen=True, slots=True)
 class Guard:
     """How the content of one message is protected.
 
     Attributes:
-        cipher: ``"none"``, ``"paillier"``, ``"masked"`` or ``"blinded"``.
-        bits: size of the key, or statistical security of the mask, in bits; 0 for none.
+        cipher: ``"none"``, ``"paillier"``, ``"bfv"``, ``"ckks"``, ``"masked"`` or ``"blinded"``.
+        bits: size of the modulus (n for Paillier, q for BFV and CKKS), statistical security of a mask, or security of a
+            blinding, in bits; 0 for none.
         key: fingerprint of the key; empty for none.
         noise: noise multiplier of the differentially private release (σ over the sensitivity); 0 for none.
     """
@@ -85,8 +91,26 @@ class Guard:
             case "blinded":
                 text = f"blinded on {self.key}"
             case cipher:
-                text = f"{cipher.capitalize()} {self.bits} bits, key {self.key[:8]}"
+                text = f"{_TITLES.get(cipher, cipher)} {self.bits} bits, key {self.key[:8]}"
         return f"{text}, Gaussian noise σ/Δ = {self.noise:.3g}" if self.noise else text
+
+    @property
+    def security(self) -> int:
+        """Bits of security: of the cipher, or statistical ones of a mask; 0 where there is none, or none is known.
+
+        Derived, never told by a peer. Paillier: comparable strengths of NIST SP 800-57 part 1 rev. 5, table 2.
+        BFV and CKKS: 128, the level at which both are set up, for moduli that the tables of the homomorphic encryption
+        standard (Albrecht et al. 2018, table 1) have at that level: up to 881 bits.
+        """
+        match self.cipher:
+            case "paillier":
+                return max((strength for size, strength in _STRENGTHS.items() if self.bits >= size), default=0)
+            case "bfv" | "ckks":
+                return 128 if 0 < self.bits <= _WIDEST_MODULUS else 0
+            case "masked" | "blinded":
+                return max(self.bits, 0)
+            case _:
+                return 0
 
     @property
     def readable(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import scarce, small_runs
+from helpers import ready_keys, scarce
 
 import securevfl as sv
 from securevfl.algorithms import ALGORITHMS, Algorithm
@@ -138,7 +138,7 @@ def test_sealed_equals_plain_in_the_same_integers(
 ) -> None:
     if not has_bottom(name, bottom):
         pytest.skip("no such bottom")
-    small_runs(monkeypatch)
+    ready_keys(monkeypatch)
     work = job(name, epochs=2, hidden=2, top=(), bottom=(2,) if bottom else (), **TINY.get(name, {}))
     work = replace(work, batch_size=16)
     table = scarce(passive, rows=56, width=2, overlap=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 import securevfl_crypto as crypto
 from hypothesis import given
 from hypothesis import strategies as st
+from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 
 import securevfl as sv
-from securevfl.algorithms.multivfl import masked, unmasked_mean
+from securevfl.algorithms import averaging
+from securevfl.algorithms.averaging import masked, unmasked_mean
 from securevfl.algorithms.servers import SERVERS, Server, demon
 from securevfl.data import hold_out, label_owners
 from securevfl.jobs import align_owners
@@ -193,8 +196,18 @@ def test_label_owners_see_no_other_ones_rows_and_activations_only_of_their_own()
 
 
 def test_what_it_cannot_do_is_refused() -> None:
-    with pytest.raises(sv.PolicyError, match="nobody holds these weights"):
-        replace(JOB, protection=sv.Paillier())
+    for protection in (sv.Paillier(), sv.BFV(), sv.CKKS(), sv.Auto()):
+        with pytest.raises(sv.PolicyError, match="use aggregation 'paillier' or 'ckks'"):
+            replace(JOB, protection=protection)
+    with pytest.raises(sv.PolicyError, match="set paillier_bits to that"):
+        replace(JOB, algorithm=replace(CONFIG, aggregation="paillier"), protection=sv.Paillier(bits=4096))
+    with pytest.raises(sv.UnknownNameError, match="aggregation"):
+        replace(CONFIG, aggregation="bfv")
+    for bits in (1024, 2050, 16384):
+        with pytest.raises(sv.InputError, match="use 3072"):
+            replace(CONFIG, paillier_bits=bits)
+    with pytest.raises(sv.InputError, match="take a smaller batch"):
+        run(replace(JOB, batch_size=64, protection=sv.Plain(fixed_point=True)), people(rows=40))
     with pytest.raises(sv.InputError, match="baselines are for one"):
         sv.simulate(JOB, people(), baselines=["alone"])
     with pytest.raises(sv.InputError, match="exactly one has to"):
@@ -206,6 +219,123 @@ def test_what_it_cannot_do_is_refused() -> None:
     named = sv.Parties.of(*bare.label_owners, *(replace(t, name="coordinator") for t in bare.passive[:1]))
     with pytest.raises(sv.InputError, match="'coordinator'"):
         align_owners(named, JOB)
+
+
+BLIND = {
+    name: replace(
+        JOB,
+        steps=3,
+        algorithm=replace(CONFIG, server="fedyogi", server_lr=0.03, aggregation=name, paillier_bits=2048),
+    )
+    for name in ("masked", "paillier", "ckks")
+}
+
+
+@pytest.mark.parametrize("name", ["paillier", "ckks"])
+def test_the_coordinator_can_be_blind_and_nothing_changes(name: str) -> None:
+    job, parties = replace(BLIND[name], epochs=3, patience=1), people(rows=40)
+    result = run(job, parties)
+    as_masked = run(replace(BLIND["masked"], epochs=3, patience=1), parties)
+    np.testing.assert_array_equal(result.scores["plain"], as_masked.scores["plain"])
+    assert result.run("plain").test == as_masked.run("plain").test
+    ledgers = result.ledgers["plain"]
+    got = {(e.kind.value, e.what, e.peer) for e in ledgers["coordinator"].entries if e.way == "received"}
+    assert got == {
+        ("public key", "multi/key", "owner1"),
+        ("control", "train/epoch", "owner1"),
+        *(("ciphertext", "multi/change", f"owner{k}") for k in (1, 2, 3)),
+    }
+    told = {(e.kind.value, e.what, e.peer) for e in ledgers["coordinator"].entries if e.way == "sent"}
+    control = {("control", "train/epoch", "owner2"), ("control", "train/epoch", "owner3")}
+    assert told == {("ciphertext", "multi/change sum", "owner1"), *control}
+    sealed = [e.guard for ledger in ledgers.values() for e in ledger.entries if e.kind.value == "ciphertext"]
+    assert {guard.cipher for guard in sealed} == {name}
+    assert len({guard.key for guard in sealed}) == 1
+    assert all(guard.security >= 112 for guard in sealed)
+    heard = {(e.peer, e.what) for e in ledgers["owner2"].entries if e.way == "received" and e.peer == "owner1"}
+    assert heard == {("owner1", what) for what in ("cut/seed", "multi/key", "multi/weights", "multi/mean")}
+    found = result.run("plain")
+    assert {line.protected for line in found.receipt if line.what == "change of the weights, masked"} == {True}
+    (learned,) = [item.learns for item in found.learned if item.party == "coordinator"]
+    assert "nothing of the weights" in learned
+    assert any("the first label owner has the key" in note for note in found.notes)
+
+
+def test_a_blind_run_that_broke_off_goes_on(tmp_path: Path) -> None:
+    class Fails(sv.Observer):
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            if epoch == 3:
+                raise OSError("the lights went out")
+
+    job = replace(BLIND["ckks"], epochs=4)
+    parties = people(rows=40)
+    whole = run(job, parties)
+    with pytest.raises(sv.PartyFailed):
+        run(job, parties, checkpoints=tmp_path, observer=Fails())
+    again = run(job, parties, checkpoints=tmp_path)
+    np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
+    one, two = ([(e.train_loss, e.valid) for e in r.run("plain").epochs] for r in (again, whole))
+    assert one == two
+
+
+@pytest.mark.parametrize(("parties", "match"), [(1, "3 were to be in it"), (3, "cancel")])
+def test_a_coordinator_that_gives_single_changes_gets_nothing(
+    monkeypatch: pytest.MonkeyPatch, parties: int, match: str
+) -> None:
+    honest = PaillierAggregator.add
+
+    def add(self: PaillierAggregator, messages: Sequence[np.ndarray]) -> np.ndarray:
+        return np.concatenate(
+            [honest(self, messages[1:2])[:21], np.array([parties, 0, 0, 0], dtype=np.uint8), messages[1][25:]]
+        )
+
+    monkeypatch.setattr(PaillierAggregator, "add", add)
+    with pytest.raises(sv.ProtocolError, match=match):
+        run(replace(BLIND["paillier"], epochs=1), people(rows=40))
+
+
+def test_a_coordinator_takes_no_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
+    def seal(self: Aggregator, values: np.ndarray, zero: crypto.ZeroShares) -> np.ndarray:
+        return np.zeros(7, dtype=np.uint8)
+
+    monkeypatch.setattr(Aggregator, "seal", seal)
+    with pytest.raises(sv.ProtocolError, match="sealed vector as uint8"):
+        run(replace(BLIND["ckks"], epochs=1), people(rows=40))
+
+
+def test_weights_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(averaging, "_mean", lambda sums, parties: np.full(len(sums), np.nan))
+    with pytest.raises(sv.ProtocolError, match="not finite"):
+        run(replace(BLIND["ckks"], epochs=1), people(rows=40))
+
+
+@pytest.mark.parametrize(
+    ("protection", "aggregation", "bottom", "rounding"),
+    [(sv.BFV(), "ckks", (), 3), (sv.BFV(), "paillier", (4,), 3), (sv.CKKS(), "ckks", (), 1 << 14)],
+)
+def test_a_sealed_cut_is_averaged_in_shares(
+    protection: Any, aggregation: str, bottom: tuple[int, ...], rounding: int
+) -> None:
+    """Within units of the last place of the weights' fixed point: those of two means, or CKKS's own error."""
+    config = replace(CONFIG, aggregation=aggregation, bottom=bottom, hidden=4, paillier_bits=2048)
+    job, parties = replace(JOB, epochs=2, steps=2, batch_size=16, algorithm=config), people(owners=2, rows=30)
+    found = {}
+    for kind in (sv.Plain(fixed_point=True), protection):
+        result = run(replace(job, protection=kind), parties)
+        found[kind.name] = result
+    plain, sealed = found["plain"].model().parts, found[protection.name].model().parts
+    for name in ("clinic", "lab", "shop"):
+        whole = plain[name]["role"]["half"]["cut"][0]
+        mine, theirs = sealed[name]["role"]["half"]["cut"][0], sealed["owner1"]["role"]["half"]["cut"][name][0]
+        assert np.abs((mine + theirs - whole).astype(np.int64)).max() <= rounding
+        assert np.abs(mine.astype(np.float64)).max() > np.abs(whole.astype(np.float64)).max() * 1e9  # it hides them
+    one, two = (r.scores[key] for r in found.values() for key in r.scores)
+    np.testing.assert_allclose(two, one, atol=1e-5)
+    received = [
+        e for e in found[protection.name].ledgers[protection.name]["coordinator"].entries if e.way == "received"
+    ]
+    assert {e.what for e in received if e.kind.value == "ciphertext"} == {"multi/change", "multi/shares"}
+    assert {e.kind.value for e in received} == {"ciphertext", "control", "public key"}
 
 
 def test_noise_on_gradients_is_spent() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gmpy2
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,35 +18,10 @@ from securevfl_crypto import (
     ZeroShares,
     bigints_from_bytes,
     bigints_to_bytes,
-    many_bases,
-    pack,
-    shared_tables,
+    exact_product,
     uniform_masks,
-    unpack,
 )
-
-SLOT = 20
-slots = st.lists(st.integers(-(2 ** (SLOT - 1)) + 1, 2 ** (SLOT - 1) - 1), min_size=1, max_size=12)
-
-
-@given(slots)
-def test_packed_slots_come_back(values: list[int]) -> None:
-    assert unpack(pack(values, SLOT), SLOT, len(values)) == values
-
-
-@given(slots, slots, st.integers(-7, 7))
-def test_packing_is_linear(a: list[int], b: list[int], k: int) -> None:
-    size = min(len(a), len(b))
-    small = [(x // 16, y // 16) for x, y in zip(a[:size], b[:size], strict=True)]
-    total = pack([x for x, _ in small], SLOT) + k * pack([y for _, y in small], SLOT)
-    assert unpack(total, SLOT, size) == [x + k * y for x, y in small]
-
-
-@given(slots, st.integers(1, 2**30), st.sampled_from([-1, 1]))
-def test_what_is_left_beyond_the_last_slot_is_refused(values: list[int], more: int, sign: int) -> None:
-    packed = pack(values, SLOT) + (sign * more << (len(values) * SLOT))
-    with pytest.raises(OverflowRefused, match="left its range"):
-        unpack(packed, SLOT, len(values))
+from securevfl_crypto.multiexp import many_bases, shared_tables
 
 
 @given(st.lists(st.integers(-(2**95), 2**95 - 1), min_size=1, max_size=9))
@@ -101,6 +77,94 @@ def test_masks_span_the_modulus_evenly() -> None:
     modulus = mpz(3) ** 120
     masks = PairwiseMasks(bytes(32), positive=True).masks(1, 3000, modulus)
     assert stats.kstest([float(m / modulus) for m in masks], "uniform").pvalue > 1e-6
+
+
+@pytest.mark.parametrize("bits", [1, 13, 63, 64])
+@pytest.mark.parametrize("parties", [2, 3, 5])
+def test_masks_of_words_cancel_and_are_new_each_time(parties: int, bits: int) -> None:
+    zeros, seen = _zero_shares(parties), []
+    for _ in range(3):
+        shares = [zero.words(200, bits) for zero in zeros]
+        assert all(share.dtype == np.uint64 for share in shares)
+        assert all(int(share.max()) >> bits == 0 for share in shares)
+        assert not (np.add.reduce(shares) & np.uint64((1 << bits) - 1)).any()
+        assert all(
+            int(share.max()) > (1 << bits) * 0.9 - 1 and int(share.min()) < (1 << bits) * 0.1 for share in shares
+        )
+        seen += [share.tobytes() for share in shares]
+    assert len(set(seen)) == (3 if (parties, bits) == (2, 1) else 3 * parties)  # modulo 2, −m is m
+
+
+def test_masks_of_words_are_chacha20() -> None:
+    """RFC 8439's block function, nonce = counter: the words are its stream, little-endian; no block serves twice."""
+    for positive in (True, False):
+        stream = Cipher(algorithms.ChaCha20(bytes(32), bytes(8) + (3).to_bytes(8, "little")), mode=None).encryptor()
+        expected = np.frombuffer(stream.update(bytes(80)), dtype="<u8").astype(object) * (1 if positive else -1)
+        pair = PairwiseMasks(bytes(32), positive=positive)
+        assert pair.words(3, 10).tolist() == (expected % 2**64).tolist()
+        with pytest.raises(CryptoError, match="never used twice"):
+            pair.words(3, 10)
+        with pytest.raises(CryptoError, match="never used twice"):
+            pair.masks(3, 1, mpz(7))
+
+
+def test_shares_of_zero_of_both_kinds_count_together() -> None:
+    one, other = _zero_shares(2)
+    for zero in (one, other):
+        zero.next(2, mpz(1 << 90))
+    assert not (one.words(5, 64) + other.words(5, 64)).any()
+    one.words(5, 64)
+    assert (one.words(5, 64) + other.words(5, 64)).any()  # out of step
+    assert not ZeroShares([]).words(3, 64).any()
+    for bits in (0, 65):
+        with pytest.raises(MalformedError, match="1 to 64"):
+            one.words(3, bits)
+
+
+def _numbers(ends: list[int], count: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.one_of(st.sampled_from(ends), st.integers(*ends)), min_size=count, max_size=count)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_exact_products_are_exact(data: st.DataObject) -> None:
+    rows, d, h = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 9)), data.draw(st.integers(1, 3))
+    small, wide = data.draw(st.sampled_from([1, 15, 30, 45, 63])), data.draw(st.sampled_from([1, 31, 32, 63, 64, 200]))
+    extremes = [-(2**small), 2**small - 1]
+    x = np.array(
+        data.draw(
+            st.lists(st.one_of(st.sampled_from(extremes), st.integers(*extremes)), min_size=rows * d, max_size=rows * d)
+        ),
+        dtype=np.int64,
+    ).reshape(rows, d)
+    bounds = [-(2**wide), 2**wide - 1]
+    u = np.array(
+        data.draw(_numbers(bounds, d * h)),
+        dtype=object,
+    ).reshape(d, h)
+    found = exact_product(x, u)
+    assert found.shape == (rows, h)
+    for i in range(rows):
+        for k in range(h):
+            assert found[i, k] == sum(int(x[i, j]) * u[j, k] for j in range(d))
+
+
+@pytest.mark.parametrize("d", [1, 3, 15])
+def test_exact_products_of_the_largest_numbers(d: int) -> None:
+    """All limbs full and all signs alike: the sums that int64 has to hold are as large as they can become."""
+    for bits in range(64):
+        for x in (2**bits - 1, -(2**bits)):
+            for u in (2**96 - 1, -(2**95), 2**64 - 1):
+                if -(2**63) <= x < 2**63:
+                    found = exact_product(np.full((1, d), x, dtype=np.int64), np.full((d, 1), u, dtype=object))
+                    assert found[0, 0] == d * x * u
+
+
+def test_exact_products_of_another_type_or_shape_are_refused() -> None:
+    x, u = np.ones((2, 3), dtype=np.int64), np.ones((3, 2), dtype=object)
+    for a, b in ((x, u.T), (x.astype(float), u), (x[0], u), (x, u[0])):
+        with pytest.raises(MalformedError, match="is possible"):
+            exact_product(a, b)
 
 
 def test_a_mask_counter_is_never_used_twice() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import gmpy2
+import numpy as np
 import phe
 import pytest
 from gmpy2 import mpz
@@ -19,6 +20,8 @@ from securevfl_crypto import (
 )
 
 KEY = generate_keypair(512, unsafe_small_key=True)
+BATCH = generate_keypair(1024, unsafe_small_key=True)  # batches need moduli of 1024 bits
+SIZES = [0, 1, -1, 123456789, -(2**300), 2**1000, 5 * 2**1021]
 
 
 @given(st.integers(-(2**500), 2**500))
@@ -54,6 +57,77 @@ def test_python_paillier_reads_ours_and_we_read_its() -> None:
         assert KEY.decrypt(mpz(theirs.raw_encrypt(m))) == m
     both = KEY.public.encrypt(20) * theirs.raw_encrypt(22) % KEY.public.n2
     assert secret.raw_decrypt(int(both)) == 42
+
+
+@pytest.mark.parametrize("options", [{}, {"classical": True}, {"constant_time": True}], ids=str)
+@pytest.mark.parametrize("owner", [False, True])
+def test_batches_are_read_one_by_one_and_by_python_paillier(owner: bool, options: dict[str, bool]) -> None:
+    public, n = BATCH.public, BATCH.public.n
+    theirs = phe.PaillierPublicKey(int(n))
+    secret = phe.PaillierPrivateKey(theirs, int(BATCH.p), int(BATCH.q))
+    batch = (BATCH if owner else public).encrypt_batch(SIZES, **options)
+    expected = [(m + n // 2) % n - n // 2 for m in SIZES]
+    assert BATCH.decrypt_batch(batch) == expected
+    found = public.modulus.to_ints(batch)
+    assert [BATCH.decrypt(c) for c in found] == expected
+    assert [secret.raw_decrypt(int(c)) for c in found] == [m % n for m in SIZES]
+    assert len(set(public.modulus.to_ints((BATCH if owner else public).encrypt_batch([7] * 40, **options)))) == 40
+
+
+def test_batches_read_what_python_paillier_and_single_encryptions_wrote() -> None:
+    theirs = phe.PaillierPublicKey(int(BATCH.public.n))
+    numbers = [mpz(theirs.raw_encrypt(m)) for m in (5, 0, 2**900)] + [BATCH.encrypt(-6), BATCH.public.encrypt(-(2**9))]
+    assert BATCH.decrypt_batch(BATCH.public.modulus.from_ints(numbers)) == [5, 0, 2**900, -6, -(2**9)]
+    assert BATCH.decrypt_batch(BATCH.public.encrypt_batch([])) == []
+
+
+def test_batches_are_what_the_definition_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """(1 + n m) h_s^α for one and the same α, by the public key and by the factors, scanned or looked up."""
+    public, drawn = BATCH.public, []
+
+    def draw(count: int) -> bytes:
+        drawn.append(bytes((7 + i * i) % 256 for i in range(count)))
+        return drawn[-1]
+
+    monkeypatch.setattr("secrets.token_bytes", draw)
+    for key in (public, BATCH):
+        for constant_time in (False, True):
+            drawn.clear()
+            found = public.modulus.to_ints(key.encrypt_batch(SIZES, constant_time=constant_time))
+            assert len(drawn) == 1
+            width = public.randomness_bits // 8
+            assert len(drawn[0]) == width * len(SIZES)
+            for i, (m, c) in enumerate(zip(SIZES, found, strict=True)):
+                alpha = int.from_bytes(drawn[0][i * width : (i + 1) * width], "little")
+                assert c == public.raw(m) * gmpy2.powmod(public.hs, alpha, public.n2) % public.n2
+
+
+def test_ciphertexts_travel() -> None:
+    public = BATCH.public
+    array = public.store(BATCH.encrypt_batch(SIZES[:6]))
+    assert (array.dtype, array.shape) == (np.uint8, (6, public.ciphertext_bytes))
+    assert BATCH.decrypt_batch(public.load(array, 6)) == SIZES[:6]
+    assert len(public.load(array[:0], 0)) == 0
+    for place in range(6):
+        for number in (0, public.n2, public.n2 + 1, public.n, BATCH.p, BATCH.q * 77):
+            bad = array.copy()
+            bad[place] = np.frombuffer(int(number).to_bytes(public.ciphertext_bytes, "little"), dtype=np.uint8)
+            with pytest.raises(MalformedError):
+                public.load(bad, 6)
+    for other in (array[:5], array[:, 1:], array.astype(np.int16), array.ravel(), array.tobytes(), None):
+        with pytest.raises(MalformedError, match="ciphertexts as"):
+            public.load(other, 6)
+
+
+def test_security_of_moduli() -> None:
+    """NIST's sizes have NIST's strengths; those between them have less than the number field sieve's effort gives."""
+    found = {}
+    for bits in (2048, 2050, 2560, 3072, 4096, 7680, 8192):
+        n = mpz(2) ** (bits - 1) + 2**20 + 1
+        while gmpy2.gcd(n, gmpy2.primorial(4096)) != 1 or gmpy2.is_prime(n):
+            n += 2
+        found[bits] = PaillierPublicKey(n, mpz(4)).security
+    assert found == {2048: 112, 2050: 112, 2560: 120, 3072: 128, 4096: 142, 7680: 192, 8192: 196}
 
 
 def test_encryption_is_fresh_each_time() -> None:

@@ -8,63 +8,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers import small_keys
+from cuts import KITS, SEALED, Kit, sites
 
 import securevfl as sv
-from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut, initial_share
-from securevfl.cut.exact import FixedActive, FixedPassive
-from securevfl.cut.plain import FloatActive, FloatPassive
-from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.cut.base import CutSpec, initial_share
 from securevfl.party import Site
-from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.transport import Kind, MemoryChannel, memory_pair
+from securevfl.transport import Kind
 
 WIDTHS = {"p1": 4, "p2": 2, "p3": 3}
 APART = CutSpec(width=3, lr=0.5, batch_size=8, reduce="none")
 ROWS = (8, 5, 1)
-KITS = {"plain": 1e-5, "fixed point": 5e-3, "paillier": 5e-3}
-
-
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_keys(monkeypatch)
-
-
-def active_cut(kit: str, site: Site, spec: CutSpec) -> ActiveCut:
-    if kit == "paillier":
-        return SealedActive(site, spec, bits=768)
-    return (FloatActive if kit == "plain" else FixedActive)(site, spec)
-
-
-def passive_cut(kit: str, site: Site, spec: CutSpec) -> PassiveCut:
-    if kit == "paillier":
-        return SealedPassive(site, spec, bits=768)
-    return (FloatPassive if kit == "plain" else FixedPassive)(site, spec)
-
-
-def sites(passive: tuple[str, ...]) -> dict[str, Site]:
-    names = ["a", *passive]
-    ends: dict[tuple[str, str], MemoryChannel] = {}
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair()
-    made = {}
-    for number, name in enumerate(names):
-        ledger, clock, rule = Ledger(name, run="r", job="j"), Clock(), Policy(min_key_bits=512)
-        made[name] = Site(
-            name=name,
-            role="active" if name == "a" else "passive",
-            active="a",
-            passive=passive,
-            links={peer: Link(name, peer, ends[name, peer], ledger, rule, clock) for peer in names if peer != name},
-            ledger=ledger,
-            policy=rule,
-            clock=clock,
-            job="j",
-            seed=1,
-            private_seed=100 + number,
-        )
-    return made
 
 
 class Seen:
@@ -81,12 +34,12 @@ class Seen:
         self.sites: dict[str, Site] = {}
 
 
-def drive(kit: str, passive: tuple[str, ...], *, trainable: bool) -> Seen:
+def drive(kit: Kit, passive: tuple[str, ...], *, trainable: bool) -> Seen:
     seen = Seen(passive)
-    seen.sites = sites(passive)
+    seen.sites = sites(passive=passive)
 
     async def active() -> None:
-        cut = active_cut(kit, seen.sites["a"], APART)
+        cut = kit.active(seen.sites["a"], APART)
         await cut.setup()
         for rows, gradient in zip(ROWS, seen.g, strict=True):
             seen.z.append(await cut.forward(rows, train=True))
@@ -97,7 +50,7 @@ def drive(kit: str, passive: tuple[str, ...], *, trainable: bool) -> Seen:
         seen.z.append(await cut.forward(ROWS[0], train=False))
 
     async def one(name: str) -> None:
-        cut = passive_cut(kit, seen.sites[name], APART)
+        cut = kit.passive(seen.sites[name], APART)
         await cut.setup(WIDTHS[name], trainable=trainable)
         for a in seen.a:
             await cut.forward(a[name], train=True)
@@ -134,32 +87,34 @@ def reference(passive: tuple[str, ...]) -> Seen:
 
 @pytest.mark.parametrize("trainable", [True, False])
 @pytest.mark.parametrize("parties", [1, 2, 3])
-@pytest.mark.parametrize("kit", KITS)
-def test_each_partys_part_steps_by_itself(kit: str, parties: int, trainable: bool) -> None:
+@pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
+def test_each_partys_part_steps_by_itself(kit: Kit, parties: int, trainable: bool) -> None:
     passive = tuple(WIDTHS)[:parties]
     seen, wanted = drive(kit, passive, trainable=trainable), reference(passive)
     for found, want in zip(seen.z, wanted.z, strict=True):
         assert found.dtype == torch.float32
         assert found.shape[0] == parties
-        assert torch.allclose(found.double(), want, atol=KITS[kit])
+        assert torch.allclose(found.double(), want, atol=kit.tolerance)
     for name in passive:
         for back, want_back in zip(seen.back[name], wanted.back[name], strict=True):
             assert (back is None) == (not trainable)
             if back is not None and want_back is not None:
-                assert torch.allclose(back.double(), want_back, atol=KITS[kit])
+                assert torch.allclose(back.double(), want_back, atol=kit.tolerance)
 
 
 @pytest.mark.parametrize("trainable", [True, False])
 @pytest.mark.parametrize("parties", [1, 2, 3])
-def test_sealed_equals_fixed_point_bit_by_bit(parties: int, trainable: bool) -> None:
+@pytest.mark.parametrize("kit", SEALED.values(), ids=SEALED.keys())
+def test_sealed_equals_fixed_point(kit: Kit, parties: int, trainable: bool) -> None:
     passive = tuple(WIDTHS)[:parties]
-    plain, sealed = (drive(kit, passive, trainable=trainable) for kit in ("fixed point", "paillier"))
-    assert all(torch.equal(one, other) for one, other in zip(plain.z, sealed.z, strict=True))
+    plain, sealed = (drive(one, passive, trainable=trainable) for one in (KITS["fixed point"], kit))
+    for one, other in zip(plain.z, sealed.z, strict=True):
+        assert torch.allclose(one, other, rtol=0, atol=kit.error)
     for name in passive if trainable else ():
         for one, other in zip(plain.back[name], sealed.back[name], strict=True):
             assert one is not None
             assert other is not None
-            assert torch.equal(one, other)
+            assert torch.allclose(one, other, rtol=0, atol=kit.error)
     kinds = {entry.kind for site in sealed.sites.values() for entry in site.ledger.entries}
     assert kinds <= {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.CIPHERTEXT, Kind.MASKED_SHARE}
     between = {entry.peer for name in passive for entry in sealed.sites[name].ledger.entries}
@@ -169,7 +124,7 @@ def test_sealed_equals_fixed_point_bit_by_bit(parties: int, trainable: bool) -> 
 @pytest.mark.parametrize("kit", ["plain", "fixed point"])
 def test_without_passive_parties_there_is_no_part(kit: str) -> None:
     async def alone() -> torch.Tensor:
-        cut = active_cut(kit, sites(())["a"], APART)
+        cut = KITS[kit].active(sites(passive=())["a"], APART)
         await cut.setup()
         z = await cut.forward(4, train=True)
         await cut.backward(torch.zeros(0, 4, 3))

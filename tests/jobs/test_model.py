@@ -11,7 +11,7 @@ import pytest
 import securevfl as sv
 from securevfl.data import datasets
 from securevfl.jobs.checkpoint import FolderKeeper, keepers
-from tests.helpers import parties, small_runs
+from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
 ALGORITHMS = [
@@ -58,7 +58,7 @@ def test_a_run_that_broke_off_goes_on(algorithm: sv.SplitNN, tmp_path: Path) -> 
 def test_so_does_one_in_exact_integers(
     protection: sv.Plain | sv.Paillier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    small_runs(monkeypatch)
+    ready_keys(monkeypatch)
     job = replace(JOB, protection=protection, epochs=2, algorithm=replace(JOB.algorithm, bottom=(3,)))
     people, key = parties(passive=2, rows=60), protection.name
     whole = sv.simulate(job, people)

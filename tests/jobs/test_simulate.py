@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers import parties, small_keys
+from helpers import parties, ready_keys
+from securevfl_crypto import generate_keypair
 
 import securevfl as sv
 from securevfl.algorithms import Task, splitnn
@@ -22,32 +23,19 @@ PROTECTIONS = {
     "plain": sv.Plain(),
     "fixed point": sv.Plain(fixed_point=True),
     "paillier": sv.Paillier(bits=2048),
+    "bfv": sv.BFV(),
+    "ckks": sv.CKKS(),
     "dp": sv.Plain(dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
     "paillier + dp": sv.Paillier(bits=2048, dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
 }
 
 
 @pytest.fixture
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sealed runs with small keys; the checks of key sizes are tested on their own."""
-    small_keys(monkeypatch)
-    _lower_the_floor(monkeypatch)
-    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", _passive_with_small_keys)
-    monkeypatch.setattr("securevfl.jobs.receipt._check_sealed", lambda name, content, bits: None)
+def _ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)
 
 
-def _lower_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = sv.Job.policy
-    monkeypatch.setattr(sv.Job, "policy", lambda self, party: replace(original(self, party), min_key_bits=512))
-
-
-def _passive_with_small_keys(site: object, spec: object, *, bits: int, noise: float) -> object:
-    from securevfl.cut.sealed import SealedPassive
-
-    return SealedPassive(site, spec, bits=512, noise=noise)  # type: ignore[arg-type]
-
-
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_ready")
 @pytest.mark.parametrize("protection", PROTECTIONS.values(), ids=PROTECTIONS.keys())
 @pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
 def test_every_protection_trains_and_its_ledgers_verify(
@@ -73,7 +61,7 @@ def test_every_protection_trains_and_its_ledgers_verify(
     assert bool(run.epsilon) == (protection.dp is not None)
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_ready")
 @pytest.mark.parametrize("protection", PROTECTIONS.values(), ids=PROTECTIONS.keys())
 def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
     protection: sv.Plain | sv.Paillier, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +122,7 @@ def test_two_runs_with_one_seed_are_bit_identical_and_another_seed_differs() -> 
     assert one.test_ids != other.test_ids
 
 
-@pytest.mark.usefixtures("_small")
+@pytest.mark.usefixtures("_ready")
 @pytest.mark.parametrize("passive", [1, 2, 3])
 @pytest.mark.parametrize("bottom", [(), (3,)], ids=["identity", "trainable"])
 def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int, bottom: tuple[int, ...]) -> None:
@@ -301,13 +289,13 @@ def test_a_protection_that_does_not_act_is_an_error(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    small_keys(monkeypatch)
-    monkeypatch.setattr("securevfl.cut.protections.SealedPassive", _passive_with_small_keys)
+    """The active party's build makes short keys: its peers refuse them before they encrypt anything."""
+    from securevfl_crypto.paillier_scheme import Paillier
+
+    weak = generate_keypair(768, unsafe_small_key=True)
+    monkeypatch.setattr(Paillier, "generate", lambda self: weak)
     job = replace(PLAIN, epochs=1, protection=sv.Paillier(bits=2048))
-    with pytest.raises(sv.PolicyError, match="the policy demands at least 2048"):
-        sv.simulate(job, parties())
-    _lower_the_floor(monkeypatch)
-    with pytest.raises(sv.ProtectionInactive, match=r"768 bits, .*; the job asked for Paillier of 2048"):
+    with pytest.raises(sv.PolicyError, match=r"768 bits.*nothing was encrypted"):
         sv.simulate(job, parties())
 
 
@@ -365,7 +353,7 @@ def test_the_observer_hears_every_step() -> None:
     ("change", "match"),
     [
         ({"protection": "palier"}, "unknown protection 'palier'; did you mean 'paillier'"),
-        ({"protection": "tls"}, "unknown protection 'tls'. Known: paillier, plain"),
+        ({"protection": "tls"}, "unknown protection 'tls'. Known: auto, bfv, ckks, paillier, plain"),
         ({"protection": None}, "protection is None; one of"),
         ({"algorithm": "splitn"}, "unknown algorithm 'splitn'; did you mean 'splitnn'"),
         ({"algorithm": sv.SplitNN}, "algorithm is <class"),

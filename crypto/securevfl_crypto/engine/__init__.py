@@ -2,7 +2,8 @@
 
 `emitter` writes LLVM IR and proves bounds; `field`, `field52` and `field25` are the arithmetic; `ladder`, `elligator`
 and `sha512` the kernels; `compiled` compiles and `vector` runs them; `scalar` takes libraries instead; `cpu` and
-`choice` choose.
+`choice` choose. `limbs`, `columns`, `montgomery`, `rows`, `walks`, `batches` and `packing` are arithmetic modulo long
+numbers, for Paillier; `compiled_long` compiles it, and `securevfl_crypto.moduli` offers it.
 """
 
 from securevfl_crypto.engine.base import Engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from llvmlite import binding
 
@@ -15,7 +16,7 @@ from securevfl_crypto.engine.field import Field
 from securevfl_crypto.engine.field25 import Field25
 from securevfl_crypto.engine.field52 import Field52
 
-__all__ = ["Kernels", "compile_kernels", "module_text"]
+__all__ = ["Kernels", "assemble", "compile_kernels", "module_text"]
 
 _P, _I = ctypes.c_void_p, ctypes.c_int64
 _SIGNATURES: dict[str, tuple[str, list[type]]] = {
@@ -83,18 +84,7 @@ class Kernels:
     def __init__(self, path: VectorPath) -> None:
         self.path = path
         self.limbs = field_of(path, Function("none", "", path.lanes)).count
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        module = binding.parse_assembly(module_text(path))
-        module.verify()
-        features = binding.get_host_cpu_features().flatten() + path.llvm_features
-        machine = binding.Target.from_default_triple().create_target_machine(
-            cpu=binding.get_host_cpu_name(), features=features, opt=3
-        )
-        module.triple = binding.get_default_triple()
-        module.data_layout = str(machine.target_data)
-        self._engine = binding.create_mcjit_compiler(module, machine)
-        self._engine.finalize_object()
+        self._engine = assemble(module_text(path), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *types)(self._engine.get_function_address(name))
             for name, (_, types) in _SIGNATURES.items()
@@ -108,3 +98,24 @@ class Kernels:
 def compile_kernels(path: VectorPath) -> Kernels:
     """The kernels of a path, compiled once in a process."""
     return Kernels(path)
+
+
+def assemble(text: str, path: VectorPath) -> Any:
+    """Machine code of a module, as LLVM's execution engine; it lives as long as that does.
+
+    Raises:
+        RuntimeError: the installed LLVM does not take the text.
+    """
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    module = binding.parse_assembly(text)
+    module.verify()
+    features = binding.get_host_cpu_features().flatten() + path.llvm_features
+    machine = binding.Target.from_default_triple().create_target_machine(
+        cpu=binding.get_host_cpu_name(), features=features, opt=3
+    )
+    module.triple = binding.get_default_triple()
+    module.data_layout = str(machine.target_data)
+    engine = binding.create_mcjit_compiler(module, machine)
+    engine.finalize_object()
+    return engine

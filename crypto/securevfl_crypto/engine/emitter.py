@@ -6,48 +6,22 @@ could be set. So the bounds of limbs that the field arithmetic relies on are not
 violates one cannot be built. Values that live through a loop declare their interval, which is checked on entry and at
 the end of the body: an induction.
 
-There are no branches on data and no addresses computed from data: loops run a number of times that the caller gives,
-and choices are lane masks.
+There are no branches on data: loops run a number of times that the caller gives, and choices are lane masks. No
+addresses are computed from data, but in `rows.gather`, which says so.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
-__all__ = ["MASK52", "BoundError", "Function", "Mask", "Vec"]
+from securevfl_crypto.engine.values import MASK52, BoundError, Gain, Mask, Vec, grown, within
 
-MASK52 = (1 << 52) - 1
+__all__ = ["MASK52", "BoundError", "Function", "Gain", "Mask", "Vec"]
+
 _WORD = 1 << 64
-
-
-class BoundError(ArithmeticError):
-    """A kernel cannot be emitted: for some input a lane would overflow. A mistake in the arithmetic, not in data."""
-
-
-@dataclass(frozen=True)
-class Vec:
-    """A vector of unsigned 64-bit lanes, each within [low, top].
-
-    Attributes:
-        name: SSA name or literal.
-        low, top: bounds of every lane, inclusive.
-        partial: only the 52 low bits mean anything (those above were carried on already); only products take such.
-    """
-
-    name: str
-    low: int
-    top: int
-    partial: bool = False
-
-
-@dataclass(frozen=True)
-class Mask:
-    """A vector of one-bit lanes."""
-
-    name: str
 
 
 class Function:
@@ -57,10 +31,11 @@ class Function:
         name: its symbol.
         parameters: in LLVM's syntax, for example ``"ptr noalias %out, i64 %n"``.
         lanes: 64-bit lanes of a vector.
+        attributes: in LLVM's syntax.
     """
 
-    def __init__(self, name: str, parameters: str, lanes: int) -> None:
-        self.name, self.lanes = name, lanes
+    def __init__(self, name: str, parameters: str, lanes: int, attributes: str = "nounwind") -> None:
+        self.name, self.lanes, self._attributes = name, lanes, attributes
         self.type = f"<{lanes} x i64>"
         self._mask_type = f"<{lanes} x i1>"
         self._parameters = parameters
@@ -72,7 +47,7 @@ class Function:
     def text(self) -> str:
         """The function in LLVM IR."""
         body = "\n".join(["entry:", *self._frame, *self._lines, "  ret void"])
-        return f"define void @{self.name}({self._parameters}) nounwind {{\n{body}\n}}\n"
+        return f"define void @{self.name}({self._parameters}) {self._attributes} {{\n{body}\n}}\n"
 
     def emit(self, line: str) -> None:
         """One instruction, as it is."""
@@ -106,6 +81,10 @@ class Function:
         signed = value - _WORD if value >> 63 else value
         return Vec("<" + ", ".join([f"i64 {signed}"] * self.lanes) + ">", value, value)
 
+    def broadcast_below(self, pointer: str, index: str, top: int) -> Vec:
+        """`broadcast` of a word that is at most `top` by the caller's contract."""
+        return replace(self.broadcast(pointer, index), top=top)
+
     def load(self, pointer: str, index: str | int = 0, top: int = _WORD - 1) -> Vec:
         """The vector at `pointer`, `index` vectors on; its lanes are at most `top` by the caller's contract."""
         address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
@@ -124,6 +103,34 @@ class Function:
         address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
         self.emit(f"store {self.type} {value.name}, ptr {address}, align 8")
 
+    def splat(self, number: str, top: int) -> Vec:
+        """An ``i64``, at most `top`, in all lanes."""
+        one = self.scalar(f"insertelement {self.type} zeroinitializer, i64 {number}, i32 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self._vec(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, top)
+
+    def collect(self, pointers: Sequence[str]) -> Vec:
+        """One word, of any alignment, from each of as many addresses as there are lanes."""
+        vector = f"{self.type} zeroinitializer"
+        for lane, pointer in enumerate(pointers):
+            word = self.scalar(f"load i64, ptr {pointer}, align 1")
+            vector = f"{self.type} " + self.scalar(f"insertelement {vector}, i64 {word}, i32 {lane}")
+        return Vec(vector.rpartition(" ")[2], 0, _WORD - 1)
+
+    def spread(self, value: Vec, pointers: Sequence[str]) -> None:
+        """The opposite: each lane to its address."""
+        self._whole(value)
+        for lane, pointer in enumerate(pointers):
+            word = self.scalar(f"extractelement {self.type} {value.name}, i32 {lane}")
+            self.emit(f"store i64 {word}, ptr {pointer}, align 1")
+
+    def shuffle(self, a: Vec, b: Vec, lanes: Sequence[int]) -> Vec:
+        """Lanes of a (from 0) and of b (from the number of lanes on), in this order."""
+        self._whole(a, b)
+        order = ", ".join(f"i32 {lane}" for lane in lanes)
+        text = f"shufflevector {self.type} {a.name}, {self.type} {b.name}, <{self.lanes} x i32> <{order}>"
+        return self._vec(text, min(a.low, b.low), max(a.top, b.top))
+
     def offset(self, pointer: str, lanes: str) -> str:
         """The address `lanes` 64-bit words on."""
         return self.scalar(f"getelementptr i64, ptr {pointer}, i64 {lanes}")
@@ -133,7 +140,9 @@ class Function:
     def add(self, a: Vec, b: Vec) -> Vec:
         """a + b."""
         self._whole(a, b)
-        return self._vec(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+        result = self._vec(f"add {self.type} {a.name}, {b.name}", a.low + b.low, a.top + b.top)
+        before, by = (a, b) if b.origin is None else (b, a)
+        return result if by.origin is not None else grown(result, before, by.top)
 
     def add_wrapping(self, a: Vec, b: Vec) -> Vec:
         """a + b modulo 2^64, for hash functions, which want that."""
@@ -210,7 +219,7 @@ class Function:
             raise BoundError(f"{self.name}: a factor of up to {max(a.top, b.top):#x} is not below 2^52")
         call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
         arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
-        return self._vec(f"{call}({arguments})", acc.low, acc.top + top)
+        return grown(self._vec(f"{call}({arguments})", acc.low, acc.top + top), acc, top)
 
     def madd_low(self, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + (a·b mod 2^52) (``vpmadd52luq``)."""
@@ -258,6 +267,23 @@ class Function:
         text = f"select {self._mask_type} {mask.name}, {self.type} {a.name}, {self.type} {b.name}"
         return self._vec(text, min(a.low, b.low), max(a.top, b.top), partial=partial)
 
+    def permuted(self, table: Sequence[Vec], index: Vec) -> Vec:
+        """For each lane the word of a table at an index, of which the lowest bits count: a permutation of registers.
+
+        Args:
+            table: 16 words in two vectors of eight lanes; or 8 words of 32 bits in one of four lanes, of which the
+                result has one in its lower half, and any in the upper.
+        """
+        self._whole(*table, index)
+        if self.lanes == 8:
+            first, second = table
+            call = f"call {self.type} @llvm.x86.avx512.vpermi2var.q.512"
+            arguments = ", ".join(f"{self.type} {x.name}" for x in (first, index, second))
+            return self._vec(f"{call}({arguments})", 0, max(x.top for x in table))
+        halves = [self.scalar(f"bitcast {self.type} {x.name} to <8 x i32>") for x in (*table, index)]
+        words = self.scalar("call <8 x i32> @llvm.x86.avx2.permd(" + ", ".join(f"<8 x i32> {x}" for x in halves) + ")")
+        return self._vec(f"bitcast <8 x i32> {words} to {self.type}", 0, _WORD - 1)
+
     # Structure
 
     def allocate(self, vectors: int) -> str:
@@ -285,11 +311,20 @@ class Function:
             outer.extend(line for line in lines if line is not None)
         return results
 
+    def _keeps(self, value: Vec, bound: int | Gain) -> None:
+        if isinstance(bound, int):
+            if value.top > bound:
+                raise BoundError(f"{self.name}: a value of up to {value.top:#x} in a loop for {bound:#x}")
+        elif value.origin is not bound.origin or value.over > bound.over:
+            raise BoundError(f"{self.name}: a value that gains {value.over:#x} in a loop for {bound.over:#x}")
+
     def loop(
         self,
         count: str | int,
         body: Callable[[str, list[Vec]], Sequence[Vec]],
-        carried: Sequence[tuple[Vec, int]] = (),
+        carried: Sequence[tuple[Vec, int | Gain]] = (),
+        *,
+        perhaps: bool = False,
     ) -> list[Vec]:
         """`body` `count` times, at least once.
 
@@ -297,6 +332,7 @@ class Function:
             count: a number, or the name of an ``i64``.
             body: takes the counter (from 0) and the carried values; returns the next ones, or nothing.
             carried: for each value its start and the bound that holds in every round.
+            perhaps: the count may be 0; then nothing is carried.
 
         Raises:
             BoundError: the start or what the body returns can exceed the bound.
@@ -304,7 +340,7 @@ class Function:
         self._count += 1
         number = self._count
         head, done, index = f"loop{number}", f"done{number}", f"%i{number}"
-        phis = [Vec(f"%c{number}_{k}", 0, bound) for k, (_, bound) in enumerate(carried)]
+        phis = [within(f"%c{number}_{k}", bound) for k, (_, bound) in enumerate(carried)]
         outer, before = self._lines, self._label
         self._lines, self._label = [], head
         results = list(body(index, phis))
@@ -312,11 +348,14 @@ class Function:
         self._lines = outer
         for (start, bound), result in zip(carried, results, strict=True):
             self._whole(start, result)
-            if start.top > bound or result.top > bound:
-                raise BoundError(
-                    f"{self.name}: a value of up to {max(start.top, result.top):#x} in a loop for {bound:#x}"
-                )
-        self.emit(f"br label %{head}")
+            for value in (start, result):
+                self._keeps(value, bound)
+        if perhaps and carried:
+            raise BoundError(f"{self.name}: what a loop carries that may not run has no value after it")
+        if perhaps:
+            self.emit(f"br i1 {self.scalar(f'icmp ugt i64 {count}, 0')}, label %{head}, label %{done}")
+        else:
+            self.emit(f"br label %{head}")
         self._lines.append(f"{head}:")
         self.emit(f"{index} = phi i64 [ 0, %{before} ], [ {index}n, %{after} ]")
         for phi, (start, _), result in zip(phis, carried, results, strict=True):

@@ -1,0 +1,105 @@
+"""Compiles the arithmetic of long numbers for one path, at first use, in memory; calls release Python's lock."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache
+
+from securevfl_crypto.engine import batches, montgomery, packing, rows, walks
+from securevfl_crypto.engine.compiled import assemble
+from securevfl_crypto.engine.cpu import VectorPath
+from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.limbs import Limbs, limbs_for
+
+__all__ = ["LongKernels", "long_kernels", "long_text"]
+
+_C = montgomery.CONTEXT
+_EACH = _C + ", i64 %blocks"
+
+
+def _gather(f: Function, limbs: Limbs) -> None:
+    rows.gather(f, limbs, "%out", "%rows", "%index", rows.stride(f, limbs))
+    rows.prefetch(f, "%rows", f.offset("%index", str(f.lanes)), rows.stride(f, limbs))
+
+
+_KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
+    "multiply": (f"ptr %out, ptr %a, ptr %b, {_C}", montgomery.multiply),
+    "square": (f"ptr %out, ptr %a, {_C}", montgomery.square),
+    "reduction": (f"ptr %out, {_C}", montgomery.reduction),
+    "powers": (f"ptr %table, ptr %a, ptr %one, i64 %entries, {_C}", batches.powers),
+    "select": ("ptr noalias %out, ptr %table, ptr %digit, i64 %entries, i64 %tiles", batches.select),
+    "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", walks.scan),
+    "gather": ("ptr noalias %out, ptr %rows, ptr %index, i64 %tiles", _gather),
+    "products": (f"ptr %out, ptr %a, ptr %b, i64 %step, {_EACH}", batches.products),
+    "squarings": (f"ptr %out, i64 %times, {_EACH}", batches.squarings),
+    "power": (
+        f"ptr %out, ptr %a, ptr %one, ptr %digits, i64 %count, i64 %window, ptr %scratch, {_EACH}",
+        batches.power,
+    ),
+    "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", walks.subsets),
+    "walk": (
+        f"ptr %out, ptr %rows, ptr %index, i64 %levels, i64 %squarings, i64 %factors, ptr %scratch, {_EACH}",
+        walks.walk,
+    ),
+    "scanned_walk": (
+        f"ptr %out, ptr %tables, ptr %digits, i64 %factors, ptr %scratch, {_EACH}",
+        walks.scanned_walk,
+    ),
+    "chain": (f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}", walks.chain),
+    "unpack": ("ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks", packing.unpack),
+    "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", packing.pack),
+    "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", packing.leave),
+}
+
+
+def _types(parameters: str) -> list[type]:
+    return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]
+
+
+def long_text(limbs: Limbs, lanes: int) -> str:
+    """All kernels in LLVM IR.
+
+    Raises:
+        BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs; it does not depend on data.
+    """
+    vector = f"<{lanes} x i64>"
+    out = ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
+    if lanes == 8:
+        out.append(f"declare {vector} @llvm.x86.avx512.vpermi2var.q.512({vector}, {vector}, {vector})")
+    else:
+        out.append("declare <8 x i32> @llvm.x86.avx2.permd(<8 x i32>, <8 x i32>)")
+    if limbs.halves == 2:
+        three = ", ".join([vector] * 3)
+        out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({three})" for half in "lh"]
+    for name, (parameters, emit) in _KERNELS.items():
+        function = Function(name, parameters, lanes, "nounwind noinline")
+        emit(function, limbs)
+        out.append(function.text())
+    return "\n".join(out)
+
+
+class LongKernels:
+    """The compiled functions of one path and width of limbs, by name; pointers are addresses of arrays."""
+
+    def __init__(self, path: VectorPath, limbs: Limbs) -> None:
+        self.path, self.limbs = path, limbs
+        self._engine = assemble(long_text(limbs, path.lanes), path)
+        self._functions = {
+            name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
+            for name, (parameters, _) in _KERNELS.items()
+        }
+
+    def __getitem__(self, name: str) -> Callable[..., None]:
+        return self._functions[name]
+
+
+def long_kernels(path: VectorPath, bits: int) -> LongKernels:
+    """The kernels of a path for a modulus of this many bits, compiled once in a process."""
+    return _compiled(path, limbs_for(path, bits).bits)
+
+
+@lru_cache(maxsize=8)
+def _compiled(path: VectorPath, width: int) -> LongKernels:
+    limbs = next(limbs for limbs in (limbs_for(path, 1024), limbs_for(path, 16384)) if limbs.bits == width)
+    return LongKernels(path, limbs)

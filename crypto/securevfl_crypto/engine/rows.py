@@ -1,0 +1,109 @@
+"""Long numbers as rows, limb after limb, and how they get from rows into lanes and back.
+
+A batch stands as [block, limb, lane]. Tables that are looked up by another number in each lane stand as rows, so that
+the limbs of one number are together in memory. Both have the same stride: limbs rounded up to a multiple of `GROUP`;
+those that are added mean nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from securevfl_crypto.engine.emitter import Function, Vec
+from securevfl_crypto.engine.limbs import Limbs
+
+__all__ = ["GROUP", "at", "copy", "gather", "prefetch", "scatter", "stride"]
+
+GROUP = 8
+"""Words of a cache line; vectors of any path have a part of them, and after as many limbs one begins at a byte."""
+
+
+def stride(f: Function, limbs: Limbs) -> str:
+    """Words of a row, vectors of a block."""
+    length = f.scalar(f"mul i64 %tiles, {limbs.tile}")
+    return f.scalar(f"and i64 {f.scalar(f'add i64 {length}, {GROUP - 1}')}, {-GROUP}")
+
+
+def at(f: Function, base: str, index: str | int, step: str) -> str:
+    """The number at `index` in lanes, where blocks are `step` vectors long."""
+    return f.scalar(f"getelementptr {f.type}, ptr {base}, i64 {f.scalar(f'mul i64 {index}, {step}')}")
+
+
+def _transposed(f: Function, vectors: Sequence[Vec]) -> list[Vec]:
+    """Lane i of vector j to lane j of vector i, by exchanging halves, quarters, ..."""
+    state = list(vectors)
+    distance = 1
+    while distance < f.lanes:
+        low = [k if not k & distance else f.lanes + k - distance for k in range(f.lanes)]
+        high = [k + distance if not k & distance else f.lanes + k for k in range(f.lanes)]
+        following = list(state)
+        for i in range(f.lanes):
+            if not i & distance:
+                following[i] = f.shuffle(state[i], state[i + distance], low)
+                following[i + distance] = f.shuffle(state[i], state[i + distance], high)
+        state, distance = following, 2 * distance
+    return state
+
+
+def _pointers(f: Function, rows: str, index: str, step: str) -> list[str]:
+    """Addresses of the rows whose numbers stand at `index`, one for each lane."""
+    out = []
+    for lane in range(f.lanes):
+        number = f.scalar(f"load i64, ptr {f.offset(index, str(lane))}, align 8")
+        out.append(f.offset(rows, f.scalar(f"mul i64 {number}, {step}")))
+    return out
+
+
+def gather(f: Function, limbs: Limbs, out: str, rows: str, index: str, step: str) -> None:
+    """One block from rows. The rows' numbers are addresses: they may be observed by way of the caches."""
+    sources = _pointers(f, rows, index, step)
+
+    def body(group: str, _: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {group}, {f.lanes}")
+        lanes = _transposed(f, [f.load(f.offset(source, first), 0, limbs.top) for source in sources])
+        for k, value in enumerate(lanes):
+            f.store(value, out, f.scalar(f"add i64 {first}, {k}"))
+        return []
+
+    f.loop(f.scalar(f"udiv i64 {step}, {f.lanes}"), body)
+
+
+def scatter(f: Function, rows: str, targets: Sequence[str], block: str, step: str) -> None:
+    """One block to rows.
+
+    Args:
+        targets: numbers of rows, one for each lane.
+    """
+    places = [f.offset(rows, f.scalar(f"mul i64 {target}, {step}")) for target in targets]
+
+    def body(group: str, _: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {group}, {f.lanes}")
+        vectors = [f.load(block, f.scalar(f"add i64 {first}, {k}")) for k in range(f.lanes)]
+        for place, value in zip(places, _transposed(f, vectors), strict=True):
+            f.store(value, f.offset(place, first))
+        return []
+
+    f.loop(f.scalar(f"udiv i64 {step}, {f.lanes}"), body)
+
+
+def prefetch(f: Function, rows: str, index: str, step: str) -> None:
+    """Asks for rows that will be gathered next."""
+    sources = _pointers(f, rows, index, step)
+
+    def body(line: str, _: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {line}, {GROUP}")
+        for source in sources:
+            f.emit(f"call void @llvm.prefetch.p0(ptr {f.offset(source, first)}, i32 0, i32 2, i32 1)")
+        return []
+
+    f.loop(f.scalar(f"udiv i64 {step}, {GROUP}"), body)
+
+
+def copy(f: Function, out: str, source: str, step: str) -> None:
+    """One block."""
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        f.store(f.load(source, index), out, index)
+        return []
+
+    f.loop(step, body)

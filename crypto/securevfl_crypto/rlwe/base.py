@@ -1,0 +1,64 @@
+"""A scheme whose messages are ring elements, but for its encoding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from securevfl_crypto.block import Block
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.holder import RlweHolder
+from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public
+from securevfl_crypto.rlwe.owner import RlweOwner
+from securevfl_crypto.rlwe.parameters import Chain
+from securevfl_crypto.rlwe.plan import Demand, Plan
+from securevfl_crypto.scheme import PublicKey, Scheme, SecretKey
+
+__all__ = ["RlweScheme"]
+
+
+class RlweScheme(Scheme):
+    """A scheme by what its messages are.
+
+    Attributes:
+        number: on the wire.
+        chains: moduli, the shortest first; a key has a pair for each.
+    """
+
+    number: ClassVar[int]
+    chains: ClassVar[tuple[Chain, ...]]
+
+    @abstractmethod
+    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+        """Of products and of gradients; of the same modulus unless shares are integers.
+
+        Raises:
+            OverflowRefused: no chain has room for a value of the block and its noise.
+        """
+
+    def generate(self) -> RlweSecretKey:
+        """A fresh key pair for each chain."""
+        return generate(self.number, self.chains)
+
+    def read_public(self, data: bytes) -> RlwePublicKey:
+        """See `Scheme.read_public`. Weaker parameters do not exist."""
+        return read_public(data, self.number, self.chains)
+
+    def owner(self, key: SecretKey, block: Block) -> RlweOwner:
+        """See `Scheme.owner`.
+
+        Raises:
+            MalformedError: a key of another scheme.
+            OverflowRefused: a value of the block and its noise do not fit.
+        """
+        if not isinstance(key, RlweSecretKey) or key.public.scheme != self.number:
+            raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} generated is needed")
+        return RlweOwner(key, Plan(self.encodings, key.public, block))
+
+    def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
+        """See `Scheme.holder`. Raises as `owner` does."""
+        if not isinstance(key, RlwePublicKey) or key.scheme != self.number:
+            raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} read is needed")
+        return RlweHolder(key, Plan(self.encodings, key, block), zero)

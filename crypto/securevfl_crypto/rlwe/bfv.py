@@ -1,0 +1,143 @@
+"""BFV at a sealed cut: exact, with plaintexts modulo a power of two.
+
+Brakerski (CRYPTO 2012), Fan and Vercauteren (eprint 2012/144): a message m modulo t is carried as ``round(q m / t)``,
+and opened as ``round(t phase / q')``. Rounding the product, rather than multiplying by ``⌊q / t⌋``, keeps the noise of
+``x · [[m]]`` at x times half a unit, however often ``x m`` wraps (Kim, Polyakov and Zucca, eprint 2021/204, section 3).
+
+With t = 2^64, messages are machine words and shares of zero are words of a stream. Larger t serve integer shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from securevfl_crypto.block import Block
+from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.rlwe.base import RlweScheme
+from securevfl_crypto.rlwe.encoding import Encoding, refuse
+from securevfl_crypto.rlwe.noise import Noise
+from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
+from securevfl_crypto.rlwe.plan import Demand
+from securevfl_crypto.rlwe.residues import Basis, fraction
+
+__all__ = ["BFV"]
+
+_WORD = 64
+
+
+class _Words(Encoding):
+    """Modulo 2^64: messages are uint64 arrays."""
+
+    def __init__(self, noise: Noise) -> None:
+        super().__init__(noise, 1 << _WORD)
+        self._wrap = np.uint64(self.engine.data.modulus % self.modulus)
+
+    def messages(self, integers: np.ndarray) -> np.ndarray:
+        if integers.dtype == np.int64:
+            return integers.view(np.uint64)
+        return (integers & (self.modulus - 1)).astype(np.uint64)
+
+    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+        total = x.view(np.uint64) @ self.messages(share)
+        if extra is not None:
+            total += extra.view(np.uint64)
+        if zero:
+            total += zero.words(total.size, _WORD).reshape(total.shape)
+        return np.asarray(total)
+
+    def lift(self, messages: np.ndarray) -> np.ndarray:
+        # round(q m / t) = (q m − r) / t with r = q m modulo t around zero; and q is 0 modulo each prime
+        rest = (messages * self._wrap).view(np.int64)
+        return _divided(self.engine.data, rest, self.modulus)
+
+    def lower(self, phases: np.ndarray) -> np.ndarray:
+        basis = self.engine.kept
+        total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
+        for term, prime in zip(basis.terms(phases), basis.primes, strict=True):
+            whole, part = fraction(term, prime)
+            total += whole
+            left += part
+        return total + np.rint(left).astype(np.uint64)
+
+    def numbers(self, messages: np.ndarray) -> np.ndarray:
+        return messages.astype(object)
+
+    def integers(self, messages: np.ndarray) -> np.ndarray:
+        return messages.view(np.int64)
+
+
+class _Wide(Encoding):
+    """Modulo 2^bits for more than 64 bits: messages are object arrays."""
+
+    def __init__(self, noise: Noise, bits: int) -> None:
+        super().__init__(noise, 1 << bits)
+
+    def messages(self, integers: np.ndarray) -> np.ndarray:
+        return np.asarray(integers.astype(object) & (self.modulus - 1), dtype=object)
+
+    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+        total = x.astype(object) @ share
+        if extra is not None:
+            total = total + extra.astype(object)
+        if zero:
+            shares = np.empty(total.size, dtype=object)
+            shares[:] = [int(part) for part in zero.next(total.size, self.modulus)]
+            total = total + shares.reshape(total.shape)
+        return self.messages(total)
+
+    def lift(self, messages: np.ndarray) -> np.ndarray:
+        half = self.modulus // 2
+        rest = ((messages * self.engine.data.modulus + half) & (self.modulus - 1)) - half
+        return _divided(self.engine.data, rest, self.modulus)
+
+    def lower(self, phases: np.ndarray) -> np.ndarray:
+        basis = self.engine.kept
+        scaled = basis.integers(phases) * self.modulus + basis.modulus // 2
+        return self.messages(scaled // basis.modulus)
+
+    def numbers(self, messages: np.ndarray) -> np.ndarray:
+        return messages
+
+
+def _divided(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
+    """``−rest / modulus`` modulo each prime."""
+    factors = [-pow(modulus, -1, prime) % prime for prime in basis.primes]
+    residues = basis.residues(rest)
+    return np.stack(
+        [
+            Basis((prime,)).scale(row[None], factor)[0]
+            for row, prime, factor in zip(residues, basis.primes, factors, strict=True)
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class BFV(RlweScheme):
+    """BFV with N = 8192 and 128 bits of security; the modulus is chosen for each block, from two."""
+
+    name: ClassVar[str] = "bfv"
+    exact: ClassVar[bool] = True
+    number: ClassVar[int] = 1
+    chains: ClassVar[tuple[Chain, ...]] = (Chain((48, 40), 56), Chain((56, 56), 56))
+
+    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+        """See `RlweScheme.encodings`."""
+        if block.integer_shares:
+            return self._encoding(product, block.z_bits, "a product"), self._encoding(
+                gradient, block.phi_bits + 2, "a masked gradient"
+            )
+        bits = max(block.z_bits, block.gradient_bits + 2)
+        return self._encoding(product, bits, "a product"), self._encoding(gradient, bits, "a gradient")
+
+    def _encoding(self, demand: Demand, bits: int, what: str) -> Encoding:
+        bits = max(bits, _WORD)
+        for chain in self.chains:
+            noise = demand.noise(chain)
+            # primes of b bits are above 2^(b − 0.01) here; count them a bit short
+            if (2 * MOST_HOLDERS * noise.sent) << bits < 1 << (sum(chain.kept) - 1):
+                return _Words(noise) if bits == _WORD else _Wide(noise, bits)
+        largest = demand.noise(self.chains[-1])
+        raise refuse(f"{what} of {bits} bits with its noise", bits + 6 + largest.sent.bit_length())

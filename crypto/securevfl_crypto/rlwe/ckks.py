@@ -1,0 +1,119 @@
+"""CKKS at a sealed cut: approximate, with shorter moduli than BFV's.
+
+Cheon, Kim, Kim and Song (ASIACRYPT 2017): a message is part of the noise-carrying phase itself. Here m modulo q' is
+carried as ``P m`` modulo q = q' P; a product with x keeps that form, and dividing by P ("rescaling", once) leaves
+``x m`` and the noise divided by P. Only this one level is needed: everything at a cut is linear in what is encrypted.
+
+Messages are the integer coefficients themselves, not numbers in slots. The canonical embedding, through which CKKS
+usually encodes, computes with doubles: 53 bits cannot carry shares and masks that are 40 bits wider than the weights,
+and a mask that was rounded to 53 bits leaves the lower bits of the integers below it as they were, where the owner of
+the key reads them. Masks here are integers modulo q', uniform: they hide perfectly.
+
+An opened number is its message plus the noise: whoever learns both learns a linear equation in the owner's secrets, and
+enough of those give the key away (Li and Micciancio, EUROCRYPT 2021, eprint 2020/1533). Nothing that `Owner` opens goes
+back to the holder: z stays with the owner, and the share of the gradient returns only inside a fresh encryption of V.
+Whoever publishes numbers computed from z (scores, losses) has to round them, coarsely: to units `sigma` bits above
+`product_error` for the noise to be hidden from a holder who could predict the rest. The holder's flood protects the
+holder, not the owner, since the holder knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from securevfl_crypto.block import Block
+from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.rlwe.base import RlweScheme
+from securevfl_crypto.rlwe.encoding import Encoding, refuse
+from securevfl_crypto.rlwe.noise import Noise
+from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
+from securevfl_crypto.rlwe.plan import Demand
+from securevfl_crypto.rlwe.residues import scale
+from securevfl_crypto.rlwe.seal import engine
+
+__all__ = ["CKKS"]
+
+_LIMB = 30
+
+
+class _Residues(Encoding):
+    """Modulo q': messages are residues, uint64 (kept primes, …)."""
+
+    def __init__(self, noise: Noise) -> None:
+        super().__init__(noise, engine(noise.chain).kept.modulus)
+        self.error = noise.sent
+        self._dropped = self.engine.data.primes[-1]
+
+    def messages(self, integers: np.ndarray) -> np.ndarray:
+        return self.engine.kept.residues(integers)
+
+    def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
+        basis, messages = self.engine.kept, self.messages(share)
+        total = np.stack([_product(x, row, prime) for row, prime in zip(messages, basis.primes, strict=True)])
+        if extra is not None:
+            total = basis.add(total, self.messages(extra))
+        if zero:
+            shape = total.shape[1:]
+            shares = np.empty(shape, dtype=object)
+            shares.ravel()[:] = [int(part) for part in zero.next(shares.size, self.modulus)]
+            total = basis.add(total, self.messages(shares))
+        return total
+
+    def lift(self, messages: np.ndarray) -> np.ndarray:
+        scaled = self.engine.kept.scale(messages, self._dropped)
+        return np.concatenate([scaled, np.zeros_like(scaled[:1])])
+
+    def lower(self, phases: np.ndarray) -> np.ndarray:
+        return phases
+
+    def numbers(self, messages: np.ndarray) -> np.ndarray:
+        return messages[0].astype(object) if len(messages) == 1 else self.engine.kept.integers(messages)
+
+    def integers(self, messages: np.ndarray) -> np.ndarray:
+        if len(messages) > 1:
+            return super().integers(messages)
+        found = messages[0].astype(np.int64)  # a prime of 60 bits
+        return np.asarray(np.where(found > self.modulus // 2, found - self.modulus, found))
+
+
+def _product(x: np.ndarray, weights: np.ndarray, prime: int) -> np.ndarray:
+    """``x W`` modulo a prime below 2^60, for \\|x\\| < 2^30 and residues W; sums of products stay below 2^63."""
+    step = ((1 << 62) >> _LIMB) // max(int(np.abs(x).max()), 1)  # rows of W whose products a word has room for
+    total = np.zeros((len(x), weights.shape[1]), dtype=np.uint64)
+    low, top = (weights & np.uint64((1 << _LIMB) - 1)).astype(np.int64), (weights >> np.uint64(_LIMB)).astype(np.int64)
+    for start in range(0, len(weights), step):
+        part = slice(start, start + step)
+        upper = ((x[:, part] @ top[part]) % prime).astype(np.uint64)
+        lower = ((x[:, part] @ low[part]) % prime).astype(np.uint64)
+        total = (total + scale(upper, 1 << _LIMB, prime) + lower) % np.uint64(prime)
+    return total
+
+
+@dataclass(frozen=True)
+class CKKS(RlweScheme):
+    """CKKS with N = 8192, integer coefficients and 128 bits of security; the modulus is chosen for each block."""
+
+    name: ClassVar[str] = "ckks"
+    exact: ClassVar[bool] = False
+    number: ClassVar[int] = 2
+    chains: ClassVar[tuple[Chain, ...]] = (Chain((60,), 60), Chain((48, 48), 56))
+
+    def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
+        """See `RlweScheme.encodings`."""
+        z = 3 << max(block.z_bits - 3, 0)  # a product beyond a quarter of 2^z_bits is to be seen
+        if block.integer_shares:
+            phi = (1 << block.phi_bits) + (1 << block.gradient_bits)
+            return self._encoding("a product", (product, z)), self._encoding("a masked gradient", (gradient, phi))
+        common = self._encoding("a product", (product, z), (gradient, 1 << block.gradient_bits)).noise.chain
+        return _Residues(product.noise(common)), _Residues(gradient.noise(common))
+
+    def _encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
+        """On the first chain where numbers below each bound fit, around zero, with the errors of all holders."""
+        for chain in self.chains:
+            modulus = engine(chain).kept.modulus
+            if all(2 * (bound + MOST_HOLDERS * demand.noise(chain).sent) < modulus for demand, bound in demands):
+                return _Residues(demands[0][0].noise(chain))
+        raise refuse(what, max(bound.bit_length() + 1 for _, bound in demands))

@@ -1,0 +1,164 @@
+"""The feature holder's half of a block, for any scheme whose messages are ring elements.
+
+- Product: V travels tile by tile, the holder multiplies the encryptions with its tiles of x, adds them up over the
+  features, and adds ``x U + extra + Z``.
+- Gradient: S travels tile by tile, likewise, added up over the rows, and −Φ is added.
+
+What hides what:
+
+- The owner's messages are fresh symmetric encryptions: RLWE.
+- Of an answer's c0 only the coefficients that hold results travel; the others would tell sums of x V.
+- Several holders' products are masked by shares of zero, uniform modulo the plaintext modulus; gradients by Φ, uniform
+  or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is what the owner is to
+  learn.
+- Added to both is an encryption of zero under the public key, with fresh ternary u and noise (Lyubashevsky, Peikert and
+  Regev, EUROCRYPT 2010): c1 alone would be Σ x c1 for c1 that the owner knows, and is pseudorandom with it.
+- The noise in c0 is flooded: see `noise`. The owner sees it, since it knows key, message and c1.
+
+The answers' modulus is lowered after all that, to be short. Parties follow the protocol: nothing proves to a holder
+that noise and messages of what was encrypted are in range, or that the key was made as it should be. A tile of x that
+is zero throughout is skipped, and the time this saves shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.integers import uniform_masks
+from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.rlwe import wire
+from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.keys import RlwePublicKey
+from securevfl_crypto.rlwe.packing import Places
+from securevfl_crypto.rlwe.parameters import DEGREE, Chain
+from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers
+from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.scheme import Holder
+
+__all__ = ["RlweHolder"]
+
+
+class RlweHolder(Holder):
+    """The feature holder's half. See `Holder`.
+
+    Args:
+        key: the owner's public key.
+        plan: what both halves agree on.
+        zero: this holder's shares of zero with the other holders; falsy if there is no other.
+    """
+
+    def __init__(self, key: RlwePublicKey, plan: Plan, zero: ZeroShares) -> None:
+        self.block, self.ring = plan.block, plan.ring
+        self._key, self._plan, self._zero = key, plan, zero
+        self._encoded: tuple[np.ndarray, dict[Chain, list[list[Any]]]] = (np.zeros((0, 0), dtype=np.int64), {})
+
+    def fresh_share(self) -> np.ndarray:
+        """See `Holder.fresh_share`."""
+        return self._random(self.block.share_bits)
+
+    def _random(self, bits: int) -> np.ndarray:
+        shape = (self.block.width_in, self.block.width_out)
+        return uniform_masks(shape, bits) if self.ring.modulus is None else uniform(shape, self.ring.modulus)
+
+    def product(
+        self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
+    ) -> np.ndarray:
+        """See `Holder.product`."""
+        block, plan, encoding = self.block, self._plan, self._plan.products
+        check_integers(x, block.width_in, block.x_bits, "an activation")
+        if share.shape != (block.width_in, block.width_out):
+            raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
+        if extra is not None:
+            check_integers(extra, block.width_out, 63, "what is added to the product")
+            if len(extra) != len(x):
+                raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
+        envelope = plan.envelope(wire.Kind.WEIGHTS, encoding)
+        weights = self._load(envelope, sealed, len(plan.inputs) * len(plan.outputs))
+        plain, outs = self._encode(x, encoding), len(plan.outputs)
+        masks = encoding.masked(x, share, extra, self._zero)
+        sums = (
+            [(weights[across * outs + out], tile) for across, tile in enumerate(row)]
+            for row in plain
+            for out in range(outs)
+        )
+        envelope = plan.envelope(wire.Kind.PRODUCT, encoding, len(x))
+        return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)))
+
+    def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """See `Holder.gradient`."""
+        block, plan, encoding = self.block, self._plan, self._plan.gradients
+        check_integers(x, block.width_in, block.x_bits, "an activation")
+        check_batch(len(x), block.batch)
+        outs = len(plan.outputs)
+        envelope = plan.envelope(wire.Kind.STEPS, encoding, len(x))
+        steps = self._load(envelope, sealed, len(plan.rows(len(x))) * outs)
+        plain = self._encode(x, encoding)
+        phi = self._random(block.phi_bits)
+        sums = (
+            [(steps[down * outs + out], row[across]) for down, row in enumerate(plain)]
+            for across in range(len(plan.inputs))
+            for out in range(outs)
+        )
+        envelope = plan.envelope(wire.Kind.GRADIENT, encoding)
+        answer = self._answer(envelope, encoding, sums, encoding.messages(-phi), plan.gradient_tiles())
+        return answer, phi
+
+    def _load(self, envelope: wire.Envelope, sealed: np.ndarray, count: int) -> list[Any]:
+        """Transformed ciphertexts."""
+        engine, uploads = envelope.engine, envelope.read_uploads(sealed, count)
+        return [engine.transform(engine.expand(first, seed)) for first, seed in uploads]
+
+    def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
+        """Tiles of x as transformed plaintexts, None where all is zero; kept for the next call with the same x."""
+        chain, plan = encoding.noise.chain, self._plan
+        if not np.array_equal(self._encoded[0], x):
+            self._encoded = (x.copy(), {})
+        known = self._encoded[1]
+        if chain not in known:
+            known[chain] = [[self._tile(x[a, b], encoding) for b in plan.inputs] for a in plan.rows(len(x))]
+        return known[chain]
+
+    def _tile(self, x: np.ndarray, encoding: Encoding) -> Any | None:
+        if not x.any():
+            return None
+        places, coefficients = self._plan.tiling.x(*x.shape), np.zeros(DEGREE, dtype=np.int64)
+        coefficients[places.index] = np.where(places.negative, -x.ravel(), x.ravel())
+        return encoding.engine.plaintext(coefficients)
+
+    def _answer(
+        self,
+        envelope: wire.Envelope,
+        encoding: Encoding,
+        sums: Iterator[list[tuple[Any, Any | None]]],
+        masks: np.ndarray,
+        tiles: Iterator[Tile],
+    ) -> np.ndarray:
+        """Sums of products, masked, re-randomised, flooded and shortened."""
+        engine, answers = encoding.engine, []
+        for terms, (a, b, places) in zip(sums, tiles, strict=True):
+            tile = masks[..., a, b]
+            total = self._hide(envelope.chain, encoding, terms, tile.reshape(*tile.shape[:-2], -1), places)
+            engine.evaluator.mod_switch_to_next_inplace(total)
+            halves = engine.read(total)
+            answers.append((halves[0][:, places.index], halves[1]))
+        return envelope.write_answers(answers)
+
+    def _hide(
+        self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
+    ) -> Any:
+        """The sum of products and mask, re-randomised and flooded at the places that are sent."""
+        engine = encoding.engine
+        there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
+        there.append((self._key.blinders[chain], engine.plaintext(ternary())))
+        total = engine.combine([c for c, _ in there], [p for _, p in there])
+        lifted = engine.data.negate(encoding.lift(mask), places.negative)
+        noise = flood(engine.data, len(places.index), encoding.noise.flood_bits)
+        added = np.zeros((2, len(engine.data.primes), DEGREE), dtype=np.uint64)
+        added[0][:, places.index] = engine.data.add(lifted, noise)
+        added[1] = engine.data.residues(binomial())
+        engine.evaluator.add_inplace(total, engine.ciphertext(added))
+        return total

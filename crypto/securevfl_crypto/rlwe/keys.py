@@ -1,0 +1,139 @@
+"""Keys of the lattice schemes: one pair for each chain of moduli that a scheme may use.
+
+A public key is a fresh symmetric encryption of zero for each chain, ``(a s + e, −a)`` up to signs, with a from a seed:
+nobody could have chosen it to hide a trapdoor in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from tenseal import sealapi
+
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
+from securevfl_crypto.rlwe.residues import read_residues, write_residues
+from securevfl_crypto.rlwe.seal import SEED_BYTES, engine
+
+__all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public"]
+
+_HEAD = struct.Struct("<4sBBHB3x")  # magic, version, scheme, N, chains
+_MAGIC, _VERSION = b"SVRK", 1
+
+
+@dataclass(frozen=True)
+class RlwePublicKey:
+    """An encryption of zero for each chain.
+
+    Attributes:
+        scheme: number of the scheme on the wire.
+        chains: moduli.
+        halves: for each chain c0, uint64 (data primes, N), and the seed of c1.
+    """
+
+    scheme: int
+    chains: tuple[Chain, ...]
+    halves: tuple[tuple[np.ndarray, bytes], ...]
+
+    @property
+    def bits(self) -> int:
+        """Of the largest modulus q that ciphertexts have."""
+        return max(chain.data_bits for chain in self.chains)
+
+    @property
+    def security(self) -> int:
+        """Bits of security: no chain has less."""
+        return SECURITY
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """First 16 bytes of SHA-256 of `to_bytes`, hexadecimal."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:32]
+
+    @property
+    def tag(self) -> bytes:
+        """Eight bytes by which messages name the key that they are under."""
+        return bytes.fromhex(self.fingerprint)[:8]
+
+    def to_bytes(self) -> bytes:
+        """Version, scheme, N, and for each chain its primes, the seed of c1, and c0."""
+        parts = [_HEAD.pack(_MAGIC, _VERSION, self.scheme, DEGREE, len(self.chains))]
+        for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
+            parts += [_primes(chain), seed, write_residues(first, chain.widths)]
+        return b"".join(parts)
+
+    @cached_property
+    def blinders(self) -> tuple[Any, ...]:
+        """The encryptions of zero, transformed."""
+        loaded = []
+        for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
+            loaded.append(engine(chain).transform(engine(chain).expand(first, seed)))
+        return tuple(loaded)
+
+
+@dataclass(frozen=True, repr=False)
+class RlweSecretKey:
+    """A key pair. The secret has no serialised form.
+
+    Attributes:
+        public: the public half.
+        sealers: for each chain, SEAL's encryptor under the secret key.
+        openers: for each chain, the secret as a transformed plaintext modulo q'.
+    """
+
+    public: RlwePublicKey
+    sealers: tuple[Any, ...]
+    openers: tuple[Any, ...]
+
+
+def _primes(chain: Chain) -> bytes:
+    primes = engine(chain).data.primes
+    return struct.pack(f"<B{len(primes)}Q", len(primes), *primes)
+
+
+def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
+    """A fresh pair for each chain: ternary secrets, by SEAL from the operating system's randomness."""
+    halves, sealers, openers = [], [], []
+    for chain in chains:
+        own = engine(chain)
+        secret = sealapi.KeyGenerator(own.context).secret_key()
+        sealer = sealapi.Encryptor(own.context, secret)
+        halves.append(own.shrink(sealer.encrypt_zero_symmetric()))
+        sealers.append(sealer)
+        residues = own.read_plaintext(secret, len(own.keys.primes))
+        openers.append(own.transformed_plaintext(residues[: len(own.kept.primes)]))
+        own.forget()
+    return RlweSecretKey(RlwePublicKey(scheme, chains, tuple(halves)), tuple(sealers), tuple(openers))
+
+
+def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePublicKey:
+    """The key that `RlwePublicKey.to_bytes` wrote.
+
+    Raises:
+        MalformedError: another format, version or length, other parameters, or residues that are none.
+    """
+    sizes = [(_primes(chain), DEGREE * sum(chain.widths)) for chain in chains]
+    expected = _HEAD.size + sum(len(primes) + SEED_BYTES + size for primes, size in sizes)
+    if len(data) != expected:
+        raise MalformedError(f"a public key of {len(data)} bytes; {expected} belong to these parameters")
+    head = _HEAD.pack(_MAGIC, _VERSION, scheme, DEGREE, len(chains))
+    if data[: _HEAD.size] != head:
+        raise MalformedError(
+            f"a public key that begins with {data[: _HEAD.size].hex()}; {head.hex()} was expected: another scheme, "
+            "version or ring"
+        )
+    rest, halves = memoryview(data)[_HEAD.size :], []
+    for chain, (primes, size) in zip(chains, sizes, strict=True):
+        if rest[: len(primes)] != primes:
+            raise MalformedError("a public key for other primes; both sides have to use the same parameters")
+        start = len(primes) + SEED_BYTES
+        seed = bytes(rest[len(primes) : start])
+        first = read_residues(rest[start : start + size], engine(chain).data.primes, chain.widths, DEGREE)
+        halves.append((first, seed))
+        rest = rest[start + size :]
+    return RlwePublicKey(scheme, chains, tuple(halves))

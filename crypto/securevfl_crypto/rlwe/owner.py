@@ -1,0 +1,142 @@
+"""The key owner's half of a block, for any scheme whose messages are ring elements. What hides what: see `holder`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError, OverflowRefused
+from securevfl_crypto.rlwe import wire
+from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.keys import RlweSecretKey
+from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
+from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
+from securevfl_crypto.rlwe.seal import Engine
+from securevfl_crypto.scheme import Owner
+
+__all__ = ["RlweOwner", "times_secret"]
+
+
+class RlweOwner(Owner):
+    """The key owner's half. See `Owner`.
+
+    Args:
+        key: its key pair.
+        plan: what both halves agree on.
+    """
+
+    def __init__(self, key: RlweSecretKey, plan: Plan) -> None:
+        self.block, self.ring = plan.block, plan.ring
+        self.product_error, self.gradient_error = plan.products.error, plan.gradients.error
+        self._key, self._plan = key, plan
+
+    def seal_weights(self, share: np.ndarray) -> np.ndarray:
+        """See `Owner.seal_weights`."""
+        block, plan = self.block, self._plan
+        if share.shape != (block.width_in, block.width_out):
+            raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
+        messages = plan.products.messages(share)
+        tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in plan.inputs for o in plan.outputs)
+        return self._seal(plan.envelope(wire.Kind.WEIGHTS, plan.products), plan.products, messages, tiles)
+
+    def seal_steps(self, steps: np.ndarray) -> np.ndarray:
+        """See `Owner.seal_steps`."""
+        plan = self._plan
+        check_integers(steps, self.block.width_out, self.block.s_bits, "a step")
+        check_batch(len(steps), self.block.batch)
+        tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(len(steps)) for o in plan.outputs)
+        envelope = plan.envelope(wire.Kind.STEPS, plan.gradients, len(steps))
+        return self._seal(envelope, plan.gradients, plan.gradients.messages(steps), tiles)
+
+    def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
+        """See `Owner.open_product`."""
+        if not 1 <= len(messages) <= MOST_HOLDERS:
+            raise MalformedError(f"a product from {len(messages)} parties; 1 to {MOST_HOLDERS} can be added up")
+        if rows < 1:
+            raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
+        tiles = list(self._plan.product_tiles(rows))
+        envelope = self._plan.envelope(wire.Kind.PRODUCT, self._plan.products, rows)
+        found = self._open(envelope, self._plan.products, messages, tiles)
+        product = _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
+        largest = max(int(product.max()), -int(product.min()))
+        if largest >> (self.block.z_bits - 2):
+            raise OverflowRefused(
+                f"a product reaches {largest.bit_length()} bits, of {self.block.z_bits} with two to spare: the weights "
+                "have grown too large, or the holders' masks do not cancel: lower the learning rate, or check the seeds"
+            )
+        return product
+
+    def open_gradient(self, message: np.ndarray) -> np.ndarray:
+        """See `Owner.open_gradient`.
+
+        Raises:
+            MalformedError: a message that is none of this scheme and block.
+            OverflowRefused: an entry that no gradient and mask within their ranges add up to.
+        """
+        block, encoding, tiles = self.block, self._plan.gradients, list(self._plan.gradient_tiles())
+        found = self._open(self._plan.envelope(wire.Kind.GRADIENT, encoding), encoding, [message], tiles)
+        shape = (block.width_in, block.width_out)
+        if self.ring.modulus is not None:
+            return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
+        gradient = _assemble(shape, tiles, [encoding.integers(f).astype(object) for f in found])
+        largest = max(abs(int(value)) for value in gradient.flat)
+        if largest >> (block.phi_bits + 1):
+            raise OverflowRefused(
+                f"a masked gradient of {largest.bit_length()} bits; {block.phi_bits + 1} are possible: the holder "
+                "masks more widely than was agreed"
+            )
+        return gradient
+
+    def _seal(
+        self, envelope: wire.Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]
+    ) -> np.ndarray:
+        sealer, engine = self._key.sealers[envelope.chain], encoding.engine
+        sealed = []
+        for a, b, places in tiles:
+            first, seed = engine.shrink(sealer.encrypt_zero_symmetric())
+            tile = messages[..., a, b]
+            lifted = engine.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
+            first[:, places.index] = engine.data.add(first[:, places.index], lifted)
+            sealed.append((first, seed))
+        return envelope.write_uploads(sealed)
+
+    def _open(
+        self,
+        envelope: wire.Envelope,
+        encoding: Encoding,
+        messages: Sequence[np.ndarray],
+        tiles: list[Tile],
+    ) -> list[np.ndarray]:
+        """Messages of each tile, added up over the holders."""
+        basis = encoding.engine.kept
+        sizes = [len(places.index) for *_, places in tiles]
+        total = envelope.read_answers(messages[0], sizes)
+        for message in messages[1:]:
+            more = envelope.read_answers(message, sizes)
+            total = [(basis.add(a, c), basis.add(b, d)) for (a, b), (c, d) in zip(total, more, strict=True)]
+        found = []
+        for start in range(0, len(total), 2):  # c1 of two answers are multiplied with the secret at once
+            pair = total[start : start + 2]
+            secret = self._key.openers[envelope.chain]
+            products = times_secret(encoding.engine, secret, [second for _, second in pair])
+            for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
+                phase = basis.add(first, product[:, places.index])
+                found.append(encoding.lower(basis.negate(phase, places.negative)))
+        return found
+
+
+def times_secret(engine: Engine, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
+    """c1 s in coefficients for one or two c1, residues (kept primes, N)."""
+    other = seconds[1] if len(seconds) == 2 else np.zeros_like(seconds[0])
+    ciphertext = engine.transform(engine.ciphertext(np.stack([other, seconds[0]])))
+    halves = engine.read(engine.combine([ciphertext], [secret]))
+    return [halves[1], halves[0]][: len(seconds)]
+
+
+def _assemble(shape: tuple[int, int], tiles: list[Tile], found: list[np.ndarray]) -> np.ndarray:
+    whole = np.empty(shape, dtype=found[0].dtype)
+    for (a, b, _), part in zip(tiles, found, strict=True):
+        whole[a, b] = part.reshape(length(a), length(b))
+    return whole

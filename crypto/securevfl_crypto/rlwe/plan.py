@@ -1,0 +1,120 @@
+"""What the owner and the holder of a block agree on without a message: moduli, tiles, and what messages look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_crypto.block import Block
+from securevfl_crypto.errors import MalformedError, OverflowRefused
+from securevfl_crypto.rlwe import wire
+from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.keys import RlwePublicKey
+from securevfl_crypto.rlwe.noise import Noise
+from securevfl_crypto.rlwe.packing import Places, Tiling
+from securevfl_crypto.rlwe.parameters import Chain
+from securevfl_crypto.rlwe.seal import X_BITS
+from securevfl_crypto.scheme import Ring
+
+__all__ = ["Choice", "Demand", "Plan", "Tile", "check_batch", "check_integers", "length"]
+
+Tile = tuple[slice, slice, Places]
+"""Rows and columns of a matrix, and where they lie in a ring element."""
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What decides about noise, whatever the moduli. See `Noise`."""
+
+    x_bits: int
+    terms: int
+    sigma: int
+
+    def noise(self, chain: Chain) -> Noise:
+        """On a chain."""
+        return Noise(chain, self.x_bits, self.terms, self.sigma)
+
+
+Choice = Callable[[Block, Demand, Demand], tuple[Encoding, Encoding]]
+"""A scheme's encodings of products and of gradients."""
+
+
+class Plan:
+    """What both halves agree on without a message."""
+
+    def __init__(self, encodings: Choice, key: RlwePublicKey, block: Block) -> None:
+        if block.x_bits > X_BITS:
+            raise OverflowRefused(
+                f"rows of {block.x_bits} bits; {X_BITS} can be multiplied: take fewer fractional bits"
+            )
+        widest = max(block.width_in, block.widest)
+        self.block, self.key = block, key
+        self.tiling = Tiling.plan(block.batch, widest, block.width_out)
+        self.products, self.gradients = encodings(
+            block,
+            Demand(block.x_bits, self.tiling.rows * widest, block.sigma),
+            Demand(block.x_bits, self.tiling.features * block.batch, block.sigma),
+        )
+        self.ring = Ring(None if block.integer_shares else self.products.modulus)
+
+    def envelope(self, kind: wire.Kind, encoding: Encoding, rows: int = 0) -> wire.Envelope:
+        """What messages of a kind look like, for so many rows if it matters."""
+        chain = self.key.chains.index(encoding.noise.chain)
+        return wire.Envelope(kind, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.engine)
+
+    def tiles(self, length: int, size: int) -> list[slice]:
+        """Of an axis."""
+        return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+    @property
+    def inputs(self) -> list[slice]:
+        """Tiles of the features."""
+        return self.tiles(self.block.width_in, self.tiling.features)
+
+    @property
+    def outputs(self) -> list[slice]:
+        """Tiles of the columns of z."""
+        return self.tiles(self.block.width_out, self.tiling.outputs)
+
+    def rows(self, count: int) -> list[slice]:
+        """Tiles of the rows."""
+        return self.tiles(count, self.tiling.rows)
+
+    def product_tiles(self, rows: int) -> Iterator[Tile]:
+        """Of an answer to `product`, in the order in which they travel."""
+        for down in self.rows(rows):
+            for out in self.outputs:
+                yield down, out, self.tiling.product(length(down), length(out))
+
+    def gradient_tiles(self) -> Iterator[Tile]:
+        """Of an answer to `gradient`."""
+        for across in self.inputs:
+            for out in self.outputs:
+                yield across, out, self.tiling.gradient(length(across), length(out))
+
+
+def length(tile: slice) -> int:
+    return int(tile.stop - tile.start)
+
+
+def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> None:
+    """Whether it is int64, (1 or more rows, columns) and below 2^bits.
+
+    Raises:
+        MalformedError: another type or shape.
+        OverflowRefused: too large.
+    """
+    if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
+        raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
+    largest = max(int(array.max()), -int(array.min()))
+    if largest >> bits:
+        raise OverflowRefused(
+            f"{what} reaches {largest.bit_length()} bits; {bits} fit: lower the learning rates or the clip"
+        )
+
+
+def check_batch(rows: int, most: int) -> None:
+    if rows > most:
+        raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")

@@ -1,0 +1,126 @@
+"""Arithmetic modulo primes below 2^62 in numpy's 64-bit words, and residues as bytes.
+
+The upper half of a product of words is put together from halves; with it a product by a constant modulo a prime takes
+three multiplications (Shoup's method, in Harvey, "Faster arithmetic for number-theoretic transforms", J. Symbolic
+Computation 60 (2014), section 2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError
+
+__all__ = ["Basis", "fraction", "high", "read_residues", "scale", "write_residues"]
+
+_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
+
+
+def high(a: np.ndarray, b: int) -> np.ndarray:
+    """``⌊a b / 2^64⌋`` for words a and one word b."""
+    a1, a0 = a >> _HALF, a & _LOW
+    b1, b0 = np.uint64(b >> 32), np.uint64(b & 0xFFFFFFFF)
+    middle = a1 * b0
+    carry = ((a0 * b0) >> _HALF) + (middle & _LOW) + a0 * b1  # at most 2^64 − 1: (2^32 − 1)² + 2 (2^32 − 1)
+    return np.asarray(a1 * b1 + (middle >> _HALF) + (carry >> _HALF))
+
+
+def scale(a: np.ndarray, factor: int, prime: int) -> np.ndarray:
+    """``a · factor`` modulo a prime, for any words a."""
+    factor %= prime
+    estimate = high(a, (factor << 64) // prime)
+    product = a * np.uint64(factor) - estimate * np.uint64(prime)  # modulo 2^64; the truth is below twice the prime
+    return np.where(product >= np.uint64(prime), product - np.uint64(prime), product)
+
+
+def fraction(a: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
+    """``2^64 a / prime`` for words a below the prime: the whole part, and what is left, as a float from 0 to 1."""
+    whole, rest = divmod(1 << 64, prime)
+    found = a * np.uint64(whole) + high(a, (rest << 64) // prime)
+    left = np.negative(found * np.uint64(prime))  # 2^64 a − found · prime, below twice the prime
+    over = left >= np.uint64(prime)
+    found, left = found + over, np.where(over, left - np.uint64(prime), left)
+    return found, left.astype(np.float64) / float(prime)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """Integers modulo a product of primes, as an array of residues with one row for each prime.
+
+    Attributes:
+        primes: below 2^62, all different.
+    """
+
+    primes: tuple[int, ...]
+
+    @property
+    def modulus(self) -> int:
+        """Their product."""
+        product = 1
+        for prime in self.primes:
+            product *= prime
+        return product
+
+    def residues(self, values: np.ndarray) -> np.ndarray:
+        """Of int64, uint64 or object arrays, signed or not: uint64 (primes, *shape)."""
+        if values.dtype == np.uint64:
+            return np.stack([values % np.uint64(prime) for prime in self.primes])
+        return np.stack([(values % prime).astype(np.uint64) for prime in self.primes])
+
+    def add(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The sum of residues."""
+        column = self._column(a.ndim)
+        total = a + b
+        return np.asarray(np.where(total >= column, total - column, total))
+
+    def scale(self, a: np.ndarray, factor: int) -> np.ndarray:
+        """Residues times an integer."""
+        return np.stack([scale(row, factor, prime) for row, prime in zip(a, self.primes, strict=True)])
+
+    def negate(self, a: np.ndarray, where: np.ndarray) -> np.ndarray:
+        """Residues, with the sign changed where told."""
+        return np.asarray(np.where(where & (a != 0), self._column(a.ndim) - a, a))
+
+    def terms(self, a: np.ndarray) -> np.ndarray:
+        """Residues y_i with ``a / modulus = Σ y_i / prime_i`` modulo 1: each term of the Chinese remainder theorem."""
+        modulus = self.modulus
+        return np.stack([scale(r, pow(modulus // p, -1, p), p) for r, p in zip(a, self.primes, strict=True)])
+
+    def integers(self, a: np.ndarray) -> np.ndarray:
+        """The integers from 0 to below the modulus, an object array."""
+        modulus = self.modulus
+        total = np.zeros(a.shape[1:], dtype=object)
+        for term, prime in zip(self.terms(a), self.primes, strict=True):
+            total = total + term.astype(object) * (modulus // prime)
+        return np.asarray(total % modulus, dtype=object)
+
+    def _column(self, ndim: int) -> np.ndarray:
+        return np.array(self.primes, dtype=np.uint64).reshape(-1, *[1] * (ndim - 1))
+
+
+def write_residues(residues: np.ndarray, widths: tuple[int, ...]) -> bytes:
+    """Residues (primes, n) with so many bytes each, little-endian, prime by prime."""
+    rows = np.ascontiguousarray(residues).astype("<u8", copy=False).view(np.uint8).reshape(*residues.shape, 8)
+    return b"".join(row[:, :width].tobytes() for row, width in zip(rows, widths, strict=True))
+
+
+def read_residues(data: memoryview, primes: tuple[int, ...], widths: tuple[int, ...], count: int) -> np.ndarray:
+    """The residues (primes, count) that `write_residues` wrote.
+
+    Raises:
+        MalformedError: another length, or a residue that is not below its prime.
+    """
+    if len(data) != count * sum(widths):
+        raise MalformedError(f"residues of {len(data)} bytes; {count * sum(widths)} were expected")
+    rows = np.zeros((len(primes), count, 8), dtype=np.uint8)
+    start = 0
+    for row, width in zip(rows, widths, strict=True):
+        stop = start + count * width
+        row[:, :width] = np.frombuffer(data[start:stop], dtype=np.uint8).reshape(count, width)
+        start = stop
+    found = rows.view("<u8").reshape(len(primes), count).astype(np.uint64, copy=False)
+    if count and (found >= np.array(primes, dtype=np.uint64)[:, None]).any():
+        raise MalformedError("a residue is not below its prime: this is no ring element")
+    return found

@@ -1,0 +1,52 @@
+"""Secret random polynomials and masks from the operating system's randomness."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+
+from securevfl_crypto.rlwe.parameters import DEGREE
+from securevfl_crypto.rlwe.residues import Basis
+
+__all__ = ["binomial", "flood", "ternary", "uniform"]
+
+
+def uniform(shape: tuple[int, ...], modulus: int) -> np.ndarray:
+    """Numbers from 0 to below the modulus, an object array."""
+    count = int(np.prod(shape))
+    if modulus == 1 << 64:
+        return _words(count).astype(object).reshape(shape)
+    found = np.empty(count, dtype=object)
+    found[:] = [secrets.randbelow(modulus) for _ in range(count)]
+    return found.reshape(shape)
+
+
+def ternary() -> np.ndarray:
+    """Coefficients −1, 0 and 1, equally likely, int64 (N,)."""
+    found = np.empty(0, dtype=np.uint8)
+    while len(found) < DEGREE:
+        drawn = np.frombuffer(secrets.token_bytes(DEGREE + 512), dtype=np.uint8)
+        found = np.concatenate([found, drawn[drawn < 255]])
+    return np.asarray(found[:DEGREE].astype(np.int64) % 3 - 1)
+
+
+def binomial() -> np.ndarray:
+    """Coefficients with the centred binomial distribution of 42 bits, as SEAL's noise: σ ≈ 3.24, int64 (N,)."""
+    words, half = _words(DEGREE), np.uint64((1 << 21) - 1)
+    ones = np.bitwise_count(words & half), np.bitwise_count((words >> np.uint64(21)) & half)
+    return np.asarray(ones[0].astype(np.int64) - ones[1].astype(np.int64))
+
+
+def flood(basis: Basis, count: int, bits: int) -> np.ndarray:
+    """Residues (primes, count) of integers uniform from −2^bits to below 2^bits."""
+    limbs, top = divmod(bits + 1, 64)
+    wide = basis.residues(_words(count) & np.uint64((1 << top) - 1))
+    for _ in range(limbs):
+        wide = basis.add(basis.scale(wide, 1 << 64), basis.residues(_words(count)))
+    shift = np.array([[-(1 << bits) % prime] for prime in basis.primes], dtype=np.uint64)
+    return basis.add(wide, np.broadcast_to(shift, wide.shape))
+
+
+def _words(count: int) -> np.ndarray:
+    return np.frombuffer(secrets.token_bytes(8 * count), dtype=np.uint64)

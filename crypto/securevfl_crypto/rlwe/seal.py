@@ -1,0 +1,257 @@
+"""SEAL as an engine for ring elements: sampling, transforms, products and modulus switching, through `tenseal.sealapi`.
+
+What is encrypted, masked and opened are residues that this package computes itself; from SEAL come encryptions of zero,
+the transforms and the arithmetic between. Its BFV type is used because that transforms small signed plaintexts; the
+plaintext modulus it is told bounds nothing but x.
+
+SEAL's objects go in and out through files only. They are files in memory here (memfd_create), which no other process
+sees, or on other systems files in a directory that only this user may read. What SEAL writes is compressed; what it is
+given to read is not, and is always built here, from numbers that were checked: no byte of a peer reaches its parser.
+
+SEAL's randomness: by default each sampling expands a fresh seed of 512 bits, read from the operating system
+(``/dev/urandom`` behind std::random_device, or its equivalent), by Blake2xb. sealapi does not release Python's global
+lock, so threads gain nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import tempfile
+import threading
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tenseal import sealapi
+
+from securevfl_crypto.errors import EngineError, MalformedError
+from securevfl_crypto.rlwe.parameters import DEGREE, Chain
+from securevfl_crypto.rlwe.residues import Basis
+
+__all__ = ["SEED_BYTES", "X_BITS", "Engine", "engine"]
+
+X_BITS = 30
+"""Plaintexts that multiply have to stay below 2^X_BITS in magnitude; all kept primes are above twice that."""
+SEED_BYTES = 64
+"""Of the seed that stands for the second half of a fresh symmetric encryption."""
+_HEADER = struct.Struct("<HBBBBHQ")  # magic, its own size, version, version, compression, reserved, size of it all
+_MAGIC, _NONE, _ZLIB, _ZSTD = 0xA15E, 0, 1, 2
+_BLAKE2XB = 1
+
+
+class _MemoryFile:
+    """A file that SEAL can open by name."""
+
+    def __init__(self) -> None:
+        if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
+            self._fd = os.memfd_create("seal", os.MFD_CLOEXEC)
+            self.path = f"/proc/self/fd/{self._fd}"
+        else:
+            self._folder = tempfile.TemporaryDirectory(prefix="securevfl-")
+            self.path = str(Path(self._folder.name) / "object")
+            self._fd = os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600)
+
+    def write(self, parts: Sequence[bytes]) -> None:
+        if os.pwritev(self._fd, parts, 0) != sum(len(part) for part in parts):
+            raise EngineError("no memory for a file in memory: free some, or lower the batch")
+
+    def read(self) -> bytes:
+        return os.pread(self._fd, os.fstat(self._fd).st_size, 0)
+
+    def clear(self) -> None:
+        os.ftruncate(self._fd, 0)
+
+
+class Engine:
+    """Ring elements modulo the primes of one chain.
+
+    Attributes:
+        chain: sizes of the primes.
+        keys: all primes.
+        data: without the special one: of uploads.
+        kept: of answers.
+
+    Raises:
+        EngineError: this SEAL lacks the parameters, or lays out its files in another way.
+    """
+
+    def __init__(self, chain: Chain) -> None:
+        parameters = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.BFV)
+        parameters.set_poly_modulus_degree(DEGREE)
+        parameters.set_coeff_modulus(sealapi.CoeffModulus.Create(DEGREE, list(chain.sizes)))
+        parameters.set_plain_modulus(sealapi.Modulus(2 << X_BITS))
+        self.context = sealapi.SEALContext(parameters, True, sealapi.SEC_LEVEL_TYPE.TC128)
+        if not self.context.parameters_set():
+            raise EngineError(f"SEAL refuses primes of {chain.sizes} bits: {self.context.parameters_error_message()}")
+        self.chain = chain
+        self._file, self._lock = _MemoryFile(), threading.RLock()
+        self.evaluator = sealapi.Evaluator(self.context)
+        self._first = self.context.first_parms_id()
+        primes = tuple(m.value() for m in self.context.key_context_data().parms().coeff_modulus())
+        self.keys, self.data, self.kept = Basis(primes), Basis(primes[:-1]), Basis(primes[:-2])
+        answers = self.context.first_context_data().next_context_data().parms_id()
+        self._levels = {
+            len(primes): self.context.key_parms_id(),
+            len(primes) - 1: self._first,
+            len(primes) - 2: answers,
+        }
+        self._version = (0, 0)
+        self.save(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # tells the version
+
+    # --- ring elements in and out
+
+    def save(self, thing: Any, size: int) -> memoryview:
+        """What SEAL writes of an object, without its header and its compression, `size` bytes.
+
+        Raises:
+            EngineError: another format.
+        """
+        with self._lock:
+            thing.save(self._file.path)
+            raw = self._file.read()
+        magic, header, major, minor, compression, _, total = _HEADER.unpack_from(raw)
+        if magic != _MAGIC or header != _HEADER.size or total != len(raw):
+            raise EngineError("SEAL wrote an unknown format; securevfl is tested with tenseal 0.3.18")
+        self._version = major, minor
+        body = memoryview(raw)[header:]
+        try:
+            if compression == _ZSTD:
+                body = memoryview(pa.decompress(body, decompressed_size=size, codec="zstd", asbytes=False)).cast("B")
+            elif compression == _ZLIB:
+                body = memoryview(zlib.decompress(body))
+        except (OSError, ValueError, zlib.error) as error:
+            raise EngineError(f"SEAL wrote another size than {size}: {error}") from error
+        if len(body) != size:
+            raise EngineError(f"SEAL wrote {len(body)} bytes; {size} were expected: another version of it?")
+        return body
+
+    def _load(self, thing: Any, body: Sequence[bytes]) -> Any:
+        """An object from the parts of what follows the header."""
+        size = _HEADER.size + sum(len(part) for part in body)
+        with self._lock:
+            try:
+                self._file.write([self._header(size), *body])
+                thing.load(self.context, self._file.path)
+            except (RuntimeError, ValueError, IndexError) as error:
+                raise MalformedError(f"SEAL refuses a ring element: {error}") from error
+        return thing
+
+    def _header(self, size: int) -> bytes:
+        major, minor = self._version
+        return _HEADER.pack(_MAGIC, _HEADER.size, major, minor, _NONE, 0, size)
+
+    def _array(self, words: int) -> bytes:
+        """How SEAL introduces an array of words."""
+        return self._header(_HEADER.size + 8 + 8 * words) + struct.pack("<Q", words)
+
+    def _ciphertext_head(self, primes: int, words: int, *, transformed: bool) -> bytes:
+        identity = struct.pack("<4Q", *self._levels[primes])
+        sizes = struct.pack("<?QQQdQ", transformed, 2, DEGREE, primes, 1.0, 1)
+        return identity + sizes + self._array(words)
+
+    def read(self, ciphertext: Any) -> np.ndarray:
+        """Both halves of a ciphertext, (2, primes, N)."""
+        primes = ciphertext.coeff_modulus_size()
+        words = 2 * primes * DEGREE
+        head = self._ciphertext_head(primes, words, transformed=ciphertext.is_ntt_form())
+        raw = self.save(ciphertext, len(head) + 8 * words)
+        if raw[: len(head)] != head:
+            raise EngineError("SEAL wrote a ciphertext in an unknown format")
+        found = np.frombuffer(raw, dtype="<u8", offset=len(head))
+        return found.reshape(2, primes, DEGREE).astype(np.uint64, copy=False)
+
+    def ciphertext(self, halves: np.ndarray) -> Any:
+        """A ciphertext from both halves, (2, primes, N) residues."""
+        head = self._ciphertext_head(halves.shape[1], halves.size, transformed=False)
+        return self._load(sealapi.Ciphertext(), [head, _words(halves)])
+
+    def expand(self, first: np.ndarray, seed: bytes) -> Any:
+        """A ciphertext from its first half, (primes, N), and the seed of the second."""
+        head = self._ciphertext_head(first.shape[0], first.size, transformed=False)
+        tail = self._header(_HEADER.size + 1 + SEED_BYTES) + bytes([_BLAKE2XB]) + seed
+        return self._load(sealapi.Ciphertext(), [head, _words(first), tail])
+
+    def shrink(self, seeded: Any) -> tuple[np.ndarray, bytes]:
+        """First half and seed of a fresh symmetric encryption; the inverse of `expand`."""
+        primes = len(self.data.primes)
+        head = self._ciphertext_head(primes, primes * DEGREE, transformed=False)
+        seed_size = _HEADER.size + 1 + SEED_BYTES
+        raw = self.save(seeded, len(head) + 8 * primes * DEGREE + seed_size)
+        if raw[: len(head)] != head or raw[-1 - SEED_BYTES] != _BLAKE2XB:
+            raise EngineError("SEAL wrote a seeded ciphertext in an unknown format")
+        found = np.frombuffer(raw, dtype="<u8", offset=len(head), count=primes * DEGREE)
+        return found.reshape(primes, DEGREE).astype(np.uint64), bytes(raw[-SEED_BYTES:])
+
+    def transformed_plaintext(self, residues: np.ndarray) -> Any:
+        """A plaintext from transformed residues (primes, N)."""
+        identity = struct.pack("<4Q", *self._levels[len(residues)])
+        head = identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
+        return self._load(sealapi.Plaintext(), [head, _words(residues)])
+
+    def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
+        """Transformed residues (primes, N) of a plaintext, or of a secret key."""
+        words = primes * DEGREE
+        size = 32 + 16 + _HEADER.size + 8
+        raw = self.save(thing, size + 8 * words)
+        return np.frombuffer(raw, dtype="<u8", offset=size).reshape(primes, DEGREE).astype(np.uint64)
+
+    def forget(self) -> None:
+        """Empty the file through which objects go, after a secret did."""
+        with self._lock:
+            self._file.clear()
+
+    # --- arithmetic
+
+    def plaintext(self, coefficients: np.ndarray) -> Any:
+        """Small signed coefficients (N,) as a transformed plaintext that multiplies uploads."""
+        modulus = 2 << X_BITS
+        words = _words(np.where(coefficients < 0, coefficients + modulus, coefficients))
+        head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array(DEGREE)
+        plain = self._load(sealapi.Plaintext(), [head, words])
+        self.evaluator.transform_to_ntt_inplace(plain, self._first)
+        return plain
+
+    def transform(self, ciphertext: Any) -> Any:
+        """The ciphertext, transformed in place.
+
+        Raises:
+            MalformedError: its second half is zero.
+        """
+        try:
+            self.evaluator.transform_to_ntt_inplace(ciphertext)
+        except (RuntimeError, ValueError) as error:
+            raise MalformedError(f"SEAL refuses a ciphertext: {error}; it is no encryption") from error
+        return ciphertext
+
+    def combine(self, ciphertexts: Sequence[Any], plaintexts: Sequence[Any]) -> Any:
+        """Σ ciphertext · plaintext over one or more transformed pairs, back in coefficients.
+
+        Raises:
+            MalformedError: the second half of a sum is zero.
+        """
+        total, term = sealapi.Ciphertext(), sealapi.Ciphertext()
+        try:
+            self.evaluator.multiply_plain(ciphertexts[0], plaintexts[0], total)
+            for ciphertext, plain in zip(ciphertexts[1:], plaintexts[1:], strict=True):
+                self.evaluator.multiply_plain(ciphertext, plain, term)
+                self.evaluator.add_inplace(total, term)
+            self.evaluator.transform_from_ntt_inplace(total)
+        except (RuntimeError, ValueError) as error:
+            raise MalformedError(f"SEAL refuses a product: {error}; was something no encryption?") from error
+        return total
+
+
+def _words(array: np.ndarray) -> bytes:
+    """As SEAL reads them, little-endian."""
+    return array.astype("<u8", copy=False).tobytes()
+
+
+@lru_cache(maxsize=16)
+def engine(chain: Chain) -> Engine:
+    """The engine of a chain, made once."""
+    return Engine(chain)

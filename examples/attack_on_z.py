@@ -1,0 +1,302 @@
+"""What the active party can solve for from z: passive parties' features, whatever the encryption.
+
+python examples/attack_on_z.py [--quick] [--rows 3500] [--out benchmarks/results/attack_on_z.json]
+
+In every step the active party sees z = Σ_p a_p W_p of the batch, and after every epoch z of the validation rows. It
+also knows the gradient G that it hands back, the learning rate η, the momentum and which rows a batch holds; this is
+all that the attacks (`z_attacks.py`) use. With identity bottoms the step is W ← W − η XᵀG with X = [a_1 a_2 …], so
+that z of a later step is linear in the Gram matrix X Xᵀ. The weights, and the parties' parts of z, stay unknown.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from z_attacks import View, feature_errors, full_batch, gram_error, label_auc, transcript
+
+import securevfl as sv
+from securevfl.algorithms.split import epoch_batches
+from securevfl.cut import ActiveCut, CutSpec, PassiveCut, Protection
+from securevfl.cut.integers import scaled_gradient
+from securevfl.data import FeatureEncoder
+from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.simulation import Aligned, split_rows
+from securevfl.party import Site
+
+RUNS = 9
+"""Runs of a job with noise, whose AUC differs from run to run: their mean counts. One of them is attacked."""
+
+
+class Tap:
+    """The active party's side of a cut, and a note of all that it sees.
+
+    Args:
+        noise: standard deviation of fresh noise on z, as if the passive parties had added it inside the ciphertexts.
+        seed: of that noise.
+    """
+
+    def __init__(self, noise: float = 0.0, seed: int = 0) -> None:
+        self.noise = noise
+        self.draw = np.random.default_rng(seed)
+        self.z: list[np.ndarray] = []
+        self.steps: dict[int, np.ndarray] = {}
+
+    def on(self, cut: ActiveCut, spec: CutSpec) -> "Tap":
+        self.cut, self.spec = cut, spec
+        return self
+
+    @property
+    def widths(self) -> dict[str, int]:
+        return self.cut.widths
+
+    async def setup(self) -> None:
+        await self.cut.setup()
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        z = await self.cut.forward(rows, train=train)
+        z = z + torch.from_numpy(self.draw.normal(scale=self.noise, size=z.shape)).float()
+        self.z.append(z.double().numpy().copy())
+        return z
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        point = self.spec.fixed_point  # S = η G, rounded as the cut rounds it
+        self.steps[len(self.z) - 1] = scaled_gradient(gradient, point) * 2.0**-point.fs
+        await self.cut.backward(gradient)
+
+    def snapshot(self) -> object:
+        return self.cut.snapshot()
+
+    def restore(self, state: object) -> None:
+        self.cut.restore(state)
+
+
+class PassiveTap:
+    """A passive party's side of a cut, and a note of the gradients at its activations."""
+
+    def __init__(self, cut: PassiveCut, gradients: list[np.ndarray]) -> None:
+        self.cut, self.gradients = cut, gradients
+        self.setup, self.forward, self.snapshot, self.restore = cut.setup, cut.forward, cut.snapshot, cut.restore
+
+    async def backward(self) -> torch.Tensor | None:
+        gradient = await self.cut.backward()
+        if gradient is not None:
+            self.gradients.append(gradient.double().numpy().copy())
+        return gradient
+
+
+def tapped(protection: Any, tap: Tap, gradients: dict[str, list[np.ndarray]]) -> Protection:
+    """The same protection; the parties take notes."""
+
+    class Tapped(type(protection)):  # type: ignore[misc]
+        def active_cut(self, site: Site, spec: CutSpec, noise: float) -> Tap:
+            return tap.on(super().active_cut(site, spec, noise), spec)
+
+        def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveTap:
+            return PassiveTap(super().passive_cut(site, spec, noise), gradients.setdefault(site.name, []))
+
+    return Tapped(**{field.name: getattr(protection, field.name) for field in fields(protection)})
+
+
+def watch(job: sv.Job, parties: sv.Parties, aligned: Aligned, noise: float = 0.0, seed: int = 0) -> View:
+    """Run a job and keep what its active party sees."""
+    tap, gradients = Tap(noise, seed), dict[str, list[np.ndarray]]()
+    result = sv.simulate(replace(job, protection=tapped(job.protection, tap, gradients)), parties, aligned=aligned)
+    split = split_rows(parties, aligned, job)
+    number = np.full(aligned.common, -1)
+    number[np.concatenate([split.train, split.valid])] = np.arange(len(split.train) + len(split.valid))
+    batches, z, steps, labels, at = [], [], [], [], 0
+    looks: list[list[np.ndarray]] = []
+    y = np.asarray(parties.active.label)[aligned.parties[parties.active.name].rows]
+    for epoch in range(1, job.epochs + 1):
+        for rows in epoch_batches(split.train, tap.spec.batch_size, None, seed=job.seed, epoch=epoch):
+            batches.append(number[rows])
+            labels.append(y[rows])
+            z.append(tap.z[at])
+            steps.append(tap.steps[at])
+            at += 1
+        looks.append([])
+        while sum(len(part) for part in looks[-1]) < len(split.valid):
+            looks[-1].append(tap.z[at])
+            at += 1
+    truth = []
+    for table in parties.passive:
+        encoder = FeatureEncoder.from_state(result.model().parts[table.name]["encoder"])
+        truth.append(encoder.transform(table, aligned.parties[table.name].rows))
+    return View(
+        batches=batches,
+        z=z,
+        steps=steps,
+        looks=np.stack([np.concatenate(parts) for parts in looks]),
+        momentum=tap.spec.momentum,
+        decay=tap.spec.lr * tap.spec.weight_decay,
+        width=sum(part.shape[1] for part in truth),
+        truth=np.hstack(truth)[np.concatenate([split.train, split.valid])].astype(np.float64),
+        auc=result.record.runs[-1].test["auc"],
+        labels={name: label_auc(parts, labels) for name, parts in gradients.items() if parts},
+    )
+
+
+def figures(view: View) -> dict[str, object]:
+    """What the attacks get out of a view."""
+    n, h = view.rows, view.looks.shape[2]
+    stacked = view.stacked()
+    looks = np.linalg.svd(stacked[n:], full_matrices=False)[0][:, : view.width]
+    found: dict[str, object] = {
+        "epochs": len(view.looks),
+        "steps": len(view.z),
+        "training rows": n,
+        "test AUC": view.auc,
+        "deviation of z": float(np.concatenate(view.z).std()),
+        "label AUC from gradients": view.labels,
+        "features, one look": feature_errors(stacked[:n, :h], view.truth[:n]),
+        "features, all looks": feature_errors(stacked[:n], view.truth[:n]),
+        "features of validation rows": feature_errors(looks, view.truth[n:]),
+    }
+    if len(view.looks) > 1 and stacked.shape[1] >= view.width:
+        x, left = transcript(view)
+        found |= {"z unexplained": left, "gram": gram_error(x[:n], view.truth[:n])}
+        found["features, transcript"] = feature_errors(x[:n], view.truth[:n])
+    return found
+
+
+def line(name: str, found: dict[str, Any]) -> str:
+    """One line of the table: the better of all looks and of the transcript, as known records tell the attacker."""
+    one, looks, held = (found[f"features{what}"] for what in (", one look", ", all looks", " of validation rows"))
+    solved = found.get("features, transcript", looks)
+    cells = [f"{name:<45}{found['epochs']:>4}{found['steps']:>6}{found['test AUC']:>7.3f}"]
+    cells.append(f"{found['gram']:>9.1e}" if "gram" in found else f"{'–':>9}")
+    cells += [f"{one['36']:>9.1e}"]
+    cells += [f"{min(looks[k], solved[k]):>9.1e}" for k in ("10", "19", "36", "72")]
+    cells += [f"{held[k]:>9.1e}" if k in held else f"{'–':>9}" for k in ("19", "36")]
+    return "".join(cells)
+
+
+HEAD = f"""\
+Errors are relative: of the Gram matrix in Frobenius norm; of features in rms over their deviation (the mean scores 1).
+{"":<55}{"test":>7}{"Gram,":>9}{"one look":>9}{"  all looks, by number of known records":<36}{"  validation rows":>18}
+{"":<45}{"ep.":>4}{"steps":>6}{"AUC":>7}{"0 known":>9}{36:>9}{10:>9}{19:>9}{36:>9}{72:>9}{19:>9}{36:>9}"""
+
+
+def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[int, ...]]]:
+    """Name → job, noise on z, and after which epochs to attack."""
+
+    def with_(**changes: Any) -> sv.Job:
+        return replace(job, algorithm=replace(job.algorithm, **changes))
+
+    def noisy(**arguments: Any) -> sv.Job:
+        return replace(job, protection=sv.Plain(fixed_point=True, dp=sv.DP(**arguments)))
+
+    if quick:
+        return {
+            "batches of 256": (replace(job, epochs=4), 0.0, (1, 4)),
+            "DP on features, ε = 2": (replace(noisy(epsilon=2.0, gradients=False), epochs=4), 0.0, (4,)),
+        }
+    return {
+        "batches of 256": (job, 0.0, (1, 2, 3, 4, 8)),
+        "batches of 64": (replace(job, batch_size=64, epochs=4), 0.0, (3, 4)),
+        "full batch": (replace(job, batch_size=1 << 16), 0.0, (3, 8)),
+        "η = 0.1 instead of 1": (with_(cut_lr=0.1), 0.0, (3, 8)),
+        "momentum 0.9, decay 0.001, η = 0.2": (
+            with_(cut_momentum=0.9, cut_weight_decay=1e-3, cut_lr=0.2),
+            0.0,
+            (3, 8),
+        ),
+        "h = 32": (with_(hidden=32), 0.0, (1, 2)),
+        "h = 4": (replace(with_(hidden=4), epochs=16), 0.0, (4, 8, 16)),
+        "logistic regression, h = 1": (
+            replace(job, algorithm=sv.LogisticRegression(hidden=1, lr=0.005, cut_lr=1.0), epochs=24),
+            0.0,
+            (8, 24),
+        ),
+        "trainable bottoms (16)": (with_(bottom=(16,)), 0.0, (1, 8)),
+        "trainable bottoms (16), DP on labels, ε = 8": (
+            replace(noisy(epsilon=8.0, activations=False), algorithm=with_(bottom=(16,)).algorithm),
+            0.0,
+            (8,),
+        ),
+        "DP on features, σ/Δ = 0.1, C = 4": (
+            noisy(noise_multiplier=0.1, clip_activations=4.0, gradients=False),
+            0.0,
+            (8,),
+        ),
+        "DP on features, ε = 50": (noisy(epsilon=50.0, gradients=False), 0.0, (8,)),
+        "DP on features, ε = 8": (noisy(epsilon=8.0, gradients=False), 0.0, (8,)),
+        "DP on features, ε = 2": (noisy(epsilon=2.0, gradients=False), 0.0, (8,)),
+        "fresh noise on z, deviation 0.1": (job, 0.1, (8,)),
+        "fresh noise on z, deviation 1": (job, 1.0, (8,)),
+        "fresh noise on z, deviation 4": (job, 4.0, (8,)),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
+    """Run the attacks, print a table, and write the figures where asked to."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="a small table and few settings, in seconds")
+    parser.add_argument("--rows", type=int, default=3_500, help="clients of the credit table")
+    parser.add_argument("--out", type=Path, help="file for the figures")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    started = time.perf_counter()
+    found: dict[str, Any] = {}
+
+    def attack(name: str, epochs: Sequence[int], view: View, *others: View) -> None:
+        means = {"runs": 1 + len(others), "test AUC": float(np.mean([view.auc, *(other.auc for other in others)]))}
+        found[name] = {str(count): figures(view.first(count)) | means for count in epochs}
+        if view.labels:
+            told = ", ".join(f"{party} {auc:.3f}" for party, auc in view.labels.items())
+            print(f"  a passive party that sees ∂L/∂a_p ranks labels with AUC {told}")
+        for count in epochs:
+            print(line(name, found[name][str(count)]), flush=True)
+
+    # Three organisations, two of them passive with 18 columns; identity bottoms; the integers of the sealed cut.
+    parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=1_000 if options.quick else options.rows)
+    algorithm = sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0)
+    job = sv.Job(algorithm=algorithm, protection=sv.Plain(fixed_point=True), epochs=8, batch_size=256, seed=0)
+    aligned = sv.align_parties(parties, job)
+    print(HEAD)
+    for name, (changed, noise, epochs) in settings(job, options.quick).items():
+        runs = RUNS if (noise or changed.protection.dp) and not options.quick else 1
+        attack(name, epochs, *(watch(changed, parties, aligned, noise, seed) for seed in range(runs)))
+
+    # Full batches need no turns: two linear systems.
+    view = watch(replace(job, batch_size=1 << 16, epochs=4), parties, aligned)
+    parts = {count: view.first(count) for count in (2, 3, 4)}
+    found["Gram error in closed form"] = {
+        f"{count} steps": gram_error(full_batch(part), part.truth[: part.rows]) for count, part in parts.items()
+    }
+    print("\nFull batches, in closed form:", found["Gram error in closed form"])
+
+    if not options.quick:
+        # Encryption changes nothing: the same job under Paillier shows the active party the same numbers, bit by bit.
+        few = sv.datasets.default_credit(overlap=0.85, seed=0, rows=600)
+        short = replace(job, epochs=4, batch_size=128)
+        aligned = sv.align_parties(few, short)
+        clear = watch(short, few, aligned)
+        sealed = watch(replace(short, protection=sv.Paillier(bits=2048)), few, aligned)
+        assert all((a == b).all() for a, b in zip(clear.z, sealed.z, strict=True))
+        print(f"\n{HEAD}")
+        attack("under Paillier 2048, 256 training rows", (3, 4), sealed)
+
+        everyone = sv.datasets.default_credit(overlap=0.85, seed=0)
+        whole = replace(job, epochs=4)
+        attack("the whole table", (4,), watch(whole, everyone, sv.align_parties(everyone, whole)))
+        alone = sv.simulate(job, parties, baselines=["alone"]).run("alone").test["auc"]
+        found["test AUC of the active party alone"] = alone
+        print(f"The active party alone: test AUC {alone:.3f}")
+
+    if options.out:
+        seconds = round(time.perf_counter() - started, 1)
+        content = {"machine": machine(), "versions": versions(), "rows": options.rows, "seconds": seconds, **found}
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,284 @@
+"""``protection="auto"``: the sealed cut under the scheme that is fastest on these machines over these links.
+
+When the cut is set up, each party times one training step of the job's own sizes under each scheme on its machine, the
+active party times a small and a large message to each passive party and back, and adds up
+
+    step = owner's work for all parties + the slowest holder's work + bytes / bandwidth + 2 · latency.
+
+It takes the least, tells the passive parties which and why, and all go on under that scheme. A passive party refuses a
+choice that the job does not offer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import securevfl_crypto as crypto
+import torch
+
+from securevfl.cut.base import CutSpec
+from securevfl.cut.sealed import SealedActive, SealedPassive, blocks
+from securevfl.errors import ProtocolError
+from securevfl.party import Site
+from securevfl.transport import Kind
+
+__all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "measure", "predict"]
+
+_PROBE = 1 << 20
+_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One training step of one block on one machine.
+
+    Attributes:
+        owner: seconds of the key owner.
+        holder: seconds of the feature holder.
+        size: bytes both ways.
+    """
+
+    owner: float
+    holder: float
+    size: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A link.
+
+    Attributes:
+        bandwidth: bytes a second.
+        latency: seconds from one end to the other.
+    """
+
+    bandwidth: float
+    latency: float
+
+
+@lru_cache(maxsize=64)
+def measure(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
+    """Time one step of `spec` with a block of `width` columns on this machine; the better of two runs.
+
+    Raises:
+        securevfl_crypto.OverflowRefused: the block does not fit into the scheme's plaintexts.
+    """
+    key = scheme.generate()
+    public = scheme.read_public(key.public.to_bytes())
+    forward, _ = blocks(spec, width, width)
+    owner, holder = scheme.owner(key, forward), scheme.holder(public, forward, crypto.ZeroShares([]))
+    rng = np.random.default_rng(0)
+    x = rng.integers(-(1 << 12), 1 << 12, size=(spec.batch_size, width))
+    steps = rng.integers(-(1 << 8), 1 << 8, size=(spec.batch_size, spec.width))
+    share = holder.fresh_share()
+    theirs = owner.ring.reduce(-share)
+    best: Timing | None = None
+    for _ in range(_ROUNDS):
+        clock = [time.perf_counter()]
+        sealed = owner.seal_weights(theirs)
+        clock.append(time.perf_counter())
+        answer = holder.product(sealed, x, share)
+        clock.append(time.perf_counter())
+        owner.open_product([answer], len(x))
+        sealed_steps = owner.seal_steps(steps)
+        clock.append(time.perf_counter())
+        gradient, _ = holder.gradient(sealed_steps, x)
+        clock.append(time.perf_counter())
+        owner.open_gradient(gradient)
+        clock.append(time.perf_counter())
+        a, b, c, d, e = (after - before for before, after in itertools.pairwise(clock))
+        size = sum(message.nbytes for message in (sealed, answer, sealed_steps, gradient))
+        found = Timing(a + c + e, b + d, size)
+        if best is None or found.owner + found.holder < best.owner + best.holder:
+            best = found
+    if best is None:
+        raise ValueError("nothing was timed")
+    return best
+
+
+def predict(owner: Sequence[Timing], holders: Sequence[float], links: Sequence[Speed]) -> float:
+    """Seconds of a step: one entry for each passive party in all three, links of the active party with it."""
+    wire = sum(timing.size / link.bandwidth for timing, link in zip(owner, links, strict=True))
+    latency = 2 * max((link.latency for link in links), default=0.0)
+    return sum(timing.owner for timing in owner) + max(holders, default=0.0) + wire + latency
+
+
+def _words(name: str, seconds: float) -> str:
+    return f"{name} {1e3 * seconds:.0f} ms"
+
+
+class AutoActive:
+    """The active party's side: chooses in `setup`, then is the sealed cut under what it chose.
+
+    Args:
+        site: of the party.
+        spec: of the cut.
+        schemes: name → scheme, those that the job offers.
+        link: a link as the user states it, or None to measure.
+        noise: the gradients' noise multiplier.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        spec: CutSpec,
+        schemes: Mapping[str, crypto.Scheme],
+        *,
+        link: Speed | None = None,
+        noise: float = 0.0,
+    ) -> None:
+        self._site = site
+        self._spec = spec
+        self._schemes = schemes
+        self._link = link
+        self._noise = noise
+        self._cut: SealedActive | None = None
+        self.widths: dict[str, int] = {}
+
+    async def setup(self) -> None:
+        site = self._site
+        widths, holders = {}, {}
+        for name in site.passive:
+            message = await site.links[name].receive(Kind.CONTROL, "cut/measured")
+            told = message.meta
+            widths[name] = _number(name, told.get("width"), 1, 1 << 20)
+            holders[name] = {label: _number(name, told[label], 0, 1e6) for label in self._schemes if label in told}
+        speeds = [self._link or await self._speed(name) for name in site.passive]
+        steps: dict[str, float] = {}
+        for label, scheme in self._schemes.items():
+            if not all(label in found for found in holders.values()):
+                continue
+            with site.clock.he():
+                own = _measured({label: scheme}, self._spec, int(max(widths.values())))
+            if label in own:
+                timings = [own[label]] * len(widths)
+                steps[label] = predict(timings, [found[label] for found in holders.values()], speeds)
+        if not steps:
+            raise ProtocolError(
+                f"none of {', '.join(self._schemes)} can seal this job: its integers are too large; lower the batch "
+                "size, raise the cut's learning rate, or use protection 'paillier' with a larger key"
+            )
+        chosen = min(steps, key=steps.__getitem__)
+        slowest = min(speeds, key=lambda speed: speed.bandwidth)
+        why = (
+            f"protection 'auto' took {chosen}: a step of {self._spec.batch_size} rows is estimated at "
+            f"{', '.join(_words(name, steps[name]) for name in sorted(steps, key=steps.__getitem__))}, over links of "
+            f"{8e-6 * slowest.bandwidth:.0f} Mbit/s and {1e3 * slowest.latency:.1f} ms"
+            + (" (as stated)" if self._link else " (measured)")
+        )
+        site.notes.append(why)
+        for name in site.passive:
+            site.links[name].send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
+        self._cut = SealedActive(site, self._spec, self._schemes[chosen], noise=self._noise)
+        await self._cut.setup()
+        self.widths = self._cut.widths
+
+    async def _speed(self, name: str) -> Speed:
+        """Of the link with a passive party, by an empty and a full message and back."""
+        link, seconds = self._site.links[name], []
+        for size in (0, _PROBE):
+            start = time.perf_counter()
+            link.send(Kind.CONTROL, "cut/probe", probe=np.zeros(size, dtype=np.uint8))
+            await link.receive(Kind.CONTROL, "cut/probe", "probe")
+            seconds.append(time.perf_counter() - start)
+        return Speed(2 * _PROBE / max(seconds[1] - seconds[0], 1e-6), seconds[0] / 2)
+
+    @property
+    def _ready(self) -> SealedActive:
+        if self._cut is None:
+            raise ProtocolError("the cut was used before its setup")
+        return self._cut
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        return await self._ready.forward(rows, train=train)
+
+    async def backward(self, gradient: torch.Tensor) -> None:
+        await self._ready.backward(gradient)
+
+    def snapshot(self) -> object:
+        return self._ready.snapshot()
+
+    def restore(self, state: object) -> None:
+        self._ready.restore(state)
+
+
+class AutoPassive:
+    """A passive party's side: measures, answers the probe, and takes a choice that the job offers."""
+
+    def __init__(
+        self,
+        site: Site,
+        spec: CutSpec,
+        schemes: Mapping[str, crypto.Scheme],
+        *,
+        link: Speed | None = None,
+        noise: float = 0.0,
+    ) -> None:
+        self._site = site
+        self._spec = spec
+        self._schemes = schemes
+        self._stated = link is not None
+        self._noise = noise
+        self._cut: SealedPassive | None = None
+
+    async def setup(self, width: int, *, trainable: bool) -> None:
+        site = self._site
+        link = site.links[site.active]
+        with site.clock.he():
+            timings = _measured(self._schemes, self._spec, width)
+        meta = {name: timing.holder for name, timing in timings.items()}
+        link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
+        for size in () if self._stated else (0, _PROBE):
+            message = await link.receive(Kind.CONTROL, "cut/probe", "probe")
+            probe = message.arrays["probe"]
+            if tuple(probe.shape) != (size,):
+                raise ProtocolError(f"{site.active!r} probes the link with {tuple(probe.shape)}; {size} were expected")
+            link.send(Kind.CONTROL, "cut/probe", probe=probe)
+        message = await link.receive(Kind.CONTROL, "cut/choice")
+        chosen = message.meta.get("scheme")
+        if not isinstance(chosen, str) or chosen not in self._schemes:
+            raise ProtocolError(
+                f"{site.active!r} chose {chosen!r}; the job offers {', '.join(self._schemes)}: nothing was encrypted"
+            )
+        self._cut = SealedPassive(site, self._spec, self._schemes[chosen], noise=self._noise)
+        await self._cut.setup(width, trainable=trainable)
+
+    @property
+    def _ready(self) -> SealedPassive:
+        if self._cut is None:
+            raise ProtocolError("the cut was used before its setup")
+        return self._cut
+
+    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+        await self._ready.forward(activations, train=train, noise=noise)
+
+    async def backward(self) -> torch.Tensor | None:
+        return await self._ready.backward()
+
+    def snapshot(self) -> object:
+        return self._ready.snapshot()
+
+    def restore(self, state: object) -> None:
+        self._ready.restore(state)
+
+
+def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:
+    """Timings of the schemes that can seal this block."""
+    found = {}
+    for name, scheme in schemes.items():
+        try:
+            found[name] = measure(scheme, replace(spec, reduce="none", device="cpu"), width)
+        except crypto.OverflowRefused:
+            continue
+    return found
+
+
+def _number(name: str, value: object, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+        raise ProtocolError(f"{name!r} tells {value!r} of its machine; a number from {low:g} to {high:g} is possible")
+    return value

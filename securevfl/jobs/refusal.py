@@ -1,0 +1,125 @@
+"""Before a job begins, each party holds it against its own policy; one that refuses says so and sends nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from securevfl.algorithms import SplitNN
+from securevfl.cut import Protection
+from securevfl.errors import PolicyError, ProtocolError
+from securevfl.jobs.job import Job
+from securevfl.party import Site
+from securevfl.privacy import READABLE_KINDS, REFUSED, Policy, Terms, broken_rule, raise_refusal
+from securevfl.transport import Kind
+
+__all__ = ["await_refusal", "refuse", "rule_against", "terms"]
+
+_ALWAYS = frozenset({Kind.CONTROL, Kind.BLINDED_SET, Kind.STATISTIC})
+
+
+def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> Terms:
+    """What `job` would do to `party`.
+
+    Args:
+        job: the job.
+        party: one of them.
+        active: name of the active party, or of the label owner.
+        passive: names of the passive parties.
+        pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
+    """
+    protection, mine = job.protection, party == active
+    floor = protection.policy()
+    sends = _ALWAYS | ({Kind.INTERSECTION} if mine else frozenset())
+    if len(passive) > 1 and not pairwise:
+        sends |= {Kind.PUBLIC_KEY}
+    known_to = active if pairwise and not mine and len(passive) > 1 else ""
+    if not job.algorithm.exchanges or not passive:
+        return Terms(sends=sends, pairwise=known_to)
+    out, back = _content(job, mine)
+    names = floor.protections or _protections(protection)
+    found = job.algorithm.findings(protection, passive, active)
+    return Terms(
+        protections=names,
+        key_bits=max(floor.min_key_bits, getattr(protection, "bits", 0)) if "paillier" in names else 0,
+        sends=sends | out,
+        receives=back,
+        noised=floor.noised,
+        epsilon=_planned(job, mine),
+        releases="gradients" if mine else "activations",
+        leaks=tuple(f"{f.party!r} learns {f.learns}" for f in found if f.about == party and f.severity == "leak"),
+        pairwise=known_to,
+    )
+
+
+def _protections(protection: Protection) -> frozenset[str]:
+    """What content may cross under: all that are offered, where the parties choose one as they begin."""
+    if not protection.policy().sealed:
+        return frozenset({"plain"})
+    return frozenset(getattr(protection, "offers", (protection.name,)))
+
+
+def _content(job: Job, mine: bool) -> tuple[frozenset[Kind], frozenset[Kind]]:
+    """Kinds of content that the active party (`mine`) or a passive one sends and receives while training."""
+    if job.protection.policy().sealed:
+        sealed = frozenset({Kind.CIPHERTEXT})
+        return (sealed | {Kind.PUBLIC_KEY} if mine else sealed), sealed
+    algorithm = job.algorithm
+    at_cut = isinstance(algorithm, SplitNN)
+    if not at_cut and not algorithm.reveals:
+        return READABLE_KINDS, READABLE_KINDS
+    handed = {Kind.REPRESENTATION} if algorithm.reveals else set()
+    forth = frozenset({Kind.ACTIVATION} | handed if at_cut else handed)
+    back = frozenset({Kind.GRADIENT} | handed if at_cut else {Kind.GRADIENT})
+    return (back, forth) if mine else (forth, back)
+
+
+def _planned(job: Job, mine: bool) -> float | None:
+    """ε of what the active party (`mine`: its labels) or a passive one (its features) would release."""
+    dp = job.protection.dp
+    if dp is not None and mine and dp.labels == "randomised_response":
+        return dp.epsilon
+    if dp is None or not (dp.gradients if mine else dp.activations):
+        return math.inf
+    return None if dp.noise_multiplier is not None else dp.epsilon
+
+
+def rule_against(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> str:
+    """The rule of `party`'s own policy that `job` breaks, in words; empty if it accepts the job. See `terms`."""
+    own = job.policies.get(party, Policy())
+    return broken_rule(own, terms(job, party, active=active, passive=passive, pairwise=pairwise), party)
+
+
+async def refuse(site: Site, rule: str) -> None:
+    """Tell all peers which rule the job breaks, and nothing else.
+
+    Raises:
+        PolicyError: always: the job ends here.
+    """
+    for link in site.others:
+        link.send(Kind.CONTROL, REFUSED, meta={"rule": rule})
+    site.close()
+    raise PolicyError(f"{site.name!r} refuses the job: {rule}; nothing else was sent")
+
+
+async def await_refusal(site: Site) -> None:
+    """Wait until a peer says that it refuses.
+
+    Raises:
+        PolicyError: names the peer and the rule.
+        ProtocolError: all peers ended without a refusal.
+    """
+    waiting = {asyncio.ensure_future(link.receive(Kind.CONTROL, REFUSED)): link.peer for link in site.others}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                peer = waiting.pop(task)
+                if task.exception() is None:
+                    raise_refusal(task.result(), peer)
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    raise ProtocolError(f"{site.name!r} waited for a refusal, and all its peers ended without one")

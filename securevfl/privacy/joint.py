@@ -1,0 +1,162 @@
+"""Noise on z inside the ciphertext: each passive party adds its share to its own part ``a_p W_p`` before it leaves.
+
+The active party gets ``z = Σ_p a_p W_p + noise`` and nothing else, so the noise needs to hide one party's row in the
+sum only, and no party but the one that adds a share knows it.
+
+*Sensitivity.* Replacing what one party holds of one row moves a_p, clipped to norm C, by at most 2C, and z by at most
+``Δ = 2 C R``, where R bounds the operator norm of the stacked weights ``[W_1; …; W_m]`` (and so of every block). If
+what all m parties hold of the row is replaced at once, it is √m times as far.
+
+*R is declared.* Weights are shared, and nobody can check their norm: ε holds as long as R does. The active party stops
+when a z is longer than C √m R and noise can make it; that proves that R was passed, and staying below proves
+nothing.
+
+*Shares of the noise.* Each party adds N(0, (σΔ)²/k), where k parties are trusted not to tell their share to the active
+party: their shares alone add up to σΔ. With k = m nobody may tell.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from securevfl.errors import InputError, PolicyError, RangeError
+from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
+from securevfl.privacy.dp import Spent
+from securevfl.privacy.noise import Entropy, clip_rows, gaussian
+
+__all__ = ["JointRelease", "check_norms", "largest_norm"]
+
+_FALSE_ALARM = 40 * math.log(2)
+"""−log of the probability with which noise alone makes one honest z too long."""
+
+
+def largest_norm(*, clip: float, weight_bound: float, parties: int, sigma: float, width: int) -> float:
+    """What ‖z‖ of one row stays below, but for 2⁻⁴⁰, if the declared bound holds.
+
+    ``C √m R + σΔ (√h + √(2·40·ln 2))``: the stacked activations are no longer than C √m, and a normal vector of h
+    values is no longer than √h + √(2t) but for e^(−t) (Laurent and Massart 2000, lemma 1).
+
+    Args:
+        clip: C.
+        weight_bound: R.
+        parties: m, passive ones.
+        sigma: noise multiplier.
+        width: h.
+    """
+    noise = sigma * 2 * clip * weight_bound * (math.sqrt(width) + math.sqrt(2 * _FALSE_ALARM))
+    return clip * math.sqrt(parties) * weight_bound + noise
+
+
+def check_norms(z: torch.Tensor, bound: float) -> None:
+    """Stop where a row of z (rows, h) is longer than the declared weights allow; for the active party.
+
+    Args:
+        z: the passive parties' part of it.
+        bound: from `largest_norm`.
+
+    Raises:
+        RangeError: the norm, the bound, and that ε does not hold.
+    """
+    longest = float(torch.linalg.vector_norm(z, dim=-1).max()) if z.numel() else 0.0
+    if not longest <= bound:
+        raise RangeError(
+            f"a row of z is {longest:.4g} long, and with the declared dp.weight_bound it stays below {bound:.4g}: the "
+            "weights grew past it and ε no longer holds; declare a larger bound, or lower the cut's learning rate"
+        )
+
+
+class JointRelease:
+    """One passive party's share of the noise on z, counted row by row as `RowRelease` counts.
+
+    The weights change between releases, so noise is drawn anew each time, for fixed features too.
+
+    Args:
+        rows: number of rows that exist; releases are counted per row number.
+        times: planned number of releases of one row; one more is refused.
+        sigma: noise multiplier of the whole noise over Δ = 2 · clip · weight_bound.
+        clip: C, largest L2 norm of a row's activations.
+        weight_bound: R, declared bound on the operator norm of the stacked weights.
+        parties: k, how many passive parties add noise that the active party does not know. Where the active party
+            reads each party's part (no encryption, or ``reduce="none"``) it is 1.
+        delta: δ of the accounting.
+        entropy: source of random bytes.
+    """
+
+    what = "z"
+
+    def __init__(
+        self,
+        *,
+        rows: int,
+        times: int,
+        sigma: float,
+        clip: float,
+        weight_bound: float,
+        parties: int,
+        delta: float,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        if parties < 1:
+            raise InputError(f"{parties} parties add noise to z; at least 1 has to")
+        if not 0 < weight_bound < math.inf:
+            raise InputError(f"the weights' bound is {weight_bound}; it has to be a positive number")
+        self.sigma = sigma
+        self.clip = clip
+        self.sensitivity = 2 * clip * weight_bound
+        self._share = sigma * self.sensitivity / math.sqrt(parties)
+        self._times = times
+        self._delta = delta
+        self._counts = np.zeros(rows, dtype=np.int64)
+        self._entropy = entropy
+
+    def clipped(self, activations: torch.Tensor) -> torch.Tensor:
+        """Activations (n, d) of norm C at most; gradients flow through the clip."""
+        return clip_rows(activations, self.clip)
+
+    def noise(self, rows: np.ndarray, width: int) -> torch.Tensor:
+        """This party's share of the noise for these rows of z, (n, width) float64, and one release of each counted.
+
+        Raises:
+            PolicyError: a row would be released more often than planned; nothing was released.
+        """
+        counts = self._counts.copy()
+        np.add.at(counts, rows, 1)
+        if counts.max(initial=0) > self._times:
+            raise PolicyError(
+                f"a row's z would be released {counts.max()} times; the budget was planned for {self._times}: plan "
+                "more epochs (and more noise) before training"
+            )
+        self._counts = counts
+        return gaussian((len(rows), width), self._share, self._entropy)
+
+    def state(self) -> dict[str, object]:
+        """How often each row was released."""
+        return {"counts": torch.from_numpy(self._counts.copy())}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on counting from a `state`."""
+        counts = state["counts"]
+        if not isinstance(counts, torch.Tensor) or len(counts) != len(self._counts):
+            raise TypeError("not a state of this release")
+        self._counts = counts.numpy().copy()
+
+    @property
+    def planned(self) -> GaussianRelease:
+        """What one row's releases amount to if all that are planned happen."""
+        return GaussianRelease(self.sigma, self._times)
+
+    @property
+    def planned_epsilon(self) -> float:
+        """ε of one row if every planned release happens, by RDP."""
+        return epsilon_rdp(self.planned, self._delta)
+
+    @property
+    def spent(self) -> Spent:
+        """The price so far, of the row that was released most often."""
+        release = GaussianRelease(self.sigma, int(self._counts.max(initial=0)))
+        return Spent.of(self.what, release, self._delta, clip=self.clip)

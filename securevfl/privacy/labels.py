@@ -1,0 +1,147 @@
+"""Randomised response: labels are drawn once, and everything that follows may be seen by anybody.
+
+With k classes a label stays what it is with probability ``p = e^ε / (e^ε + k − 1)`` and becomes each other class with
+``q = 1 / (e^ε + k − 1)`` (Warner 1965 for two classes; Kairouz, Oh and Viswanath 2014, arXiv 1407.1338, section 4.1).
+One label's content is ε-differentially private, with δ = 0 and however many epochs train on it: the draw happens once.
+
+The loss is corrected for it: the model's probabilities are carried through the same draw before they are compared with
+the labels that were drawn ("forward correction", Patrini et al. 2017, arXiv 1609.03683, theorem 2), so that its minimum
+is where exact labels would have it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from securevfl.errors import InputError
+from securevfl.privacy.accountant import PureRelease
+from securevfl.privacy.dp import Spent
+from securevfl.privacy.noise import Entropy, uniform
+
+__all__ = ["LabelRelease", "forward_correction", "probabilities", "randomised_response"]
+
+_MOST = 20.0
+"""ε beyond which a label practically never changes, and 52 random bits would begin to be coarse."""
+
+
+def probabilities(classes: int, epsilon: float) -> tuple[float, float]:
+    """(p, q): that a label stays, and that it becomes one particular other class.
+
+    Raises:
+        InputError: fewer than two classes, or ε that is not between 0 and 20.
+    """
+    if classes < 2:
+        raise InputError(f"randomised response among {classes} classes says nothing; 2 are the least")
+    if not 0 < epsilon <= _MOST:
+        raise InputError(
+            f"epsilon of randomised response is {epsilon}; it lies above 0 and up to {_MOST:g}: with more, labels "
+            "practically never change"
+        )
+    whole = math.exp(epsilon) + classes - 1
+    return math.exp(epsilon) / whole, 1 / whole
+
+
+def randomised_response(labels: np.ndarray, classes: int, epsilon: float, entropy: Entropy = os.urandom) -> np.ndarray:
+    """Labels drawn by k-ary randomised response, (n,) int64.
+
+    Args:
+        labels: classes (n,) from 0 to `classes` − 1.
+        classes: k.
+        epsilon: of one label.
+        entropy: source of random bytes.
+
+    Raises:
+        InputError: labels, classes or ε out of range.
+    """
+    stay, _ = probabilities(classes, epsilon)
+    if len(labels) and (labels.min() < 0 or labels.max() >= classes):
+        raise InputError(f"labels go from {labels.min()} to {labels.max()}; 0 to {classes - 1} are possible")
+    kept, other = uniform((2, len(labels)), entropy)
+    drawn = np.floor(other * (classes - 1)).astype(np.int64)
+    drawn += drawn >= labels  # one of the k − 1 others, each as likely
+    return np.where(kept < stay, labels, drawn).astype(np.int64)
+
+
+def forward_correction(logits: torch.Tensor, classes: int, epsilon: float) -> torch.Tensor:
+    """Logits of the label that is drawn, from logits of the label that is true; both (n, 1) or (n, classes)."""
+    stay, swap = probabilities(classes, epsilon)
+    wide = logits.double()
+    if classes == 2 and logits.shape[1] == 1:
+        p = torch.sigmoid(wide)
+        q = swap + (stay - swap) * p
+        return (torch.log(q) - torch.log1p(-q)).to(logits.dtype)
+    return torch.log(swap + (stay - swap) * torch.softmax(wide, dim=1)).to(logits.dtype)
+
+
+class LabelRelease:
+    """The labels that a party trains on instead of its own: drawn once, for each person.
+
+    Args:
+        labels: class of each numbered row, (rows,) int64, −1 where it is unknown.
+        rows: numbers of the rows to draw for; unknown labels among them stay unknown.
+        classes: k.
+        epsilon: of one person's label.
+        delta: δ that it is reported with; the mechanism itself has none.
+        person: for each numbered row the first number of the same person, or None where all differ.
+        entropy: source of random bytes.
+    """
+
+    what = "labels"
+
+    def __init__(
+        self,
+        labels: torch.Tensor,
+        rows: np.ndarray,
+        *,
+        classes: int,
+        epsilon: float,
+        delta: float,
+        person: np.ndarray | None = None,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        self.classes = classes
+        self.epsilon = epsilon
+        self._delta = delta
+        y = labels.cpu().numpy()
+        self._rows = rows[y[rows] >= 0]
+        people = self._rows if person is None else person[self._rows]
+        _, first, which = np.unique(people, return_index=True, return_inverse=True)
+        drawn = randomised_response(y[self._rows[first]], classes, epsilon, entropy)
+        self._drawn = torch.from_numpy(drawn[which])
+
+    def apply(self, labels: torch.Tensor) -> torch.Tensor:
+        """A copy of `labels` (rows,) with the drawn ones in their places."""
+        found = labels.clone()
+        found[torch.from_numpy(self._rows).to(found.device)] = self._drawn.to(found)
+        return found
+
+    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+        """See `forward_correction`."""
+        return forward_correction(logits, self.classes, self.epsilon)
+
+    def state(self) -> dict[str, object]:
+        """What was drawn; a second draw would be a second release."""
+        return {"drawn": self._drawn.clone()}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Come back to what was drawn."""
+        drawn = state["drawn"]
+        if not isinstance(drawn, torch.Tensor) or len(drawn) != len(self._rows):
+            raise TypeError("not a state of these labels")
+        self._drawn = drawn.clone()
+
+    @property
+    def planned(self) -> PureRelease:
+        """What is released of one person's label."""
+        return PureRelease(self.epsilon, 1, self.classes)
+
+    @property
+    def spent(self) -> Spent:
+        """The price: ε once."""
+        times = 1 if len(self._rows) else 0
+        return Spent.of(self.what, PureRelease(self.epsilon, times, self.classes), self._delta, clip=0.0)

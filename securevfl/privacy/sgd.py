@@ -1,0 +1,148 @@
+"""DP-SGD (Abadi et al. 2016, arXiv 1607.00133, algorithm 1) for a model that one party trains alone.
+
+Opacus computes the gradient of each row; each is clipped to norm C, they are added up, and Gaussian noise of standard
+deviation σΔ with Δ = 2C is added, from the operating system's random bytes.
+
+*Accounting without amplification.* Batches are shuffled partitions of the rows, not Poisson samples, and the shuffle
+comes from a seed that others know, so no amplification by sampling is claimed. Replacing one row's content changes the
+one batch of an epoch that the row is in: T epochs are T releases of the row (batches without it see earlier noisy
+weights and nothing else of it). That is what `RowRelease` counts too, with the same adjacency.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.errors import InputError, PolicyError
+from securevfl.privacy.accountant import GaussianRelease
+from securevfl.privacy.dp import Spent
+from securevfl.privacy.noise import Entropy, noised
+
+__all__ = ["PrivateSteps"]
+
+
+class PrivateSteps:
+    """Makes private gradients for an optimiser, and counts how often each row was used.
+
+    Args:
+        model: its parameters are what is released; every row's loss may depend on that row only (no batch statistics).
+        rows: number of rows that exist; uses are counted per row number.
+        times: planned number of uses of one row; one more is refused.
+        sigma: noise multiplier over Δ = 2 · clip.
+        clip: C, largest L2 norm of one row's gradient over all parameters.
+        delta: δ of the accounting.
+        entropy: source of random bytes.
+
+    Raises:
+        InputError: a layer whose rows see each other, which has no gradient of a single row.
+    """
+
+    what = "model"
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        rows: int,
+        times: int,
+        sigma: float,
+        clip: float,
+        delta: float,
+        entropy: Entropy = os.urandom,
+    ) -> None:
+        from opacus import GradSampleModule
+
+        try:
+            GradSampleModule(model, loss_reduction="sum")  # hangs itself into the model's layers
+        except NotImplementedError as error:
+            raise InputError(f"DP-SGD needs the gradient of each row, and this model has none: {error}") from None
+        self._parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]  # Opacus adds `grad_sample`
+        self.sigma = sigma
+        self.clip = clip
+        self._times = times
+        self._delta = delta
+        self._counts = np.zeros(rows, dtype=np.int64)
+        self._entropy = entropy
+
+    def backward(self, losses: torch.Tensor, rows: np.ndarray, *, divide: float) -> None:
+        """Set each parameter's ``grad`` to ``(Σ_i clip(g_i) + N(0, (2Cσ)²)) / divide``.
+
+        Args:
+            losses: of each row, (n,).
+            rows: their numbers, (n,), each once.
+            divide: the nominal size of a batch; the actual one is not to be told.
+
+        Raises:
+            PolicyError: a row would be used more often than planned; nothing was released.
+            InputError: a row twice in the batch: its two gradients would move the sum twice as far.
+        """
+        if len(np.unique(rows)) != len(rows) or losses.shape != (len(rows),):
+            raise InputError(f"a batch of {len(rows)} rows holds one twice, or has {tuple(losses.shape)} losses")
+        counts = self._counts.copy()
+        counts[rows] += 1
+        if counts.max(initial=0) > self._times:
+            raise PolicyError(
+                f"a row would train {counts.max()} times; the budget was planned for {self._times}: plan more epochs "
+                "(and more noise) before training"
+            )
+        self._counts = counts
+        samples = self._samples(losses)
+        norms = torch.stack([s.flatten(1).square().sum(dim=1) for s in samples]).sum(dim=0).sqrt()
+        factors = (self.clip / norms.clamp_min(1e-12)).clamp(max=1.0)
+        for parameter, sample in zip(self._parameters, samples, strict=True):
+            exact = torch.tensordot(factors, sample.double(), dims=1)
+            private = noised(exact, self.sigma, 2 * self.clip, self._entropy) / divide
+            parameter.grad = private.to(parameter.dtype)
+
+    def _samples(self, losses: torch.Tensor) -> list[torch.Tensor]:
+        """Each parameter's gradient of each row, (n, …); zeros where the losses do not depend on it."""
+        for parameter in self._parameters:
+            parameter.grad = None
+            parameter.grad_sample = None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # hooks of the first layer: features need no gradient
+            torch.autograd.backward(losses.sum())
+        found = []
+        for parameter in self._parameters:
+            sample = parameter.grad_sample
+            parameter.grad_sample = None
+            if sample is None:
+                if parameter.grad is not None:
+                    raise InputError(
+                        f"a parameter of shape {tuple(parameter.shape)} has no gradients by row; DP-SGD needs layers "
+                        "that Opacus knows"
+                    )
+                sample = parameter.new_zeros((len(losses), *parameter.shape))
+            if not isinstance(sample, torch.Tensor) or len(sample) != len(losses):
+                raise InputError("a layer was used several times in one step; DP-SGD here takes each layer once")
+            found.append(sample.double())
+        return found
+
+    def state(self) -> dict[str, object]:
+        """How often each row was used."""
+        return {"counts": torch.from_numpy(self._counts.copy())}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on counting from a `state`."""
+        counts = state["counts"]
+        if not isinstance(counts, torch.Tensor) or len(counts) != len(self._counts):
+            raise TypeError("not a state of these steps")
+        self._counts = counts.numpy().copy()
+
+    @property
+    def planned(self) -> GaussianRelease:
+        """What one row's uses amount to if all that are planned happen."""
+        return GaussianRelease(self.sigma, self._times)
+
+    @property
+    def spent(self) -> Spent:
+        """The price so far, of the row that was used most often."""
+        release = GaussianRelease(self.sigma, int(self._counts.max(initial=0)))
+        return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -1,0 +1,132 @@
+"""The terms of a job, as one party sees them before anything is sent, and the refusal of those that break its policy.
+
+A party that refuses sends its peers one message, of kind control and step `REFUSED`, with its name and the rule in
+words, and no data.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from securevfl.errors import PolicyError
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy
+from securevfl.transport import Guard, Kind, Message
+
+__all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
+
+REFUSED = "refused"
+"""Step of the protocol that a refusal belongs to."""
+
+_LONGEST = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What a job would do to one party, as far as it can be said before it begins.
+
+    Attributes:
+        protections: what content would cross under, by its names in job files; empty where none crosses.
+        key_bits: the Paillier modulus, 0 without.
+        sends: kinds that the party would send.
+        receives: kinds that it would receive.
+        noised: kinds that would carry noise.
+        epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing,
+            or where it depends on the rows and is checked before the first release.
+        releases: what that is, in words.
+        leaks: what others could read of its data.
+        pairwise: who would learn the pairwise intersection with it, or nobody.
+    """
+
+    protections: frozenset[str] = frozenset()
+    key_bits: int = 0
+    sends: frozenset[Kind] = frozenset()
+    receives: frozenset[Kind] = frozenset()
+    noised: frozenset[Kind] = frozenset()
+    epsilon: float | None = None
+    releases: str = "its content"
+    leaks: tuple[str, ...] = ()
+    pairwise: str = ""
+
+
+def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
+    """The first rule of `party`'s policy that these terms break, and the cure, in words; empty if they break none."""
+    readable = (terms.sends | terms.receives) & READABLE_KINDS if "plain" in terms.protections else frozenset()
+    never = terms.sends & policy.forbidden
+    bare = readable & policy.noised - terms.noised
+    checks = (
+        (bool(never), f"it would send messages of kind {_names(never)}, which the policy forbids"),
+        (
+            policy.sealed and bool(readable),
+            f"{_names(readable, 's')} would cross in the clear and the policy demands them sealed; use protection "
+            "'paillier', 'bfv' or 'ckks', and an algorithm that stays at the cut layer",
+        ),
+        (True, _about_protections(policy, terms)),
+        (
+            bool(bare),
+            f"{_names(bare, 's')} would cross without noise and the policy demands differential privacy; add dp=… to "
+            "the protection",
+        ),
+        (terms.epsilon is not None, _about_epsilon(policy, terms)),
+        (
+            bool(terms.pairwise) and not policy.pairwise_intersections,
+            f"{terms.pairwise!r} would learn the pairwise intersection with {party!r}, which the policy forbids; align "
+            "without a label book, or set pairwise_intersections",
+        ),
+        (
+            bool(terms.leaks) and not policy.leaks,
+            f"by the threat model {'; '.join(terms.leaks)}; the policy accepts no known leak: seal the cut, add dp=…, "
+            "or take another algorithm",
+        ),
+    )
+    return next((rule for broken, rule in checks if broken and rule), "")
+
+
+def _about_protections(policy: Policy, terms: Terms) -> str:
+    for name in sorted(terms.protections):
+        if name not in SCHEMES | {"plain"}:
+            return f"protection {name!r} is none that the policy knows ({', '.join(sorted(SCHEMES | {'plain'}))})"
+        if policy.protections is not None and name not in policy.protections:
+            accepted = ", ".join(sorted(policy.protections)) or "nothing"
+            return f"content would cross under {name!r} and the policy accepts {accepted}"
+        if name == "paillier" and terms.key_bits < policy.paillier_bits:
+            return (
+                f"the job's Paillier key has {terms.key_bits} bits; the policy demands at least {policy.paillier_bits}"
+            )
+        if name in ("bfv", "ckks") and Guard(name, 1).security < policy.min_security:
+            security = Guard(name, 1).security
+            return f"{name.upper()} gives {security} bits of security; the policy demands {policy.min_security}"
+    return ""
+
+
+def _about_epsilon(policy: Policy, terms: Terms) -> str:
+    if policy.max_epsilon is None or terms.epsilon is None:
+        return ""
+    if math.isinf(terms.epsilon):
+        return (
+            f"{terms.releases} would be released without noise, which spends ε without bound; the policy allows "
+            f"{policy.max_epsilon:.3g}: add dp=… to the protection"
+        )
+    try:
+        policy.check_epsilon(terms.epsilon, terms.releases)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+def _names(kinds: Iterable[Kind], end: str = "") -> str:
+    return " and ".join(sorted(kind.value + end for kind in kinds))
+
+
+def raise_refusal(message: Message, peer: str) -> None:
+    """Do nothing, unless `message` is a refusal.
+
+    Raises:
+        PolicyError: it is one; names the party that sent it and the rule that it gives.
+    """
+    if message.kind is not Kind.CONTROL or message.what != REFUSED:
+        return
+    rule = str(message.meta.get("rule", ""))[:_LONGEST]
+    text = "".join(letter if letter.isprintable() else "?" for letter in rule)
+    raise PolicyError(f"{peer!r} refuses the job: {text or 'it gives no reason'}")

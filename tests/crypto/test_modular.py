@@ -1,0 +1,287 @@
+"""One contract for all ways to compute modulo a number, against Python's own integers."""
+
+from __future__ import annotations
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+
+import gmpy2
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from securevfl_crypto import modular_buckets, modular_walks
+from securevfl_crypto.engine.compiled_long import long_text
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.modular_vector import VectorModulus
+from securevfl_crypto.modular_walks import by_tables
+from securevfl_crypto.moduli import modulus
+
+VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
+NAMES = [*VECTORS, "cryptography"]
+RANDOM = random.Random(20)
+
+
+def _odd(bits: int) -> mpz:
+    return mpz(RANDOM.getrandbits(bits) | 1 << (bits - 1) | 1)
+
+
+PRIME = (mpz(1) << 1279) - 1
+MODULI = {
+    "1024 bits": _odd(1024),
+    "a prime of ones": PRIME,
+    "1039 bits, sparse": (mpz(1) << 1038) + 1,
+    "2050 bits": _odd(2050),
+    "a square of 4094 bits": gmpy2.next_prime(_odd(2046)) ** 2,
+    "8191 bits of ones": (mpz(1) << 8191) - 1,
+}
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=MODULI)
+def m(request: pytest.FixtureRequest) -> mpz:
+    return MODULI[request.param]
+
+
+def _numbers(m: mpz, count: int) -> list[mpz]:
+    """The edges, then random ones."""
+    edges = [mpz(0), mpz(1), m - 1, m - 2, m >> 1, (mpz(1) << (m.bit_length() - 1)) - 1, mpz(2)]
+    return [*edges, *(mpz(RANDOM.randrange(m)) for _ in range(count))][:count]
+
+
+def _units(m: mpz, count: int) -> list[mpz]:
+    found = [mpz(1), m - 1, mpz(2)]
+    while len(found) < count:
+        value = mpz(RANDOM.randrange(m))
+        if gmpy2.gcd(value, m) == 1:
+            found.append(value)
+    return found[:count]
+
+
+def _bytes(exponents: list[int], width: int) -> np.ndarray:
+    raw = b"".join(e.to_bytes(width, "little") for e in exponents)
+    return np.frombuffer(raw, dtype=np.uint8).reshape(len(exponents), width)
+
+
+def _products(bases: list[mpz], exponents: np.ndarray, m: mpz) -> list[mpz]:
+    out = []
+    for row in exponents.tolist():
+        value = mpz(1)
+        for base, e in zip(bases, row, strict=True):
+            value = value * gmpy2.powmod(base, e, m) % m
+        out.append(value)
+    return out
+
+
+def test_numbers_in_and_out(name: str, m: mpz) -> None:
+    arithmetic = modulus(m, name)
+    values = _numbers(m, 19)
+    wire = _bytes([int(value) for value in values], arithmetic.width)
+    batch = arithmetic.load(wire)
+    assert len(batch) == 19
+    assert arithmetic.to_ints(batch) == values
+    assert np.array_equal(arithmetic.store(batch), wire)
+    assert arithmetic.store(batch).dtype == np.uint8
+    beyond = [value + k * m for k, value in enumerate(values)]
+    assert arithmetic.to_ints(arithmetic.from_ints([*beyond, -1])) == [*values, m - 1]
+    assert arithmetic.to_ints(arithmetic.from_ints([])) == []
+    assert arithmetic.store(arithmetic.from_ints([])).shape == (0, arithmetic.width)
+
+
+def test_products_and_places(name: str, m: mpz) -> None:
+    arithmetic = modulus(m, name)
+    a, b = _numbers(m, 19), _numbers(m, 19)[::-1]
+    left, right = arithmetic.from_ints(a), arithmetic.from_ints(b)
+    assert arithmetic.to_ints(arithmetic.mul(left, right)) == [x * y % m for x, y in zip(a, b, strict=True)]
+    one = arithmetic.take(right, np.array([3]))
+    scaled = [x * b[3] % m for x in a]
+    assert arithmetic.to_ints(arithmetic.mul(left, one)) == scaled
+    assert arithmetic.to_ints(arithmetic.mul(one, left)) == scaled
+    places = np.array([18, 0, 0, 7, 8, 9], dtype=np.int64)
+    taken = arithmetic.take(left, places)
+    assert arithmetic.to_ints(taken) == [a[i] for i in places]
+    whole = arithmetic.take(left, np.arange(16))
+    for parts in ([taken, left, one], [whole, taken], [left], []):
+        expected = [value for part in parts for value in arithmetic.to_ints(part)]
+        assert arithmetic.to_ints(arithmetic.concat(parts)) == expected
+    nothing = arithmetic.take(left, np.array([], dtype=np.int64))
+    assert arithmetic.to_ints(arithmetic.mul(nothing, one)) == []
+    assert arithmetic.to_ints(arithmetic.power(nothing, 5)) == []
+    assert arithmetic.to_ints(arithmetic.invert(nothing)) == []
+
+
+def test_powers_and_inverses(name: str, m: mpz) -> None:
+    arithmetic = modulus(m, name)
+    values = _numbers(m, 9)
+    batch = arithmetic.from_ints(values)
+    for e in (0, 1, 2, 3, 255, RANDOM.getrandbits(130) | 1 << 129):
+        assert arithmetic.to_ints(arithmetic.power(batch, e)) == [gmpy2.powmod(x, e, m) for x in values]
+    for count in (1, 8, 19, 40):
+        units = _units(m, count)
+        found = arithmetic.to_ints(arithmetic.invert(arithmetic.from_ints(units)))
+        assert found == [gmpy2.invert(x, m) for x in units]
+    with pytest.raises(MalformedError, match="inverse"):
+        arithmetic.invert(batch)
+
+
+def test_products_that_are_zero(name: str) -> None:
+    p = gmpy2.next_prime(_odd(1100))  # p · kp is a multiple of m = p², but no factor is: lanes hold m itself
+    arithmetic = modulus(p * p, name)
+    batch = arithmetic.from_ints([p, 5 * p, p * p - p, 7, 0])
+    square = arithmetic.mul(batch, batch)
+    assert arithmetic.to_ints(square) == [0, 0, 0, 49, 0]
+    assert not arithmetic.store(square)[:3].any()
+    assert arithmetic.to_ints(arithmetic.power(batch, 3)) == [0, 0, 0, 343, 0]
+    assert arithmetic.to_ints(arithmetic.mul(square, batch)) == [0, 0, 0, 343, 0]
+
+
+@pytest.mark.parametrize("scan", [False, True])
+@pytest.mark.parametrize("bits", [1, 61, 320])
+def test_a_fixed_base(name: str, bits: int, scan: bool) -> None:
+    m = MODULI["a square of 4094 bits"]
+    arithmetic = modulus(m, name)
+    base = m - 5
+    table = arithmetic.fixed_base(base + m, bits, scan=scan)
+    assert table.bits == bits
+    exponents = [0, 1, (1 << bits) - 1, *(RANDOM.getrandbits(bits) for _ in range(7))]
+    wire = _bytes(exponents, -(-bits // 8))
+    assert arithmetic.to_ints(table.powers(wire)) == [gmpy2.powmod(base, e, m) for e in exponents]
+    assert len(table.powers(wire[:0])) == 0
+    with pytest.raises(MalformedError, match="exponents"):
+        table.powers(wire.astype(np.int8))
+
+
+@pytest.mark.parametrize("path", VECTORS)
+@pytest.mark.parametrize("room", [1 << 20, 1 << 21, 1 << 22])
+def test_tables_of_a_fixed_base_in_less_memory(path: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(modular_walks, "_MOST_BYTES", room)
+    arithmetic = modulus(PRIME, path)
+    table = arithmetic.fixed_base(3, 320)
+    exponents = [(1 << 320) - 1, *(RANDOM.getrandbits(320) for _ in range(9))]
+    assert arithmetic.to_ints(table.powers(_bytes(exponents, 40))) == [gmpy2.powmod(3, e, PRIME) for e in exponents]
+
+
+@pytest.mark.parametrize(("rows", "count"), [(1, 1), (1, 40), (3, 70), (40, 3), (9, 9)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(0, 1 << 16), (-(1 << 16), 1 << 16), (-1, 1), (-(1 << 63) + 1, (1 << 63) - 1)]
+)
+def test_products_of_powers(name: str, rows: int, count: int, low: int, high: int) -> None:
+    arithmetic = modulus(PRIME, name)
+    bases = _units(PRIME, count)
+    exponents = np.random.default_rng(rows).integers(low, high, (rows, count), endpoint=True)
+    exponents.flat[0], exponents.flat[-1] = low, high
+    exponents[0, 1:] = 0
+    found = arithmetic.power_products(arithmetic.from_ints(bases), exponents)
+    assert arithmetic.to_ints(found) == _products(bases, exponents, PRIME)
+
+
+def test_no_products_of_powers(name: str) -> None:
+    arithmetic = modulus(PRIME, name)
+    none, two = arithmetic.from_ints([]), arithmetic.from_ints([2, 3])
+    assert arithmetic.to_ints(arithmetic.power_products(none, np.zeros((2, 0), dtype=np.int64))) == [1, 1]
+    assert arithmetic.to_ints(arithmetic.power_products(two, np.zeros((0, 2), dtype=np.int64))) == []
+    assert arithmetic.to_ints(arithmetic.power_products(two, np.zeros((2, 2), dtype=np.int64))) == [1, 1]
+
+
+@pytest.mark.parametrize("path", VECTORS)
+def test_every_method_gives_the_same_products(path: str) -> None:
+    arithmetic = modulus(PRIME, path)
+    assert isinstance(arithmetic, VectorModulus)
+    bases = _units(PRIME, 21)
+    batch = arithmetic.from_ints(bases)
+    exponents = np.random.default_rng(3).integers(-(1 << 14) + 1, 1 << 14, (10, 21))
+    exponents[0], exponents[1], exponents[2] = (1 << 14) - 1, 1 - (1 << 14), 0
+    right = _products(bases, exponents, PRIME)
+    for window, together in ((1, 1), (1, 5), (3, 2), (5, 1), (2, 5)):
+        found = by_tables(arithmetic, batch, exponents, window, together, -(-15 // window))
+        assert arithmetic.to_ints(found) == right, (window, together)
+    for window, parts in ((2, 1), (3, 2), (5, 4), (8, 1)):
+        found = modular_buckets.by_buckets(arithmetic, batch, exponents, window, -(-15 // window), parts)
+        assert arithmetic.to_ints(found) == right, (window, parts)
+
+
+@pytest.mark.parametrize("path", VECTORS)
+@given(data=st.data())
+@settings(max_examples=15)
+def test_any_numbers(path: str, data: st.DataObject) -> None:
+    m = MODULI[data.draw(st.sampled_from(["1024 bits", "a prime of ones", "1039 bits, sparse"]))]
+    arithmetic = modulus(m, path)
+    number = st.one_of(
+        st.integers(0, int(m) - 1),
+        st.builds(
+            lambda runs: sum(((1 << n) - 1) << p for p, n in runs) % int(m), st.lists(st.tuples(*_RUN), max_size=4)
+        ),
+    )
+    a = data.draw(st.lists(number, min_size=1, max_size=20))
+    b = data.draw(st.lists(number, min_size=len(a), max_size=len(a)))
+    e = data.draw(st.integers(0, 1 << 40))
+    left, right = arithmetic.from_ints(a), arithmetic.from_ints(b)
+    product = arithmetic.mul(arithmetic.mul(left, right), left)
+    assert arithmetic.to_ints(product) == [pow(x, 2, int(m)) * y % m for x, y in zip(a, b, strict=True)]
+    assert arithmetic.to_ints(arithmetic.power(left, e)) == [pow(x, e, int(m)) for x in a]
+
+
+_RUN = st.integers(0, 1000), st.integers(0, 300)
+
+
+@pytest.mark.parametrize("path", VECTORS)
+def test_the_longest_numbers_of_each_width(path: str) -> None:
+    vector = next(known for known in VECTOR_PATHS if known.name == path)
+    shortest = limbs_for(vector, 1024)
+    for bits in {min(16384, shortest.bits * shortest.most - 2), 16384}:
+        m = (mpz(1) << bits) - 1  # ones in all limbs: columns are as full as they can be
+        arithmetic = modulus(m, path)
+        values = [m - 1, m - 2, (mpz(1) << (bits - 1)) - 1, m >> 1]
+        batch = arithmetic.from_ints(values)
+        assert arithmetic.to_ints(arithmetic.mul(batch, batch)) == [x * x % m for x in values]
+        assert arithmetic.to_ints(arithmetic.power(batch, 37)) == [gmpy2.powmod(x, 37, m) for x in values]
+
+
+def test_threads_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    m = MODULI["a square of 4094 bits"]
+    arithmetic = modulus(m, name)
+    values = [mpz(RANDOM.randrange(m)) for _ in range(150)]
+    batch = arithmetic.from_ints(values)
+    exponents = np.random.default_rng(1).integers(-5000, 5000, (60, 4))
+    few = arithmetic.take(batch, np.arange(4))
+
+    def results() -> list[list[mpz]]:
+        parts = arithmetic.mul(batch, batch), arithmetic.power(batch, 12345), arithmetic.power_products(few, exponents)
+        return [arithmetic.to_ints(part) for part in parts]
+
+    monkeypatch.setenv("SECUREVFL_THREADS", "1")
+    alone = results()
+    assert alone[0] == [x * x % m for x in values]
+    monkeypatch.setenv("SECUREVFL_THREADS", "3")
+    assert results() == alone
+    with ThreadPoolExecutor(3) as pool:  # callers may be threads as well
+        assert all(found == alone for found in pool.map(lambda _: results(), range(3)))
+
+
+class _Crowded(Limbs52):
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+
+class _Wide(LimbsBy32):
+    def __init__(self, bits: int, most: int) -> None:
+        super().__init__(bits, 4)
+        self.most = most
+
+
+@pytest.mark.parametrize(
+    ("limbs", "lanes"), [(_Crowded(700), 8), (_Wide(27, 344), 4), (_Wide(28, 100), 4), (_Wide(30, 8), 4)]
+)
+def test_numbers_too_long_for_the_columns_cannot_be_emitted(limbs: Limbs, lanes: int) -> None:
+    from securevfl_crypto.engine import BoundError
+
+    with pytest.raises(BoundError, match="outside 64 bits"):
+        long_text(limbs, lanes)

@@ -1,0 +1,11 @@
+"""Settings of the cut's tests."""
+
+from __future__ import annotations
+
+import pytest
+from helpers import ready_keys
+
+
+@pytest.fixture(autouse=True)
+def _ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)

@@ -1,0 +1,135 @@
+"""Protection "auto": what it takes follows from machines and links, all parties go on under it, and it says why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+import securevfl_crypto as crypto
+import torch
+from clear_scheme import Clear
+from cuts import KITS, sites
+
+import securevfl as sv
+from securevfl.cut import auto
+from securevfl.cut.auto import AutoActive, AutoPassive, Speed, Timing, predict
+from securevfl.cut.base import CutSpec
+from securevfl.transport import Kind
+
+SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
+SCHEMES = {"small": Clear(), "large": Clear(1 << 59)}
+TIMINGS = {"small": Timing(0.05, 0.05, 100_000), "large": Timing(0.01, 0.01, 3_000_000)}
+
+
+@pytest.fixture(autouse=True)
+def _timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {scheme: name for name, scheme in SCHEMES.items()}
+    monkeypatch.setattr(auto, "measure", lambda scheme, spec, width: TIMINGS[names[scheme]])
+
+
+def run(link: Speed | None, offered: dict[str, crypto.Scheme] | None = None) -> tuple[torch.Tensor, dict[str, Any]]:
+    world = sites()
+
+    async def active() -> torch.Tensor:
+        cut = AutoActive(world["a"], SPEC, SCHEMES, link=link)
+        await cut.setup()
+        assert cut.widths == {"p1": 4, "p2": 2}
+        z = await cut.forward(5, train=True)
+        await cut.backward(torch.ones(5, 3) / 8)
+        cut.restore(cut.snapshot())
+        return z
+
+    async def passive(name: str, width: int) -> None:
+        cut = AutoPassive(world[name], SPEC, offered or SCHEMES, link=link)
+        await cut.setup(width, trainable=name == "p1")
+        await cut.forward(torch.ones(5, width), train=True)
+        back = await cut.backward()
+        assert (back is None) == (name != "p1")
+        cut.restore(cut.snapshot())
+
+    async def together() -> torch.Tensor:
+        z, *_ = await asyncio.gather(active(), passive("p1", 4), passive("p2", 2))
+        return z
+
+    return asyncio.run(together()), world
+
+
+def test_slow_links_make_it_take_little_traffic_and_fast_ones_little_work() -> None:
+    for bandwidth, taken in ((1e6, "small"), (1e9, "large")):
+        _, world = run(Speed(bandwidth, 0.01))
+        assert f"took {taken}" in world["a"].notes[0]
+        assert "as stated" in world["a"].notes[0]
+        choices = [e for e in world["p1"].ledger.entries if e.what == "cut/choice"]
+        assert [e.kind for e in choices] == [Kind.CONTROL]
+
+
+def test_links_are_measured_where_they_are_not_stated() -> None:
+    _, world = run(None)
+    assert "(measured)" in world["a"].notes[0]
+    assert sum(e.what == "cut/probe" for e in world["p2"].ledger.entries) == 4
+
+
+def test_it_computes_what_the_scheme_it_takes_computes() -> None:
+    z, _ = run(Speed(1e9, 0.0))
+    world = sites()
+
+    async def together() -> torch.Tensor:
+        kit = KITS["fixed point"]
+
+        async def active() -> torch.Tensor:
+            cut = kit.active(world["a"], SPEC)
+            await cut.setup()
+            return await cut.forward(5, train=False)
+
+        async def passive(name: str, width: int) -> None:
+            cut = kit.passive(world[name], SPEC)
+            await cut.setup(width, trainable=False)
+            await cut.forward(torch.ones(5, width), train=False)
+
+        found, *_ = await asyncio.gather(active(), passive("p1", 4), passive("p2", 2))
+        return found
+
+    assert torch.equal(z, asyncio.run(together()))
+
+
+def test_what_not_all_parties_offer_is_not_taken() -> None:
+    _, world = run(Speed(1e9, 0.0), {"small": SCHEMES["small"]})
+    assert "took small" in world["a"].notes[0]
+
+
+@pytest.mark.parametrize("choice", ["rsa", 3])
+def test_a_choice_that_the_job_does_not_offer_is_refused(choice: str | int) -> None:
+    world = sites(passive=("p1",))
+
+    async def active() -> None:
+        await world["a"].links["p1"].receive(Kind.CONTROL, "cut/measured")
+        world["a"].links["p1"].send(Kind.CONTROL, "cut/choice", meta={"scheme": choice})
+
+    async def together() -> None:
+        cut = AutoPassive(world["p1"], SPEC, SCHEMES, link=Speed(1e9, 0.0))
+        await asyncio.gather(active(), cut.setup(4, trainable=False))
+
+    with pytest.raises(sv.ProtocolError, match="the job offers small, large: nothing was encrypted"):
+        asyncio.run(together())
+
+
+def test_the_estimate_adds_up() -> None:
+    two = [Timing(0.1, 9.0, 1_000_000)] * 2
+    seconds = predict(two, [0.3, 0.5], [Speed(1e6, 0.01), Speed(2e6, 0.02)])
+    assert seconds == pytest.approx(0.2 + 0.5 + 1.0 + 0.5 + 0.04)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"offers": ()}, "some of paillier, bfv, ckks"),
+        ({"offers": ("rsa",)}, "some of paillier, bfv, ckks"),
+        ({"mbit": 0}, "above 0"),
+        ({"latency_ms": -1}, "0 to 1e5 ms"),
+        ({"bits": 1024}, "2048"),
+    ],
+)
+def test_impossible_settings_are_refused(change: dict[str, Any], match: str) -> None:
+    with pytest.raises(sv.InputError, match=match):
+        sv.Auto(**change)

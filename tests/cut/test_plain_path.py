@@ -1,0 +1,113 @@
+"""What makes the plain path fast must not show: tensors that pass by reference stay what they were."""
+
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.algorithms import Plan, Split, SplitNN, Table
+from securevfl.cut import CutSpec, Plain
+from securevfl.party import Site
+from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.transport import Array, Message, memory_pair
+
+
+def _sites(*passive: str) -> dict[str, Site]:
+    names = ("bank", *passive)
+    ends = {}
+    for name in passive:
+        ends["bank", name], ends[name, "bank"] = memory_pair()
+    sites = {}
+    for name in names:
+        peers = passive if name == "bank" else ("bank",)
+        ledger, policy, clock = Ledger(name, run="r", job="00"), Policy(), Clock()
+        sites[name] = Site(
+            name=name,
+            role="active" if name == "bank" else "passive",
+            active="bank",
+            passive=passive,
+            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in peers},
+            ledger=ledger,
+            policy=policy,
+            clock=clock,
+            job="00",
+            seed=0,
+            private_seed=1,
+        )
+    return sites
+
+
+def test_steps_leave_snapshots_and_what_was_sent_as_they_were() -> None:
+    sites, spec = _sites("shop"), CutSpec(width=3, lr=0.5, batch_size=4)
+    a, sent = torch.randn(4, 2), list[Array]()
+    top, bottom = Plain().active_cut(sites["bank"], spec, 0.0), Plain().passive_cut(sites["shop"], spec, 0.0)
+    channel = sites["shop"].links["bank"]._channel
+    original = channel.send
+
+    def send(message: Message) -> int:
+        sent.extend(message.arrays.values())
+        return original(message)
+
+    channel.send = send  # type: ignore[method-assign]
+
+    async def active() -> None:
+        await top.setup()
+        z = (await top.forward(4, train=True)).requires_grad_()
+        torch.autograd.backward((z**2).sum())
+        assert z.grad is not None
+        await top.backward(z.grad)
+
+    async def passive() -> None:
+        await bottom.setup(2, trainable=True)
+        await bottom.forward(a, train=True)
+        before = bottom.snapshot()
+        kept = _weights(before).clone()
+        back = await bottom.backward()
+        assert torch.equal(_weights(before), kept)
+        gradient = 2 * (a @ kept)
+        assert back is not None
+        torch.testing.assert_close(back, gradient @ kept.T)
+        torch.testing.assert_close(_weights(bottom.snapshot()), kept - 0.5 * (a.T @ gradient))
+
+    async def both() -> None:
+        await asyncio.gather(active(), passive())
+
+    asyncio.run(both())
+    assert not any(isinstance(array, torch.Tensor) and array.requires_grad for array in sent)
+
+
+def _weights(state: object) -> torch.Tensor:
+    found = state[0] if isinstance(state, tuple) else state
+    assert isinstance(found, torch.Tensor)
+    return found
+
+
+def test_features_of_rows_that_a_party_lacks_are_the_fill() -> None:
+    x = torch.arange(12.0).reshape(6, 2) + 1
+    table = Table(
+        x=x,
+        split=Split(np.arange(2), np.arange(2, 3), np.arange(3, 4)),
+        name="bank",
+        rest={"bank": 2, "shop": 3},
+        y=torch.zeros(9, dtype=torch.int64),
+        classes=2,
+    )
+    role = SplitNN().active(_sites("shop")["bank"], Plan(epochs=1, batch_size=2, patience=None), Plain(), table)
+    rows = np.array([5, 0, 6, 8, -1, 4])
+    expected = torch.stack([x[5], x[0], *(torch.zeros(2) for _ in range(3)), x[4]])
+    assert torch.equal(role.features(rows), expected)
+    assert torch.equal(role.features(rows[:2]), x[[5, 0]])
+    assert role.features(rows[:0]).shape == (0, 2)
+
+
+def test_a_step_forgets_gradients_that_were_left_on_its_parameters() -> None:
+    from securevfl.algorithms.halves import forget_gradients
+
+    layer = nn.Linear(2, 1)
+    optimizer = torch.optim.Adam(layer.parameters())
+    torch.autograd.backward(layer(torch.ones(1, 2)).sum())
+    forget_gradients(optimizer)
+    assert all(parameter.grad is None for parameter in layer.parameters())

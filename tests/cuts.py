@@ -1,0 +1,76 @@
+"""Both sides of every kind of cut, and the parties that they run at, for tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import securevfl_crypto as crypto
+from clear_scheme import Clear
+
+from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.exact import FixedActive, FixedPassive
+from securevfl.cut.plain import FloatActive, FloatPassive
+from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.party import Site
+from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.transport import MemoryChannel, memory_pair
+
+__all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]
+
+
+@dataclass(frozen=True)
+class Kit:
+    """How to make both sides of one kind of cut, and how exactly it agrees with floats."""
+
+    active: Callable[[Site, CutSpec], ActiveCut]
+    passive: Callable[[Site, CutSpec], PassiveCut]
+    tolerance: float
+    error: float = 0.0
+    name: str = "plain"
+
+
+def sealed(scheme: crypto.Scheme, error: float = 0.0) -> Kit:
+    return Kit(
+        lambda s, c: SealedActive(s, c, scheme), lambda s, c: SealedPassive(s, c, scheme), 5e-3, error, scheme.name
+    )
+
+
+SEALED = {
+    "integers, no cipher": sealed(Clear()),
+    "modulo 2^59, no cipher": sealed(Clear(1 << 59)),
+    "paillier": sealed(crypto.Paillier(bits=2048)),
+    "bfv": sealed(crypto.BFV()),
+    "ckks": sealed(crypto.CKKS(), error=1e-5),
+}
+KITS = {
+    "plain": Kit(FloatActive, FloatPassive, 1e-5),
+    "fixed point": Kit(FixedActive, FixedPassive, 5e-3),
+    **SEALED,
+}
+
+
+def sites(policy: Policy | None = None, passive: tuple[str, ...] = ("p1", "p2")) -> dict[str, Site]:
+    names = ["a", *passive]
+    ends: dict[tuple[str, str], MemoryChannel] = {}
+    for i, one in enumerate(names):
+        for other in names[i + 1 :]:
+            ends[one, other], ends[other, one] = memory_pair()
+    made = {}
+    for number, name in enumerate(names):
+        ledger, clock = Ledger(name, run="r", job="j"), Clock()
+        rule = policy or Policy(min_key_bits=512)
+        made[name] = Site(
+            name=name,
+            role="active" if name == "a" else "passive",
+            active="a",
+            passive=passive,
+            links={peer: Link(name, peer, ends[name, peer], ledger, rule, clock) for peer in names if peer != name},
+            ledger=ledger,
+            policy=rule,
+            clock=clock,
+            job="j",
+            seed=1,
+            private_seed=100 + number,
+        )
+    return made

@@ -1,0 +1,325 @@
+"""The audit: what it finds in ledgers, what it says of them, and how the command ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from helpers import parties
+from rich.console import Console
+
+import securevfl as sv
+from securevfl import cli
+from securevfl.errors import AuditError, InputError
+from securevfl.jobs import Audit, align_owners, write_ledgers
+from securevfl.jobs.audit_tables import audit_tables, summary
+from securevfl.privacy import Ledger, ledger
+from securevfl.report import Record, render_text
+from securevfl.transport import Guard, Kind, Message
+
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
+NOISY = sv.Job(algorithm=JOB.algorithm, epochs=2, batch_size=64, protection=sv.Plain(dp=sv.DP(epsilon=6.0)))
+C = np.zeros(16, np.uint8)
+KEY, BACK = Guard("bfv", 218, "key of bank"), Guard("bfv", 218, "key of shop")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run in plain and one with noise, of three parties."""
+    target = tmp_path_factory.mktemp("audit")
+    sv.compare({"plain": JOB, "noisy": NOISY}, parties(), baselines=()).report(target)
+    return target
+
+
+def _talk(*messages: tuple[str, Message]) -> tuple[Ledger, Ledger]:
+    """Both parties' ledgers of messages; a sender's name with each."""
+    pair = {name: Ledger(name, run="r", job="00", policy="p") for name in ("bank", "shop")}
+    for sender, message in messages:
+        receiver = "shop" if sender == "bank" else "bank"
+        pair[sender].record("sent", receiver, message, 100)
+        pair[receiver].record("received", sender, message, 100)
+    for one in pair.values():
+        one.close()
+    return pair["bank"], pair["shop"]
+
+
+def _audit(folder: Path, *ledgers: Ledger) -> Audit:
+    write_ledgers(ledgers, folder)
+    return sv.audit(folder)
+
+
+def _ended(*arguments: str) -> object:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", *arguments])
+    return ended.value.code
+
+
+def test_what_one_sent_another_received(folder: Path) -> None:
+    found = sv.audit(folder)
+    assert len(found.chains) == 9
+    assert found.complete
+
+    def told(way: str) -> list[tuple[object, ...]]:
+        ends = [(x.party, x.peer) if way == "sent" else (x.peer, x.party) for x in found.lines if x.way == way]
+        rest = [(x.run, x.kind, x.what, x.guard, x.opens, x.messages, x.bytes) for x in found.lines if x.way == way]
+        return sorted((*a, *map(str, b)) for a, b in zip(ends, rest, strict=True))
+
+    assert told("sent") == told("received")
+    assert sum(line.messages for line in found.lines) == found.messages
+    chains, lines = found
+    assert (chains, lines) == (found.chains, found.lines)
+
+
+def test_epsilon_is_in_the_ledger_and_without_noise_it_has_no_bound(folder: Path) -> None:
+    found = {(e.run, e.party, e.what): e for e in sv.audit(folder).epsilons}
+    figures = Record.read(folder / "metrics.json")
+    spent = {("noisy", e.party, e.what): e.releases for run in figures.runs for e in run.epsilon}
+    assert spent == {key: e.releases for key, e in found.items() if e.source == "ledger"}
+    assert {key for key, e in found.items() if e.source == "ledger"} == {
+        ("noisy", "bank", "gradients"),
+        ("noisy", "shop1", "activations"),
+        ("noisy", "shop2", "activations"),
+    }
+    assert all(0 < e.epsilon <= 6.001 for e in found.values() if e.source == "ledger")
+    assert {key for key, e in found.items() if e.source == "no noise"} == {
+        ("plain", "bank", "gradients"),
+        ("plain", "shop1", "activations"),
+        ("plain", "shop2", "activations"),
+    }
+    assert all(e.epsilon == float("inf") for e in found.values() if e.source == "no noise")
+
+
+def test_epsilon_of_an_old_ledger_comes_from_the_figures(folder: Path, tmp_path: Path) -> None:
+    """Version 1 had no notes; the same chains without them."""
+    chains: list[list[object]] = []
+    for raw in (folder / "ledger.jsonl").read_bytes().splitlines():
+        line = ledger._decode(raw)
+        if isinstance(line, ledger.Noted):
+            continue
+        if isinstance(line, ledger.Opening):
+            chains.append([])
+            line = msgspec.structs.replace(line, version=1)
+        chains[-1].append(line)
+    lines = []
+    for chain in chains:
+        head = ledger._GENESIS
+        for line in chain:
+            new = msgspec.structs.replace(line, prev=head, hash="")  # type: ignore[type-var]
+            head = ledger._hash(new)  # type: ignore[arg-type]
+            lines.append(ledger._encode(msgspec.structs.replace(new, hash=head)))
+    (tmp_path / "ledger.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    assert not [e for e in sv.audit(tmp_path).epsilons if e.run == "noisy"]
+    (tmp_path / "metrics.json").write_bytes((folder / "metrics.json").read_bytes())
+    told = [e for e in sv.audit(tmp_path).epsilons if e.run == "noisy"]
+    assert {(e.party, e.what, e.source) for e in told} == {
+        ("bank", "gradients", "metrics.json"),
+        ("shop1", "activations", "metrics.json"),
+        ("shop2", "activations", "metrics.json"),
+    }
+
+
+def test_a_message_without_noise_beside_noisy_ones_is_told(tmp_path: Path) -> None:
+    z = {"z": np.zeros((2, 2), np.float32)}
+    bank, shop = Ledger("bank", run="r", job="0"), Ledger("shop", run="r", job="0")
+    for guard in (Guard(noise=2.0), Guard()):
+        shop.record("sent", "bank", Message(Kind.ACTIVATION, "cut/forward", z, guard=guard), 9)
+        bank.record("received", "shop", Message(Kind.ACTIVATION, "cut/forward", z, guard=guard), 9)
+    shop.note("epsilon", {"what": "activations", "epsilon_rdp": 1.0, "delta": 1e-5, "times": 1})
+    bank.close()
+    shop.close()
+    assert [(e.what, e.epsilon) for e in _audit(tmp_path, bank, shop).epsilons] == [
+        ("activations", 1.0),
+        ("activations", float("inf")),
+    ]
+
+
+def test_what_a_receiver_computes_depends_on_who_has_the_key(tmp_path: Path) -> None:
+    c = {"c": C}
+    talk = _talk(
+        ("bank", Message(Kind.PUBLIC_KEY, "cut/public key", c)),
+        ("bank", Message(Kind.CIPHERTEXT, "cut/weights", c, guard=KEY)),
+        ("shop", Message(Kind.CIPHERTEXT, "cut/forward", c, guard=KEY)),
+        ("shop", Message(Kind.CIPHERTEXT, "cut/passive share", c, guard=BACK)),
+        ("bank", Message(Kind.CIPHERTEXT, "cut/input gradient", c, guard=Guard("bfv", 218, "key of shop", 1.5))),
+        ("shop", Message(Kind.CIPHERTEXT, "cut/something new", c, guard=KEY)),
+        ("shop", Message(Kind.MASKED_SHARE, "cut/reshare", c, guard=Guard("masked", 40))),
+        ("shop", Message(Kind.CIPHERTEXT, "cut/weight gradient", c, guard=KEY)),
+    )
+    found = _audit(tmp_path, *talk)
+    for way in ("sent", "received"):
+        says = {line.what: line.reveals for line in found.lines if line.way == way}
+        assert says["cut/weights"] == says["cut/passive share"] == Kind.CIPHERTEXT.reveals
+        assert "z of each row, summed over the passive parties" in says["cut/forward"]
+        assert says["cut/input gradient"].endswith("the gradient at its own activations, of each row, up to the noise")
+        assert says["cut/something new"] == "it has the key: all that was encrypted"
+        assert "under the sender's mask, which is random to it" in says["cut/weight gradient"]
+        assert says["cut/reshare"] == Kind.MASKED_SHARE.reveals
+
+
+def test_readable_content_is_named_so(folder: Path) -> None:
+    lines = {(x.run, x.what): x for x in sv.audit(folder).lines if x.way == "sent"}
+    assert lines["plain", "cut/forward"].reveals == Kind.ACTIVATION.reveals
+    assert lines["plain", "cut/forward"].protection == "in the clear"
+    assert lines["plain", "cut/forward"].readable
+    assert lines["noisy", "cut/forward"].reveals == f"{Kind.ACTIVATION.reveals}, up to the noise"
+    assert lines["plain", "train/start"].protection == "none needed"
+    assert not lines["plain", "cut/initial weights"].readable
+
+
+def test_a_ledger_without_its_peers_is_said_to_be_alone(tmp_path: Path) -> None:
+    bank, _ = _talk(("bank", Message(Kind.CONTROL, "hello")))
+    found = _audit(tmp_path, bank)
+    assert not found.complete
+    assert found.alone == [("r", "bank")]
+    assert "Not compared, for the other end's ledger is not here: links of bank (r)." in summary(found)
+
+
+def test_an_empty_ledger_is_no_ledger(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").write_bytes(b"")
+    with pytest.raises(AuditError, match="is empty"):
+        sv.audit(tmp_path)
+
+
+def test_a_note_of_epsilon_that_holds_none_is_an_error(tmp_path: Path) -> None:
+    bank = Ledger("bank", run="r", job="0")
+    bank.note("epsilon", {"what": "activations", "epsilon": "much"})
+    bank.close()
+    with pytest.raises(AuditError, match="note of ε that holds no numbers"):
+        _audit(tmp_path, bank)
+
+
+def test_several_label_owners_ledgers_verify(tmp_path: Path) -> None:
+    """Each federation is aligned in a run of its own name."""
+    people = parties(passive=1)
+    both = sv.Parties.of(people["bank"], people["shop1"].__class__(**_as_owner(people)), people["shop1"])
+    aligned = align_owners(both, sv.Job(algorithm=sv.MultiVFL()))
+    found = _audit(tmp_path, *aligned.ledgers.values())
+    assert {chain.run for chain in found.chains} == {"alignment with bank", "alignment with lender"}
+    assert found.complete
+
+
+def _as_owner(people: sv.Parties) -> dict[str, object]:
+    bank = people["bank"]
+    return {
+        "name": "lender",
+        "ids": bank.ids,
+        "columns": bank.columns,
+        "label": bank.label,
+        "classes": bank.classes,
+    }
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_tables_fit_and_say_all(folder: Path, width: int) -> None:
+    found = sv.audit(folder)
+    tables = list(audit_tables(found))
+    assert len(tables) == 9
+    text = "\n".join(render_text(table, width=width) for table in tables)
+    assert max(map(len, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    for words in ("shop1, run noisy", "→ bank", "← bank", "ε: activations without noise: no bound", "at δ = 1e-05"):
+        assert words in flat
+    assert "its policy: keys >= 2048 bits" in flat
+
+
+def test_names_in_ledgers_are_no_markup(tmp_path: Path) -> None:
+    odd = Ledger("[red]bank", run="[link=x]r", job="0", policy="[bold]p")
+    odd.record("sent", "[blink]shop", Message(Kind.METRIC, "[/]step"), 5)
+    odd.close("[/]odd")
+    found = _audit(tmp_path, odd)
+    text = "".join(render_text(table) for table in audit_tables(found))
+    for words in ("[red]bank", "[link=x]r", "[bold]p", "[blink]shop", "[/]step"):
+        assert words in text
+
+
+def test_a_verified_run_ends_well_and_shows_what_was_asked_for(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli, "out", Console(width=100))
+    assert _ended(str(folder), "--party", "shop1", "--run", "noisy") == 0
+    said = capsys.readouterr().out
+    assert "shop1, run noisy" in said
+    assert "bank, run" not in said
+    assert "9 ledgers verified" in said  # all are, whichever are shown
+
+
+def test_json_holds_lines_and_epsilon(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _ended(str(folder), "--json", "--run", "noisy") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["verified"], told["complete"], len(told["chains"])) == (True, True, 3)
+    assert {line["way"] for line in told["lines"]} == {"sent", "received"}
+    assert {(e["party"], e["what"]) for e in told["epsilons"]} >= {("bank", "gradients"), ("shop1", "activations")}
+    assert _ended(str(folder), "--json", "--run", "plain") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [e["epsilon"] for e in told["epsilons"]] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda lines: lines[:3] + lines[4:], "does not follow the line before it"),
+        (lambda lines: [lines[0].replace(b'"bank"', b'"bonk"'), *lines[1:]], "was changed"),
+        (lambda lines: [line.replace(b'"epsilon_rdp":', b'"epsilon_rdp":0') for line in lines], "not a ledger line"),
+        (
+            lambda lines: [line.replace(b'"noise_multiplier":', b'"noise_multiplier":9') for line in lines],
+            "was changed",
+        ),
+        (lambda lines: lines[:-1], "was cut off"),
+        (lambda lines: [*lines, b"\xff\xfe"], "is not a ledger line"),
+        (lambda lines: [*lines, b"x" * 100], "is not a ledger line"),
+        (lambda lines: [], "is empty"),
+    ],
+)
+def test_a_tampered_ledger_ends_with_8(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: object, words: str
+) -> None:
+    lines = (folder / "ledger.jsonl").read_bytes().splitlines()
+    changed = damage(lines)  # type: ignore[operator]
+    assert changed != lines
+    (tmp_path / "ledger.jsonl").write_bytes(b"".join(line + b"\n" for line in changed))
+    for options in ([], ["--json"]):
+        assert _ended(str(tmp_path), *options) == 8
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert "AuditError" in said.err
+        assert words in " ".join(said.err.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nowhere"], "nowhere/ledger.jsonl does not exist"),
+        (["{folder}/ledger.jsonl"], "ledger.jsonl does not exist"),
+        (["{folder}", "--party", "nobody"], "the ledgers tell of no party 'nobody'; they tell of bank, shop1, shop2"),
+        (["{folder}", "--run", "x"], "the ledgers tell of no run 'x'; they tell of alignment, noisy, plain"),
+        (["{folder}", "--unknown"], "No such option"),
+        ([], "Missing argument"),
+    ],
+)
+def test_the_users_mistakes_end_with_2(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
+) -> None:
+    assert _ended(*(argument.format(folder=folder) for argument in arguments)) == 2
+    said = capsys.readouterr().err
+    assert words in " ".join(said.split())
+    assert "Traceback" not in said
+
+
+def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = sv.Job(algorithm=JOB.algorithm, policies={"shop2": sv.Policy(sealed=True)})
+    with pytest.raises(sv.PolicyError) as caught:
+        sv.simulate(job, parties())
+    write_ledgers(caught.value.ledgers, tmp_path)
+    assert _ended(str(tmp_path)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "refusal of the job" in said
+    assert "which rule of the sender's policy the job breaks" in said
+    assert "refusal: bank ended with: failed: PolicyError: 'shop2' refuses the job" in said
+
+
+def test_missing_folders_are_the_users_mistake_in_python_too(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        sv.audit(tmp_path / "nowhere")

@@ -1,0 +1,236 @@
+"""A job weaker than a party's policy is refused before anything but the refusal crosses any channel."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers import parties, scarce
+
+import securevfl as sv
+from securevfl.data import LabelBook
+from securevfl.errors import PolicyError, ProtocolError
+from securevfl.jobs import align_owners, simulation
+from securevfl.jobs.refusal import await_refusal, terms
+from securevfl.jobs.simulation import align_parties, join_parties, run_parties
+from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
+from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
+
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
+DP = sv.DP(epsilon=8.0)
+
+
+@pytest.fixture
+def crossed(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """All that any channel is given, in order."""
+    seen: list[Message] = []
+    original = MemoryChannel.send
+
+    def send(self: MemoryChannel, message: Message) -> int:
+        seen.append(message)
+        return original(self, message)
+
+    monkeypatch.setattr(MemoryChannel, "send", send)
+    return seen
+
+
+def _only_refusals(crossed: list[Message], count: int) -> None:
+    assert [(message.kind, message.what) for message in crossed] == [(Kind.CONTROL, REFUSED)] * count
+    for message in crossed:
+        assert not message.arrays
+        assert set(message.meta) == {"rule"}
+
+
+def plain(dp: sv.DP | None = None, **policies: Policy) -> sv.Job:
+    return replace(JOB, protection=sv.Plain(dp=dp), policies=policies)
+
+
+def sealed(**policies: Policy) -> sv.Job:
+    return replace(JOB, protection=sv.Paillier(bits=2048), policies=policies)
+
+
+REFUSALS: dict[str, tuple[sv.Job, str]] = {
+    "sealed, passive": (plain(shop1=Policy(sealed=True)), "activations and gradients would cross in the clear"),
+    "sealed, active": (plain(bank=Policy(sealed=True)), "demands them sealed"),
+    "protections": (
+        plain(shop2=Policy(protections=frozenset({"paillier"}))),
+        "'plain' and the policy accepts paillier",
+    ),
+    "no protection": (plain(shop2=Policy(protections=frozenset())), "the policy accepts nothing"),
+    "another scheme": (sealed(bank=Policy(protections=frozenset({"bfv", "plain"}))), "accepts bfv, plain"),
+    "a scheme that may be chosen": (
+        replace(sealed(bank=Policy(protections=frozenset({"bfv", "ckks"}))), protection=sv.cut.Auto()),
+        "'paillier' and the policy accepts bfv, ckks",
+    ),
+    "BFV": (replace(sealed(bank=Policy(min_security=192)), protection=sv.cut.BFV()), "BFV gives 128 bits of security"),
+    "key": (sealed(shop1=Policy(min_key_bits=3072)), "key has 2048 bits; the policy demands at least 3072"),
+    "security": (sealed(shop1=Policy(min_security=128)), "key has 2048 bits; the policy demands at least 3072"),
+    "noise sent": (plain(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))), "activations would cross without noise"),
+    "noise received": (plain(shop1=Policy(noised=frozenset({Kind.GRADIENT}))), "gradients would cross without noise"),
+    "noise on labels only": (
+        plain(sv.DP(activations=False), bank=Policy(noised=frozenset({Kind.ACTIVATION}))),
+        "activations would cross without noise",
+    ),
+    "ε": (plain(DP, shop1=Policy(max_epsilon=2.0)), "spends ε = 8; the policy allows 2"),
+    "ε without noise": (plain(shop1=Policy(max_epsilon=2.0)), "activations would be released without noise"),
+    "ε without noise on labels": (
+        plain(sv.DP(gradients=False), bank=Policy(max_epsilon=50.0)),
+        "gradients would be released without noise",
+    ),
+    "ε, sealed": (sealed(shop1=Policy(max_epsilon=2.0)), "without noise, which spends ε without bound"),
+    "kind": (plain(shop1=Policy(forbidden=frozenset({Kind.ACTIVATION}))), "messages of kind activation"),
+    "kind of alignment": (plain(shop1=Policy(forbidden=frozenset({Kind.BLINDED_SET}))), "of kind blinded set"),
+    "leak": (plain(shop1=Policy(leaks=False)), "'bank' learns a_p W_p of each row and step"),
+    "leak, labels": (plain(bank=Policy(leaks=False)), "'shop1' learns the gradient at the cut"),
+}
+
+
+@pytest.mark.parametrize(("job", "words"), REFUSALS.values(), ids=REFUSALS)
+def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: str, crossed: list[Message]) -> None:
+    (name,) = job.policies
+    with pytest.raises(PolicyError) as caught:
+        sv.simulate(job, parties())
+    assert words in str(caught.value)
+    assert str(caught.value).startswith(f"{name!r} refuses the job: ")
+    _only_refusals(crossed, 2)
+    assert [m.meta["rule"] for m in crossed] == [str(crossed[0].meta["rule"])] * 2
+    assert words in str(crossed[0].meta["rule"])
+
+
+ACCEPTED: dict[str, sv.Job] = {
+    "sealed": sealed(shop1=Policy(sealed=True, protections=frozenset({"paillier"}), min_security=112)),
+    "no leak that is known": sealed(bank=Policy(leaks=False), shop1=Policy(leaks=False)),
+    "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
+    "noise on labels": plain(sv.DP(activations=False), bank=Policy(max_epsilon=8.0, leaks=False)),
+    "drawn labels": plain(sv.DP(activations=False, labels="randomised_response"), bank=Policy(max_epsilon=8.0)),
+    "any scheme": replace(sealed(shop1=Policy(min_security=128)), protection=sv.cut.Auto()),
+    "a noise multiplier": plain(sv.DP(noise_multiplier=3.0), shop1=Policy(max_epsilon=2.0)),
+    "plain": plain(shop1=Policy(protections=frozenset({"plain"}), forbidden=frozenset({Kind.METRIC}))),
+    "nothing crosses": replace(plain(shop1=Policy(sealed=True, max_epsilon=1.0)), algorithm=sv.Local(hidden=2)),
+}
+
+
+@pytest.mark.parametrize("job", ACCEPTED.values(), ids=ACCEPTED)
+def test_a_job_that_meets_all_policies_is_not_refused(job: sv.Job, crossed: list[Message]) -> None:
+    simulation.consent(job, parties())
+    assert crossed == []
+
+
+def test_every_way_into_a_run_asks_first(crossed: list[Message]) -> None:
+    people, job = parties(), plain(shop2=Policy(sealed=True))
+    aligned = join_parties(people, job)
+    model = sv.Model(job=job, parts={name: {} for name in people})
+    ways: list[Callable[[], object]] = [
+        lambda: align_parties(people, job),
+        lambda: run_parties(job, people, aligned, run="x"),
+        lambda: sv.simulate(job, people, aligned=aligned),
+        lambda: sv.predict(model, people, aligned=aligned),
+        lambda: sv.predict(model, people),
+    ]
+    for way in ways:
+        crossed.clear()
+        with pytest.raises(PolicyError, match="'shop2' refuses the job"):
+            way()
+        _only_refusals(crossed, 2)
+
+
+def test_a_later_job_of_a_comparison_is_refused_before_the_first_one_runs(crossed: list[Message]) -> None:
+    jobs = {"first": plain(), "second": plain(shop1=Policy(sealed=True))}
+    with pytest.raises(PolicyError, match="'shop1' refuses the job"):
+        sv.compare(jobs, parties())
+    _only_refusals(crossed, 2)
+
+
+def test_several_label_owners_are_asked_before_the_first_federation_aligns(crossed: list[Message]) -> None:
+    people = parties(passive=1)
+    bank = people["bank"]
+    two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
+    job = sv.Job(algorithm=sv.MultiVFL(), policies={"lender": Policy(sealed=True)})
+    with pytest.raises(PolicyError, match="'lender' refuses the job"):
+        align_owners(two, job)
+    _only_refusals(crossed, 2)
+
+
+def test_a_label_book_that_shows_pairwise_intersections_is_refused(crossed: list[Message]) -> None:
+    people = parties()
+    book = LabelBook(("k1", "k2"), np.array([0, 1]))
+    shown = sv.Parties.of(replace(people["bank"], book=book), people["shop1"], people["shop2"])
+    job = plain(shop2=Policy(pairwise_intersections=False))
+    with pytest.raises(PolicyError, match="'bank' would learn the pairwise intersection with 'shop2'"):
+        align_parties(shown, job)
+    _only_refusals(crossed, 2)
+    simulation.consent(job, people)
+
+
+def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[Message]) -> None:
+    job = plain(shop1=Policy(sealed=True), shop2=Policy(max_epsilon=1.0))
+    with pytest.raises(PolicyError) as caught:
+        sv.simulate(job, parties())
+    assert "raised at party 'shop1'" in "".join(caught.value.__notes__)
+    _only_refusals(crossed, 4)
+    lines = [line for ledger in caught.value.ledgers for line in ledger.lines]
+    chains = {chain.party: chain for chain in verify(enumerate(lines, 1))}
+    assert {entry.what for chain in chains.values() for entry in chain.entries} == {REFUSED}
+    assert "refuses the job: activations and gradients would cross in the clear" in chains["bank"].outcome
+    assert chains["bank"].outcome.startswith("failed: PolicyError: 'shop")
+    assert "'shop2' refuses the job" in chains["shop2"].outcome
+
+
+def test_a_scheme_that_nobody_knows_is_refused_by_all(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
+    monkeypatch.setattr(sv.Paillier, "name", "rot13")
+    with pytest.raises(PolicyError, match="protection 'rot13' is none that the policy knows"):
+        sv.simulate(sealed(), parties())
+    _only_refusals(crossed, 6)
+
+
+def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> None:
+    kinds = {}
+    for algorithm in (sv.SplitNN(), sv.FedDA(), sv.FedCVT()):
+        job = sv.Job(algorithm=algorithm, epochs=20)
+        passive = terms(job, "shop1", active="bank", passive=["shop1"])
+        active = terms(job, "bank", active="bank", passive=["shop1"])
+        assert passive.receives <= active.sends
+        assert active.receives <= passive.sends
+        kinds[algorithm.name] = {kind.value for kind in passive.sends | passive.receives}
+    assert {"activation", "gradient"} <= kinds["splitnn"]
+    assert "representation" not in kinds["splitnn"]
+    assert {"activation", "gradient", "representation"} <= kinds["fedda"]
+    assert "activation" not in kinds["fedcvt"]
+    job = sv.Job(algorithm=sv.FedCVT(), policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))})
+    with pytest.raises(PolicyError, match="messages of kind representation"):
+        simulation.consent(job, scarce())
+
+
+def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
+    """That the tests above would notice: the messages' own checks come later."""
+    monkeypatch.setattr(simulation, "consent", lambda job, people: None)
+    with pytest.raises(PolicyError, match="demands them sealed"):
+        run_parties(plain(shop1=Policy(sealed=True)), parties(), align_parties(parties(), plain()), run="x")
+    assert {"psi/hello", "psi/blinded"} <= {message.what for message in crossed}
+
+
+def test_a_refusal_in_place_of_anything_else_ends_the_wait(crossed: list[Message]) -> None:
+    mine, theirs = memory_pair()
+    link = Link("a", "b", mine, Ledger("a", run="r", job="0"), Policy(), Clock())
+    theirs.send(Message(Kind.CONTROL, REFUSED, meta={"rule": "keys\x1b[31m too short" + "!" * 2000}))
+    with pytest.raises(PolicyError, match=r"'b' refuses the job: keys\?\[31m too short!{10}") as caught:
+        asyncio.run(link.receive(Kind.CONTROL, "psi/hello"))
+    assert len(str(caught.value)) < 600
+    raise_refusal(Message(Kind.CONTROL, "psi/hello"), "b")
+    raise_refusal(Message(Kind.METRIC, REFUSED), "b")
+
+
+def test_waiting_for_a_refusal_that_does_not_come() -> None:
+    class Alone:
+        name = "a"
+        others: list[Any] = []  # noqa: RUF012
+
+    mine, theirs = memory_pair()
+    Alone.others = [Link("a", "b", mine, Ledger("a", run="r", job="0"), Policy(), Clock())]
+    theirs.close()
+    with pytest.raises(ProtocolError, match="all its peers ended without one"):
+        asyncio.run(await_refusal(Alone()))  # type: ignore[arg-type]

@@ -1,0 +1,176 @@
+"""One accountant per party: equal to Opacus for the same releases, exact where a closed form exists, never mixed."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from helpers import parties
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import PRVAccountant, RDPAccountant
+from scipy import stats
+
+import securevfl as sv
+from securevfl.errors import InputError
+from securevfl.privacy import Accountant, GaussianRelease, PureRelease, epsilon_prv, epsilon_rdp
+
+DELTA = 1e-5
+HISTORIES = [
+    [(2.0, 1.0, 5)],
+    [(2.0, 1.0, 5), (3.5, 1.0, 10), (9.0, 1.0, 40)],
+    [(1.1, 0.01, 500)],
+    [(1.1, 0.01, 500), (6.0, 1.0, 3), (0.8, 0.05, 20)],
+]
+
+
+def _releases(history: list[tuple[float, float, int]]) -> list[GaussianRelease]:
+    return [GaussianRelease(sigma, times, rate) for sigma, rate, times in history]
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_epsilon_equals_that_of_opacus_for_the_same_releases(history: list[tuple[float, float, int]]) -> None:
+    rdp, prv = RDPAccountant(), PRVAccountant()
+    rdp.history, prv.history = list(history), sorted((s, q, n) for s, q, n in history)
+    mine = Accountant("bank", DELTA)
+    for release in _releases(history):
+        mine.add(release, ["features"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert mine.epsilon_rdp("features") == pytest.approx(rdp.get_epsilon(DELTA), rel=1e-9)
+        assert mine.epsilon_prv("features") == pytest.approx(prv.get_epsilon(DELTA), rel=1e-9)
+    assert mine.epsilon_prv() <= mine.epsilon_rdp()
+
+
+def test_stepping_opacus_one_release_after_the_other_gives_the_same() -> None:
+    opacus, mine = RDPAccountant(), Accountant("bank", DELTA)
+    for epoch in range(6):
+        for sigma in (2.0, 4.0):
+            opacus.step(noise_multiplier=sigma, sample_rate=1.0)
+            mine.add(GaussianRelease(sigma, 1), ["labels"])
+        assert mine.epsilon_rdp("labels") == pytest.approx(opacus.get_epsilon(DELTA), rel=1e-9), epoch
+
+
+def test_equal_releases_add_up_and_their_order_is_of_no_matter() -> None:
+    one, two = GaussianRelease(2.0, 3), GaussianRelease(5.0, 4)
+    assert epsilon_rdp([one, two, one], DELTA) == epsilon_rdp([two, GaussianRelease(2.0, 6)], DELTA)
+    together = GaussianRelease(1 / math.sqrt(3 / 4 + 4 / 25), 1)  # Gaussian releases compose to one of Σ 1/σ²
+    assert epsilon_rdp([one, two], DELTA) == pytest.approx(epsilon_rdp(together, DELTA))
+
+
+@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 6.0])
+def test_the_curve_of_randomised_response_is_its_renyi_divergence(classes: int, epsilon: float) -> None:
+    whole = math.exp(epsilon) + classes - 1
+    p, q = (np.full(classes, 1 / whole) for _ in range(2))
+    p[0], q[1] = math.exp(epsilon) / whole, math.exp(epsilon) / whole
+    orders = np.array([1.1, 2.0, 7.5, 40.0])
+    exact = [math.log((p**a * q ** (1 - a)).sum()) / (a - 1) for a in orders]
+    assert PureRelease(epsilon, 3, classes).rdp(orders) == pytest.approx(3 * np.array(exact))
+    assert (PureRelease(epsilon, 1, classes).rdp(orders) <= PureRelease(epsilon).rdp(orders) + 1e-12).all()
+
+
+def test_many_small_pure_releases_cost_less_than_their_sum_and_few_never_more() -> None:
+    assert epsilon_rdp(PureRelease(0.1, 200), DELTA) < 0.6 * 20
+    for release in (PureRelease(2.0), PureRelease(0.5, 4, 10)):
+        assert epsilon_rdp(release, DELTA) <= release.epsilon * release.times + 1e-12
+        assert epsilon_prv(release, DELTA) == pytest.approx(release.epsilon * release.times)
+
+
+@pytest.mark.parametrize(("sigma", "times", "pure"), [(1.0, 1, 1.0), (3.0, 8, 0.5), (8.0, 4, 3.0)])
+def test_both_accountants_bound_the_exact_composition_of_noise_and_randomised_response(
+    sigma: float, times: int, pure: float
+) -> None:
+    """The loss of randomised response is ±ε₀, that of the Gaussian mechanism is known (Balle and Wang 2018)."""
+    mu = math.sqrt(times) / sigma
+
+    def gaussian(e: float) -> float:
+        return float(stats.norm.cdf(mu / 2 - e / mu) - math.exp(e) * stats.norm.cdf(-mu / 2 - e / mu))
+
+    stay = math.exp(pure) / (math.exp(pure) + 1)
+    releases = [GaussianRelease(sigma, times), PureRelease(pure)]
+    for epsilon in (epsilon_rdp(releases, DELTA), epsilon_prv(releases, DELTA)):
+        assert stay * gaussian(epsilon - pure) + (1 - stay) * gaussian(epsilon + pure) <= DELTA * 1.001
+
+
+_RELEASE = st.one_of(
+    st.builds(GaussianRelease, st.floats(0.5, 50), st.integers(0, 30)),
+    st.builds(PureRelease, st.floats(0.01, 5), st.integers(0, 5), st.integers(2, 10)),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(_RELEASE, max_size=4), _RELEASE)
+def test_one_more_release_never_costs_less(
+    releases: list[GaussianRelease | PureRelease], more: GaussianRelease
+) -> None:
+    before, after = epsilon_rdp(releases, DELTA), epsilon_rdp([*releases, more], DELTA)
+    assert before <= after + 1e-9
+    assert after >= epsilon_rdp(more, DELTA) - 1e-9
+    again = replace(more, times=more.times + 1)
+    assert epsilon_rdp([*releases, again], DELTA) >= after - 1e-9
+
+
+def test_features_and_labels_are_never_mixed_and_a_model_counts_with_both() -> None:
+    mine = Accountant("bank", DELTA)
+    features, labels, model = GaussianRelease(2.0, 5), PureRelease(1.0), GaussianRelease(4.0, 3)
+    mine.add(features, ["features"])
+    mine.add(labels, ["labels"])
+    assert mine.epsilon_rdp("features") == epsilon_rdp(features, DELTA)
+    assert mine.epsilon_rdp("labels") == epsilon_rdp(labels, DELTA)
+    mine.add(model, ["features", "labels"])
+    assert mine.epsilon_rdp("features") == epsilon_rdp([features, model], DELTA)
+    assert mine.epsilon_rdp("labels") == epsilon_rdp([model, labels], DELTA)
+    assert mine.epsilon_rdp() == epsilon_rdp([features, labels, model], DELTA)
+    assert [(t.protects, t.releases) for t in mine.totals()] == [
+        ("features", 8),
+        ("labels", 4),
+        ("features and labels", 9),
+    ]
+    assert {t.adjacency for t in mine.totals()} == {"the content of one row is replaced"}
+
+
+def test_a_sampled_release_says_that_rows_are_added_or_removed() -> None:
+    mine = Accountant("bank", DELTA)
+    mine.add(GaussianRelease(1.0, 10, 0.1), ["labels"])
+    (total,) = mine.totals()
+    assert total.adjacency == "one row is added or removed"
+    assert Accountant("bank", DELTA).totals() == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: GaussianRelease(1.0, 1, 0.0),
+        lambda: GaussianRelease(1.0, -1),
+        lambda: PureRelease(0.0),
+        lambda: PureRelease(math.inf),
+        lambda: PureRelease(1.0, classes=1),
+        lambda: PureRelease(1.0, times=-1),
+        lambda: Accountant("bank", 0.0),
+        lambda: Accountant("bank", DELTA).add(PureRelease(1.0), []),
+        lambda: Accountant("bank", DELTA).add(PureRelease(1.0), ["rows"]),
+        lambda: Accountant("bank", DELTA).add("a laplace release", ["labels"]),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be_counted_is_refused(call: object) -> None:
+    with pytest.raises(InputError):
+        call()  # type: ignore[operator]
+
+
+def test_totals_of_each_party_are_in_the_record_and_the_report() -> None:
+    job = sv.Job(protection=sv.Plain(dp=sv.DP(epsilon=20.0)), epochs=2, batch_size=32, seed=1)
+    result = sv.simulate(job, parties(), baselines=())
+    run = result.record.runs[-1]
+    assert [(t.party, t.protects) for t in run.epsilon_totals] == [
+        ("bank", "labels"),
+        ("shop1", "features"),
+        ("shop2", "features"),
+    ]
+    for total in run.epsilon_totals:
+        (line,) = [e for e in run.epsilon if e.party == total.party]
+        assert (total.epsilon_rdp, total.epsilon_prv) == (line.epsilon_rdp, line.epsilon_prv)
+        assert total.epsilon_rdp <= 20.0

@@ -1,0 +1,98 @@
+"""A budget that ends training: all parties find the same last epoch, what was spent stays below, one more would not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from helpers import parties, scarce
+
+import securevfl as sv
+from securevfl.errors import InputError, PolicyError
+from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.privacy import GaussianRelease, epsilon_rdp
+
+DP = sv.DP(epsilon=5.0, noise_multiplier=3.0, on_budget="stop")
+JOB = sv.Job(
+    algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), protection=sv.Plain(dp=DP), epochs=30, batch_size=32, seed=2
+)
+ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
+
+
+def _ran(job: sv.Job, people: sv.Parties | None = None) -> Ran:
+    people = people or parties()
+    return run_parties(job, people, join_parties(people, job), run="run")
+
+
+def test_training_ends_at_all_parties_with_the_last_epoch_that_the_budget_allows() -> None:
+    assert 3 < ALLOWED < 25
+    ran = _ran(JOB)
+    assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
+    bank = ran.trained["bank"]
+    assert bank.stopped == f"the privacy budget ε = 5 is spent after {ALLOWED} of 30 epochs"
+    assert bank.test["auc"] > 0
+    for trained in ran.trained.values():
+        (spent,) = trained.spent
+        assert spent.times == ALLOWED
+        assert spent.epsilon_rdp <= 5.0 < epsilon_rdp(GaussianRelease(3.0, ALLOWED + 1), 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["activations", "gradients"])
+def test_one_kind_of_release_alone_ends_it_too(kind: str) -> None:
+    other = {"activations": "gradients", "gradients": "activations"}[kind]
+    ran = _ran(replace(JOB, protection=sv.Plain(dp=replace(DP, **{other: False}))))
+    assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
+
+
+def test_a_plan_within_the_budget_ends_as_planned_and_patience_still_ends_it() -> None:
+    ran = _ran(replace(JOB, epochs=3))
+    assert (len(ran.trained["bank"].epochs), ran.trained["bank"].stopped) == (3, "all epochs done")
+    short = _ran(replace(JOB, patience=1, protection=sv.Plain(dp=replace(DP, epsilon=30.0))))
+    assert "no gain" in short.trained["bank"].stopped
+
+
+def test_a_row_that_is_used_several_times_in_an_epoch_ends_it_sooner() -> None:
+    once = len(_ran(JOB).trained["bank"].epochs)
+    often = _ran(replace(JOB, steps=8))  # of about 2 batches that one pass has
+    assert len(often.trained["bank"].epochs) < once
+    assert all(s.epsilon_rdp <= 5.0 for t in often.trained.values() for s in t.spent)
+
+
+def test_fixed_features_are_released_once_and_never_end_it() -> None:
+    job = replace(
+        JOB, algorithm=sv.SplitNN(hidden=4, top=()), epochs=12, protection=sv.Plain(dp=replace(DP, gradients=False))
+    )
+    ran = _ran(job)
+    assert len(ran.trained["bank"].epochs) == 12
+    assert ran.trained["shop1"].spent[0].times == 1
+
+
+def test_dp_sgd_ends_too() -> None:
+    dp = sv.DP(local=True, epsilon=5.0, noise_multiplier=3.0, on_budget="stop")
+    ran = _ran(replace(JOB, algorithm=sv.Local(hidden=4, top=()), protection=sv.Plain(dp=dp)), scarce(1, rows=200))
+    assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
+    assert ran.trained["bank"].spent[0].epsilon_rdp <= 5.0
+
+
+def test_a_budget_for_not_one_epoch_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(PolicyError, match=r"allows 0 epochs, and 1 are needed"):
+        _ran(replace(JOB, protection=sv.Plain(dp=replace(DP, epsilon=0.5))))
+
+
+def test_a_policy_still_refuses_a_plan_that_the_job_would_allow() -> None:
+    with pytest.raises(PolicyError, match="the policy allows 3"):
+        _ran(replace(JOB, policies={"shop1": sv.Policy(max_epsilon=3.0)}))
+    ran = _ran(replace(JOB, policies={"shop1": sv.Policy(max_epsilon=5.0)}))
+    assert len(ran.trained["bank"].epochs) == ALLOWED
+
+
+def test_stopping_needs_a_noise_of_its_own_and_an_algorithm_that_can() -> None:
+    with pytest.raises(InputError, match="noise_multiplier"):
+        sv.DP(on_budget="stop")
+    with pytest.raises(InputError, match="noise_multiplier"):
+        sv.DP(on_budget="stop", noise_multiplier=1.0, activations=False, labels="randomised_response")
+    with pytest.raises(InputError, match="did you mean 'stop'"):
+        sv.DP(on_budget="stops")
+    with pytest.raises(InputError, match="on_budget='stop'"):
+        replace(JOB, algorithm=sv.RISA())
+    assert DP.describe() == "DP on features + labels, σ/Δ = 3, up to ε = 5"

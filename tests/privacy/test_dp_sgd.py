@@ -1,0 +1,158 @@
+"""DP-SGD: clipping row by row, the noise's scale, counting, and a party that trains alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from helpers import scarce
+from opacus.accountants import RDPAccountant
+from scipy import stats
+from torch import nn
+
+import securevfl as sv
+from securevfl.algorithms.networks import block, build_bottom, mlp
+from securevfl.errors import InputError, PolicyError
+from securevfl.privacy import PrivateSteps
+
+ROWS = 12
+
+
+def _model() -> nn.ModuleList:
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        bottom, width = build_bottom((4,), (3,))
+        return nn.ModuleList([bottom, block(width, 5), mlp([5, 4, 1])])
+
+
+def _losses(model: nn.ModuleList, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    logits = model[2](torch.relu(model[1](model[0](x))))[:, 0]
+    return nn.functional.binary_cross_entropy_with_logits(logits, y, reduction="none")
+
+
+def _steps(model: nn.Module, **changes: object) -> PrivateSteps:
+    options = {"rows": 100, "times": 3, "sigma": 1e-9, "clip": 0.4, "delta": 1e-5} | changes
+    return PrivateSteps(model, **options)  # type: ignore[arg-type]
+
+
+def _batch() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(ROWS, 3, generator=generator), (torch.arange(ROWS) % 2).float()
+
+
+def test_the_step_is_the_sum_of_clipped_gradients_row_by_row() -> None:
+    model, plain = _model(), _model()
+    x, y = _batch()
+    clip = 0.55
+    _steps(model, clip=clip).backward(_losses(model, x, y), np.arange(ROWS), divide=16)
+    expected = [torch.zeros_like(p) for p in plain.parameters()]
+    clipped = 0
+    for i in range(ROWS):
+        gradients = torch.autograd.grad(_losses(plain, x[i : i + 1], y[i : i + 1]).sum(), list(plain.parameters()))
+        norm = torch.sqrt(sum(g.square().sum() for g in gradients))
+        clipped += bool(norm > clip)
+        expected = [e + g * min(1.0, clip / float(norm)) / 16 for e, g in zip(expected, gradients, strict=True)]
+    assert 0 < clipped < ROWS  # both kinds are in it
+    for parameter, e in zip(model.parameters(), expected, strict=True):
+        assert torch.allclose(parameter.grad, e, atol=1e-6)
+
+
+def test_the_noise_is_normal_of_sigma_times_twice_the_clip() -> None:
+    layer = nn.Linear(300, 200)
+    steps = _steps(layer, sigma=1.7, clip=0.25)
+    losses = layer(torch.zeros(2, 300)).sum(dim=1) * 0
+    steps.backward(losses, np.array([0, 1]), divide=4)
+    values = layer.weight.grad.double().numpy().ravel() * 4 / (1.7 * 2 * 0.25)
+    assert stats.kstest(values, "norm").pvalue > 1e-6
+    assert 1e-7 < stats.chi2.cdf((values**2).sum(), len(values)) < 1 - 1e-7
+    before = layer.weight.grad.clone()
+    steps.backward(layer(torch.zeros(2, 300)).sum(dim=1) * 0, np.array([0, 1]), divide=4)
+    assert not torch.equal(before, layer.weight.grad)
+
+
+def test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity() -> None:
+    model = _model()
+    steps = _steps(model, times=9, clip=0.3)
+    x, y = _batch()
+
+    def released(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        steps.backward(_losses(model, x, y), np.arange(ROWS), divide=1)
+        return torch.cat([p.grad.ravel() for p in model.parameters()])
+
+    first = released(x, y)
+    for value in (100.0, -100.0):
+        other, label = x.clone(), y.clone()
+        other[5], label[5] = value, 1 - label[5]
+        assert float(torch.linalg.vector_norm(released(other, label) - first)) <= 2 * 0.3 * (1 + 1e-5)
+
+
+def test_each_use_of_a_row_is_one_release_as_opacus_counts_it() -> None:
+    model = _model()
+    steps = _steps(model, sigma=2.0)
+    x, y = _batch()
+    opacus = RDPAccountant()
+    for _ in range(3):  # an epoch each: two batches, and every row is in one of them
+        for rows in (np.arange(5), np.arange(5, ROWS)):
+            steps.backward(_losses(model, x[rows], y[rows]), rows, divide=6)
+        opacus.step(noise_multiplier=2.0, sample_rate=1.0)
+    assert steps.spent.epsilon_rdp == pytest.approx(opacus.get_epsilon(1e-5), rel=1e-9)
+    assert steps.spent.protects == ("features", "labels")
+    again = _steps(_model(), sigma=2.0)
+    again.load(steps.state())
+    before = [p.grad.clone() for p in model.parameters()]
+    with pytest.raises(PolicyError, match="would train 4 times; the budget was planned for 3"):
+        steps.backward(_losses(model, x[:1], y[:1]), np.array([0]), divide=6)
+    assert all(torch.equal(p.grad, b) for p, b in zip(model.parameters(), before, strict=True))
+    assert again.spent == steps.spent
+
+
+def test_what_has_no_gradient_by_row_is_refused() -> None:
+    with pytest.raises(InputError, match="gradient of each row"):
+        _steps(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)))
+    model = _model()
+    x, y = _batch()
+    with pytest.raises(InputError, match="twice"):
+        _steps(model).backward(_losses(model, x[:2], y[:2]), np.array([1, 1]), divide=2)
+
+
+LOCAL = sv.Job(
+    algorithm=sv.Local(hidden=6, top=(), lr=0.05),
+    protection=sv.Plain(dp=sv.DP(local=True, epsilon=4.0)),
+    epochs=3,
+    batch_size=32,
+    seed=4,
+)
+
+
+def test_a_party_alone_trains_with_dp_sgd_and_the_record_says_its_price() -> None:
+    people = scarce(1, rows=1600)
+    result = sv.simulate(LOCAL, people, baselines=())
+    run = result.record.runs[-1]
+    (line,) = run.epsilon
+    assert (line.party, line.what, line.releases, line.clip) == ("bank", "model", 3, 1.0)
+    opacus = RDPAccountant()
+    opacus.history = [(line.noise_multiplier, 1.0, 3)]
+    assert line.epsilon_rdp == pytest.approx(opacus.get_epsilon(1e-5), rel=1e-6)
+    assert 3.9 < line.epsilon_rdp <= 4.0
+    assert [t.protects for t in run.epsilon_totals] == ["features", "labels", "features and labels"]
+    assert len({t.epsilon_rdp for t in run.epsilon_totals}) == 1  # one model, one price
+    assert "DP on the local model" in run.title
+    exact = sv.simulate(replace(LOCAL, protection=sv.Plain()), people, baselines=()).record.runs[-1]
+    assert 0.6 < run.test["auc"] <= exact.test["auc"] + 0.05
+
+
+def test_dp_sgd_is_for_a_model_of_one_party() -> None:
+    with pytest.raises(InputError, match="only 'local' trains a model that a party has by itself"):
+        replace(LOCAL, algorithm=sv.SplitNN())
+    with pytest.raises(InputError, match="local=True"):
+        replace(LOCAL, protection=sv.Plain(dp=sv.DP()))
+    with pytest.raises(InputError, match="has to go"):
+        sv.DP(local=True, labels="marvell")
+    dp = sv.DP(local=True)
+    assert (dp.activations, dp.gradients) == (False, False)
+    assert replace(dp, epsilon=2.0).epsilon == 2.0
+    strict = replace(LOCAL, policies={"bank": sv.Policy(max_epsilon=1.0)})
+    with pytest.raises(PolicyError, match=r"releasing model as planned spends"):
+        sv.simulate(strict, scarce(1, rows=200), baselines=())
