@@ -61,6 +61,8 @@ class ClearOwner(crypto.Owner):
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         shape = (rows, self.block.width_out)
         total = sum((_read(self.key, m, shape) for m in messages), np.zeros(shape, dtype=object))
+        if self.ring.modulus is None:  # masks are modulo 2^200, as a plaintext of Paillier is modulo n
+            total = (total + (1 << 199)) % (1 << 200) - (1 << 199)
         z: np.ndarray = self.ring.signed(self.ring.reduce(total))
         if max(abs(int(v)) for v in z.flat) >> (self.block.z_bits - 2):
             raise crypto.OverflowRefused("z reaches a quarter of its range, or masks do not cancel")

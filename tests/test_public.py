@@ -145,7 +145,7 @@ def test_the_wheel_holds_the_packages_their_data_and_types(tmp_path: Path) -> No
         "securevfl/report/templates/report.html.j2",
         "securevfl_psi/dh.py",
         "securevfl_psi/py.typed",
-        "securevfl_crypto/sealed.py",
+        "securevfl_crypto/rlwe/bfv.py",
         "securevfl_crypto/py.typed",
     ):
         assert name in names

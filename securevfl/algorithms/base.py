@@ -397,13 +397,14 @@ class Course:
 class ActiveRole(Role):
     """The active party's program: it owns the labels, counts the epochs and decides when to stop."""
 
+    drawn: LabelRelease | None = None
+
     def __init__(self, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
         super().__init__(site, plan, protection, table)
         if table.y is None:
             raise ValueError("the active party's table has no labels")
         self.y = table.y.to(plan.device)
         self.task = Task(table.classes)
-        self.drawn: LabelRelease | None = None
         dp = protection.dp
         if dp is not None and dp.labels == "randomised_response" and site.passive:
             held_out = np.concatenate([table.split.valid, table.split.test])

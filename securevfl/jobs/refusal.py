@@ -6,7 +6,7 @@ import asyncio
 import math
 from collections.abc import Sequence
 
-from securevfl.algorithms import SplitNN
+from securevfl.algorithms import MultiVFL, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs.job import Job
@@ -39,10 +39,16 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         return Terms(sends=sends, pairwise=known_to)
     out, back = _content(job, mine)
     names = floor.protections or _protections(protection)
+    bits = max(floor.min_key_bits, getattr(protection, "bits", 0)) if "paillier" in names else 0
+    if mine and isinstance(job.algorithm, MultiVFL) and job.algorithm.blind:  # label owners' weights cross too
+        names |= {job.algorithm.aggregation}
+        out, back = out | {Kind.CIPHERTEXT}, back | {Kind.CIPHERTEXT}
+        if job.algorithm.aggregation == "paillier":
+            bits = min(bits, job.algorithm.paillier_bits) if bits else job.algorithm.paillier_bits
     found = job.algorithm.findings(protection, passive, active)
     return Terms(
         protections=names,
-        key_bits=max(floor.min_key_bits, getattr(protection, "bits", 0)) if "paillier" in names else 0,
+        key_bits=bits,
         sends=sends | out,
         receives=back,
         noised=floor.noised,

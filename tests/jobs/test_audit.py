@@ -26,6 +26,12 @@ C = np.zeros(16, np.uint8)
 KEY, BACK = Guard("bfv", 218, "key of bank"), Guard("bfv", 218, "key of shop")
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where nobody looks; workers of the test runner state a width of their own."""
+    monkeypatch.setattr(cli, "out", Console(width=120))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run in plain and one with noise, of three parties."""

@@ -55,7 +55,7 @@ def test_every_protection_trains_and_its_ledgers_verify(
         sent[line.sender, line.receiver] += line.bytes
     assert sent == {(link.sender, link.receiver): link.bytes for link in run.links}
     kinds = {line.kind for line in lines if line.run != "alignment"}
-    sealed = isinstance(protection, sv.Paillier)
+    sealed = isinstance(protection, sv.cut.Sealed)
     assert (Kind.CIPHERTEXT in kinds) == sealed
     assert bool(kinds & {Kind.ACTIVATION, Kind.GRADIENT}) == (not sealed)
     assert bool(run.epsilon) == (protection.dp is not None)

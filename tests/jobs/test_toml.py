@@ -100,7 +100,7 @@ id = "k"
         (DATA + '[algorithm]\nname = "splitn"', "unknown algorithm 'splitn'; did you mean 'splitnn'"),
         (DATA + "[algorithm]\nhidden = 3", "names none; add name"),
         (DATA + '[protection]\nname = "pallier"', "unknown protection 'pallier'; did you mean 'paillier'"),
-        (DATA + '[protection]\nname = "rot13"', "unknown protection 'rot13'. Known: paillier, plain"),
+        (DATA + '[protection]\nname = "rot13"', "unknown protection 'rot13'. Known: auto, bfv, ckks, paillier, plain"),
         (DATA + '[protection]\nname = "paillier"\nbitz = 3', "did you mean 'bits'"),
         (DATA + '[protection]\nname = "paillier"\nbits = 1024', "2048 .* is the least"),
         (DATA + '[protection]\nname = "plain"\n[protection.dp]\nepsilom = 3', "did you mean 'epsilon'"),
