@@ -33,7 +33,7 @@ def protections(*, full: bool) -> dict[str, Any]:
         "Paillier 2048": sv.Paillier(bits=2048),
     }
     if full:
-        found["Paillier 3072"] = sv.Paillier(bits=3072)
+        found["Paillier 3072, 2 epochs"] = sv.Paillier(bits=3072)
     found["DP on labels, ε = 8"] = sv.Plain(dp=sv.DP(epsilon=8, activations=False))
     found["CKKS + DP on labels, ε = 8"] = sv.CKKS(dp=sv.DP(epsilon=8, activations=False))
     return found
@@ -85,7 +85,11 @@ def main() -> None:
     )
     out: dict[str, object] = {}
     out["credit, SplitNN"] = table(
-        credit, {name: replace(base, protection=p) for name, p in protections(full=not quick).items()}
+        credit,
+        {
+            name: replace(base, protection=p, epochs=2 if name.endswith("2 epochs") else base.epochs)
+            for name, p in protections(full=not quick).items()
+        },
     )
     limited = datasets.load(
         "limited_credit", overlap=0.2, parties=2, seed=0, labels="all", **({"rows": rows} if rows else {})

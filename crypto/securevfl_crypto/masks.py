@@ -48,6 +48,15 @@ class PairwiseMasks:
         words = np.frombuffer(self._stream(counter, 8 * count), dtype="<u8").astype(np.uint64, copy=False)
         return words if self._sign > 0 else np.negative(words)
 
+    def blocks(self, counter: int, count: int, words: int) -> tuple[int, np.ndarray]:
+        """The sign, and `count` numbers of `words` 64-bit words each, uint64 (count, words), for a ring of its own.
+
+        Raises:
+            CryptoError: as for `masks`.
+        """
+        stream = np.frombuffer(self._stream(counter, 8 * count * words), dtype="<u8").astype(np.uint64, copy=False)
+        return self._sign, stream.reshape(count, words)
+
     def _stream(self, counter: int, length: int) -> bytes:
         if counter <= self._last:
             raise CryptoError(
@@ -87,3 +96,9 @@ class ZeroShares:
         for pair in self._pairs:
             total += pair.words(self._counter, count)
         return total & np.uint64((1 << bits) - 1)
+
+    def blocks(self, count: int, words: int) -> list[tuple[int, np.ndarray]]:
+        """Of each pair the sign and fresh numbers, uint64 (count, words), for whoever reduces and adds them up in a
+        ring of its own. All parties call as for `next`, in the same order."""
+        self._counter += 1
+        return [pair.blocks(self._counter, count, words) for pair in self._pairs]

@@ -111,7 +111,7 @@ class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
     about: str
     learns: str
     severity: str
-    """"ok" (by design, harmless), "note" (a known leak, limited), "leak" (readable data)"""
+    """"ok" (by design, harmless), "note" (a known leak, limited), "leak" (data that can be read or computed)"""
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -56,10 +56,10 @@ class _Residues(Encoding):
         if extra is not None:
             total = basis.add(total, self.messages(extra))
         if zero:
-            shape = total.shape[1:]
-            shares = np.empty(shape, dtype=object)
-            shares.ravel()[:] = [int(part) for part in zero.next(shares.size, self.modulus)]
-            total = basis.add(total, self.messages(shares))
+            count = total[0].size
+            for sign, block in zero.blocks(count, 2 * len(basis.primes) + 1):
+                mask = basis.reduce(block).reshape(total.shape)
+                total = basis.add(total, mask if sign > 0 else basis.negate(mask, np.ones(total.shape[1:], dtype=bool)))
         return total
 
     def lift(self, messages: np.ndarray) -> np.ndarray:

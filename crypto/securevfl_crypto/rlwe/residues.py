@@ -79,6 +79,13 @@ class Basis:
         """Residues times an integer."""
         return np.stack([scale(row, factor, prime) for row, prime in zip(a, self.primes, strict=True)])
 
+    def reduce(self, words: np.ndarray) -> np.ndarray:
+        """Residues (primes, n) of long numbers, uint64 (n, words), the first word the most significant."""
+        total = np.zeros((len(self.primes), len(words)), dtype=np.uint64)
+        for column in words.T:
+            total = self.add(self.scale(total, 1 << 64), self.residues(column))
+        return total
+
     def negate(self, a: np.ndarray, where: np.ndarray) -> np.ndarray:
         """Residues, with the sign changed where told."""
         return np.asarray(np.where(where & (a != 0), self._column(a.ndim) - a, a))
