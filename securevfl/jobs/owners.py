@@ -20,7 +20,8 @@ from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError
 from securevfl.jobs.job import Job
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, consent, join_parties, program, run_programs
+from securevfl.jobs.programs import program, run_programs
+from securevfl.jobs.simulation import Aligned, Ran, align_parties, consent, join_parties
 from securevfl.party import Keeper, Observer, Site, derive_seed
 from securevfl.privacy import Clock, Ledger, Link
 from securevfl.transport import MemoryChannel, memory_pair

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-import msgspec
 import numpy as np
-import torch
 
-from securevfl.algorithms import Split, Table, Trained
+from securevfl.algorithms import Split, Trained
 from securevfl.align import Alignment, align, join, protocol_of
-from securevfl.data import FeatureEncoder, Parties, PartyTable
+from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, PartyFailed, PolicyError, ProtocolError, SecureVFLError
+from securevfl.errors import InputError, PolicyError
 from securevfl.jobs.job import Job
-from securevfl.jobs.receipt import totals
+from securevfl.jobs.parties import predict_as_party, train_as_party
+from securevfl.jobs.programs import blocking, program, run_programs, sites_of
 from securevfl.jobs.refusal import await_refusal, refuse, rule_against
-from securevfl.party import Keeper, Observer, Site, derive_seed
-from securevfl.privacy import Clock, Ledger, Link, Policy, Reading
-from securevfl.transport import Kind, MemoryChannel, memory_pair
+from securevfl.party import Keeper, Observer
+from securevfl.privacy import Ledger, Reading
 
 __all__ = [
     "Aligned",
@@ -35,11 +32,6 @@ __all__ = [
     "run_parties",
     "split_rows",
 ]
-
-T = TypeVar("T")
-
-_MOST = 1 << 24
-"""Largest set of rows that a peer may announce, as in alignment."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +82,7 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         InputError: identifiers that are empty or doubled.
     """
     consent(job, parties)
-    sites = _sites(job, parties, run, observer)
+    sites = sites_of(job, parties, run, observer)
     sites[parties.active.name].observer.phase("alignment")
     programs = {
         name: program(
@@ -161,10 +153,10 @@ def run_parties(
     """
     check_parties(job, parties)
     consent(job, parties)
-    sites = _sites(job, parties, run, observer, keepers)
+    sites = sites_of(job, parties, run, observer, keepers)
     parts = split or split_rows(parties, aligned, job)
     programs = {
-        name: program(site, _train(site, parties[name], aligned.parties[name], job, parts))
+        name: program(site, train_as_party(site, parties[name], aligned.parties[name], job, parts))
         for name, site in sites.items()
     }
     trained = run_programs(programs, sites)
@@ -192,7 +184,7 @@ def consent(job: Job, parties: Parties) -> None:
             broken |= {name: rule} if rule else {}
     if not broken:
         return
-    sites = _sites(job, parties, "refusal", None, active=parties.label_owners[0].name)
+    sites = sites_of(job, parties, "refusal", None, active=parties.label_owners[0].name)
     programs = [
         program(site, refuse(site, broken[name]) if name in broken else await_refusal(site))
         for name, site in sites.items()
@@ -201,7 +193,7 @@ def consent(job: Job, parties: Parties) -> None:
     async def together() -> list[object]:
         return await asyncio.gather(*(run() for run in programs), return_exceptions=True)
 
-    ended = dict(zip(sites, _blocking(together), strict=True))
+    ended = dict(zip(sites, blocking(together), strict=True))
     name = min(broken)
     error = ended[name]
     if not isinstance(error, PolicyError):
@@ -240,34 +232,6 @@ def check_parties(job: Job, parties: Parties) -> None:
         )
 
 
-async def _train(site: Site, table: PartyTable, alignment: Alignment, job: Job, split: Split) -> Trained:
-    """One party's program after alignment: encode its own rows, then its role in the algorithm."""
-    alignment.require_verified(site)
-    mine, encoder = await _ready(site, table, alignment, job, split)
-    make = job.algorithm.passive if site.role == "passive" else job.algorithm.active
-    trained = await make(site, job.plan, job.protection, mine).run()
-    trained.model |= {"encoder": encoder.state(), "classes": mine.classes, "names": list(map(str, table.classes))}
-    return trained
-
-
-async def _predict(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
-) -> np.ndarray:
-    """One party's program to predict: encode its rows as in training, then its part of the model. Probabilities of the
-    aligned rows at the active party, (n, classes); nothing at the others."""
-    alignment.require_verified(site)
-    x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
-    rows = np.arange(len(x))
-    classes = int(model["classes"])
-    y = torch.full((len(x),), -1) if site.role == "active" else None
-    mine = Table(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
-    plan = replace(job.plan, batch_size=int(model["batch_size"]))
-    if site.role == "passive":
-        await job.algorithm.passive(site, plan, job.protection, mine).predict(dict(model), rows)
-        return np.empty((0, classes))
-    return await job.algorithm.active(site, plan, job.protection, mine).predict(dict(model), rows)
-
-
 def predict_parties(
     job: Job, parties: Parties, aligned: Aligned, models: Mapping[str, Mapping[str, Any]], *, run: str
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
@@ -281,206 +245,10 @@ def predict_parties(
         run: name, for the ledgers.
     """
     consent(job, parties)
-    sites = _sites(job, parties, run, None)
+    sites = sites_of(job, parties, run, None)
     programs = {
-        name: program(site, _predict(site, parties[name], aligned.parties[name], job, models[name]))
+        name: program(site, predict_as_party(site, parties[name], aligned.parties[name], job, models[name]))
         for name, site in sites.items()
     }
     found = run_programs(programs, sites)
     return found[parties.active.name], {name: site.ledger for name, site in sites.items()}
-
-
-async def _ready(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, split: Split
-) -> tuple[Table, FeatureEncoder]:
-    """The party's rows in the common order: the aligned ones and, where the algorithm uses them, its others; and what
-    encoded them."""
-    algorithm = job.algorithm
-    labels = alignment.labelled if algorithm.uses_book else {}
-    known = labels.get(site.name, np.arange(0))
-    free = np.arange(table.rows) if table.fold is None else np.flatnonzero(table.fold == TRAIN)
-    others = np.setdiff1d(free, np.concatenate([alignment.rows, known]))
-    others = np.concatenate([known, others]) if algorithm.uses_others else others[:0]
-    rows = np.concatenate([alignment.rows, others])
-    fit_on = np.concatenate([alignment.rows[split.train], others])
-    encoder = FeatureEncoder.fit(table, fit_on, clip=job.clip, scale=job.scale)
-    x = torch.from_numpy(encoder.transform(table, rows))
-    used = [alignment.rows, others, *(labels[name] for name in sorted(labels))] if table.label is not None else []
-    shared = int(np.bincount(np.concatenate(used)).max()) if used else 1
-    counts, shared = await _counts(site, len(others), min(len(known), len(others)), len(table.classes), shared)
-    order = (site.active, *site.passive) if algorithm.uses_others else ()
-    rest = {name: counts[name][0] for name in order}
-    labelled = {name: counts[name][1] for name in order[1:]}
-    classes = counts[site.active][2]
-    mine = Table(x=x, split=split, name=site.name, rest=rest, labelled=labelled, classes=classes, shared=shared)
-    if table.label is None:
-        if site.role == "active":
-            raise PolicyError(f"{site.name!r} has no labels and cannot be the active party")
-        return mine, encoder
-    label = table.label if table.book is None else np.concatenate([table.label, table.book.label])
-    y = np.full(mine.rows, -1, dtype=np.int64)
-    y[: len(alignment.rows)] = label[alignment.rows]
-    if len(others):
-        y[mine.others(site.name)] = label[others]
-    place = np.arange(mine.rows)
-    for name, count in labelled.items():
-        if count != len(labels.get(name, ())):
-            raise ProtocolError(f"{name!r} says that {count} of its rows are labelled; {site.name!r} knows otherwise")
-        if count:
-            y[mine.others(name)[:count]] = label[labels[name]]
-    if shared > 1:
-        first: dict[int, int] = {}
-        for name, own in ((site.name, others), *((name, labels[name]) for name in labelled)):
-            for number, row in zip(mine.others(name).tolist(), own.tolist(), strict=False):
-                place[number] = first.setdefault(row, number)
-    return replace(mine, y=torch.from_numpy(y), person=place), encoder
-
-
-_Counts = tuple[int, int, int]
-
-
-async def _counts(site: Site, rows: int, labelled: int, classes: int, shared: int) -> tuple[dict[str, _Counts], int]:
-    """Party → how many rows it has that are not aligned, for how many of them the active party knows labels, and its
-    number of classes, 0 at a passive party; and `Table.shared`. The active party collects and tells all."""
-    names = ("rows", "labelled", "classes")
-    found = {site.name: (rows, labelled, classes)}
-    if site.role == "passive":
-        link = site.links[site.active]
-        link.send(Kind.CONTROL, "train/rows", meta=dict(zip(names, found[site.name], strict=True)))
-        message = await link.receive(Kind.CONTROL, "train/start")
-        order = (site.active, *site.passive)
-        told = {name: _told([message.meta.get(f"{what} {name}") for what in names], link.peer) for name in order}
-        if told[site.name] != found[site.name]:
-            raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
-        most = message.meta.get("shared")
-        if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= len(order):
-            raise ProtocolError(
-                f"{link.peer!r} says that one person goes by {most!r} numbers, among {len(order)} parties"
-            )
-        return told, most
-    for name in site.passive:
-        message = await site.links[name].receive(Kind.CONTROL, "train/rows")
-        found[name] = _told([message.meta.get(what) for what in names], name)
-    meta = {f"{what} {name}": v for name, told in found.items() for what, v in zip(names, told, strict=True)}
-    for name in site.passive:
-        site.links[name].send(Kind.CONTROL, "train/start", meta={**meta, "shared": shared})
-    return found, shared
-
-
-def _told(values: Sequence[object], peer: str) -> _Counts:
-    if not all(isinstance(value, int) and 0 <= value <= _MOST for value in values):
-        raise ProtocolError(f"{peer!r} announces {values} rows beside the aligned ones, labelled ones and classes")
-    rows, labelled, classes = (int(str(value)) for value in values)
-    if labelled > rows or classes > 1 << 16:
-        raise ProtocolError(f"{peer!r} announces {labelled} labelled rows of {rows}, and {classes} classes")
-    return rows, labelled, classes
-
-
-def _sites(
-    job: Job,
-    parties: Parties,
-    run: str,
-    observer: Observer | None,
-    keepers: Mapping[str, Keeper] | None = None,
-    *,
-    active: str = "",
-) -> dict[str, Site]:
-    """A site for each party, linked with every other."""
-    active = active or parties.active.name
-    names = sorted(parties)
-    ends: dict[tuple[str, str], MemoryChannel] = {}
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair()
-    sites = {}
-    for name in names:
-        policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
-        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
-        sites[name] = Site(
-            name=name,
-            role="active" if name == active else "passive",
-            active=active,
-            passive=tuple(n for n in names if n != active),
-            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
-            ledger=ledger,
-            policy=policy,
-            clock=clock,
-            job=job.digest,
-            seed=job.seed,
-            private_seed=derive_seed(job.seed, "private", name),
-            observer=(observer if name == active else None) or Observer(),
-            keeper=(keepers or {}).get(name, Keeper()),
-        )
-    return sites
-
-
-def program(site: Site, work: Awaitable[T]) -> Callable[[], Awaitable[T]]:
-    """`work`, with the site's links and ledger closed when it ends, well or badly."""
-
-    async def program() -> T:
-        try:
-            result = await work
-        except asyncio.CancelledError:
-            site.ledger.close("cancelled: another party failed")
-            raise
-        except BaseException as error:
-            site.ledger.close(f"failed: {type(error).__name__}: {error}")
-            raise
-        _note_spent(site.ledger, result)
-        site.ledger.close("done")
-        site.close()
-        return result
-
-    return program
-
-
-def _note_spent(ledger: Ledger, result: object) -> None:
-    """Write into the party's own ledger what its releases cost."""
-    if isinstance(result, Trained):
-        for spent in result.spent:
-            ledger.note("epsilon", {name: value for name, value in asdict(spent).items() if _scalar(value)})
-        for total in totals({ledger.party: result.spent}):
-            ledger.note("epsilon total", {n: v for n, v in msgspec.structs.asdict(total).items() if _scalar(v)})
-
-
-def _scalar(value: object) -> bool:
-    return isinstance(value, str | int | float | bool)
-
-
-def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, Site]) -> dict[str, T]:
-    """Run all programs to their end; the first error ends them all and is raised."""
-    failed: list[tuple[str, Exception]] = []
-
-    async def guarded(name: str) -> T:
-        try:
-            return await programs[name]()
-        except Exception as error:
-            failed.append((name, error))
-            raise
-
-    async def together() -> dict[str, T]:
-        async with asyncio.TaskGroup() as group:
-            tasks = {name: group.create_task(guarded(name), name=name) for name in programs}
-        return {name: task.result() for name, task in tasks.items()}
-
-    try:
-        return _blocking(together)
-    except* Exception:
-        name, error = failed[0]
-    known = isinstance(error, SecureVFLError)
-    raised = error if isinstance(error, SecureVFLError) else PartyFailed(name, error)
-    raised.ledgers = tuple(site.ledger for site in sites.values())
-    if known:
-        raised.add_note(f"raised at party {name!r}; the other parties stopped")
-        raise raised
-    raise raised from error
-
-
-def _blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(main())
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, main()).result()
