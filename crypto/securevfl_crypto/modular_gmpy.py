@@ -160,9 +160,14 @@ def _values(batch: Batch) -> list[mpz]:
 
 
 class GmpyModulus(Modulus):
-    """Arithmetic modulo m by GMP, one number after the other; powers in threads."""
+    """Arithmetic modulo m by GMP, one number after the other; powers in threads.
 
-    def __init__(self, m: int | mpz) -> None:
+    Args:
+        m: as `moduli.modulus` takes it.
+        root: likewise; GMP has no use for it.
+    """
+
+    def __init__(self, m: int | mpz, *, root: int | mpz | None = None) -> None:
         self.m = checked_modulus(m)
         self.width = -(-self.m.bit_length() // 8)
 

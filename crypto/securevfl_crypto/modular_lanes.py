@@ -19,7 +19,8 @@ from securevfl_crypto.engine.packing import SLACK
 from securevfl_crypto.engine.rows import GROUP
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular import Batch, Modulus
-from securevfl_crypto.modular_gmpy import checked_modulus, checked_places, checked_rows, inverse, pairing
+from securevfl_crypto.modular_forms import form_of
+from securevfl_crypto.modular_gmpy import checked_modulus, checked_places, checked_rows, pairing
 
 __all__ = ["LaneBatch", "Lanes", "address", "aligned"]
 
@@ -36,22 +37,29 @@ def aligned(*shape: int) -> np.ndarray:
     return raw[start : start + count].view(np.uint64).reshape(shape)
 
 
+def _words(words: Sequence[int]) -> np.ndarray:
+    out = aligned(len(words))
+    out[:] = words
+    return out
+
+
 def address(array: np.ndarray, word: int = 0) -> int:
     """Of a word of an array."""
     return int(array.ctypes.data) + 8 * word
 
 
 class LaneBatch(Batch):
-    """Numbers below 2m in Montgomery form.
+    """Numbers below 2m in Montgomery form, or pairs (`engine.pairs`).
 
     Attributes:
         data: uint64 [block, limb, lane].
         count: how many; lanes beyond mean nothing.
         m: their modulus.
+        root: of m, if they are pairs.
     """
 
-    def __init__(self, data: np.ndarray, count: int, m: mpz) -> None:
-        self.data, self.count, self.m = data, count, m
+    def __init__(self, data: np.ndarray, count: int, m: mpz, root: mpz | None = None) -> None:
+        self.data, self.count, self.m, self.root = data, count, m, root
 
     def __len__(self) -> int:
         return self.count
@@ -67,43 +75,33 @@ class Lanes(Modulus):
 
     Attributes:
         kernels: compiled for this length of numbers.
-        limbs: L, of a number; R = 2^(bL) ≥ 4m.
+        root: n if numbers are pairs modulo m = n², else None.
+        limbs: L, of a number or pair.
         step: L rounded up: limbs that are stored.
         lanes: numbers of a block.
     """
 
-    def __init__(self, m: int | mpz, kernels: LongKernels) -> None:
-        self.m = checked_modulus(m)
+    def __init__(self, m: int | mpz, kernels: LongKernels, root: mpz | None = None) -> None:
+        self.m, self.root = checked_modulus(m), root
         self.width = -(-self.m.bit_length() // 8)
         self.kernels, self.lanes = kernels, kernels.path.lanes
         limbs = kernels.limbs
         self._bits, self._tile = limbs.bits, limbs.tile
-        self.limbs = -(-(self.m.bit_length() + 2) // limbs.bits // limbs.tile) * limbs.tile
-        if self.limbs > limbs.most:
-            raise MalformedError(f"a modulus of {self.m.bit_length()} bits; {limbs.bits * limbs.most - 2} are possible")
+        form = form_of(self.m, limbs, root)
+        self.limbs = form.limbs
         self.step = -(-self.limbs // GROUP) * GROUP
-        radix = mpz(1) << (limbs.bits * self.limbs)
         self._own = local()
-        self._m = self._words(self.m)
-        self._complement = self._words(radix - self.m)
-        self._complement[self.limbs :] = limbs.top
-        self._inverse = int(-inverse(self.m, mpz(1) << limbs.bits) % (1 << limbs.bits))
-        self._enter = self._constant(radix * radix % self.m)
-        self.one = self._constant(radix % self.m)
+        self._m, self._inverse = _words(form.modulus), form.inverse
+        self._complement = _words(form.complement)
+        above = (mpz(1) << (limbs.bits * self.step)) - self.m
+        self._above = _words([int(above >> (limbs.bits * k)) & limbs.top for k in range(self.step)])
+        self._enter = aligned(len(form.enter), self.lanes)
+        self._enter[:] = _words(form.enter)[:, None]
+        self.one = self.blocks(self.lanes)
+        self.one[:] = 0
+        self.one[0, : self.limbs] = _words(form.one)[:, None]
 
     # Numbers
-
-    def _words(self, number: mpz) -> np.ndarray:
-        out = aligned(self.step)
-        mask = (1 << self._bits) - 1
-        out[:] = [int(number >> (self._bits * k)) & mask for k in range(self.step)]
-        return out
-
-    def _constant(self, number: mpz) -> np.ndarray:
-        """One block with this number in all lanes."""
-        out = self.blocks(self.lanes)
-        out[0] = self._words(number)[:, None]
-        return out
 
     def blocks(self, count: int) -> np.ndarray:
         """Uninitialised blocks for so many numbers."""
@@ -111,7 +109,7 @@ class Lanes(Modulus):
 
     def batch(self, data: np.ndarray, count: int) -> LaneBatch:
         """Blocks as a batch."""
-        return LaneBatch(data, count, self.m)
+        return LaneBatch(data, count, self.m, self.root)
 
     def data(self, batch: Batch) -> np.ndarray:
         """A batch's blocks.
@@ -119,7 +117,8 @@ class Lanes(Modulus):
         Raises:
             MalformedError: it is of another modulus or path.
         """
-        if not isinstance(batch, LaneBatch) or batch.m != self.m or batch.data.shape[1:] != (self.step, self.lanes):
+        same = isinstance(batch, LaneBatch) and batch.m == self.m and batch.root == self.root
+        if not isinstance(batch, LaneBatch) or not same or batch.data.shape[1:] != (self.step, self.lanes):
             raise MalformedError(f"a {type(batch).__name__} of another modulus or path; load it with this one")
         return batch.data
 
@@ -209,11 +208,17 @@ class Lanes(Modulus):
         source[: len(given), : self.width] = given
         above = aligned(blocks, self.lanes)
         if blocks:
-            complement, tiles = address(self._complement), self.limbs // self._tile
+            complement, tiles = address(self._above), self.limbs // self._tile
             self.kernels["unpack"](address(out), address(above), address(source), width, complement, tiles, blocks)
         if above.any():
             raise MalformedError(f"a number that is not below the modulus of {self.m.bit_length()} bits; reduce it")
-        return self.batch(self.products(out, self._enter, out), len(given))
+        size, constants = self.step * self.lanes, address(self._enter)
+
+        def arguments(first: int) -> Sequence[int]:
+            return address(out, first * size), address(out, first * size), constants
+
+        self.run("enter", blocks, 1, arguments, 0)
+        return self.batch(out, len(given))
 
     def store(self, batch: Batch) -> np.ndarray:
         data = self.data(batch)

@@ -68,7 +68,10 @@ class PaillierPrivateKey:
     @cached_property
     def _halves(self) -> tuple[Modulus, Modulus]:
         """Arithmetic modulo p² and modulo q²."""
-        return modulus(self._crt[0], secret=True), modulus(self._crt[1], secret=True)
+        return (
+            modulus(self._crt[0], secret=True, root=self.p),
+            modulus(self._crt[1], secret=True, root=self.q),
+        )
 
     def encrypt(self, m: mpz | int) -> mpz:
         """A fresh ciphertext of m, distributed as the public key's own, in less time: h_s^α modulo p² and modulo q².

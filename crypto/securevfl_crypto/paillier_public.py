@@ -130,7 +130,7 @@ class PaillierPublicKey:
     @cached_property
     def modulus(self) -> Modulus:
         """Arithmetic on batches of ciphertexts, modulo n²."""
-        return modulus(self.n2)
+        return modulus(self.n2, root=self.n)
 
     def raw(self, m: mpz | int) -> mpz:
         """1 + n m mod n²: the ciphertext of m without randomness. It hides nothing until it is blinded."""

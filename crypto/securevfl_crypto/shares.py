@@ -90,5 +90,19 @@ class Share:
         return self.values, self.velocity
 
     def load(self, values: np.ndarray, velocity: np.ndarray | None) -> None:
-        """Go back to a state."""
-        self.values, self.velocity = values, velocity
+        """Go back to a state.
+
+        Raises:
+            MalformedError: another shape; or numbers of a larger ring, all of them from 0 and not all below the
+                modulus: modulo another number the two shares add up to something else. Integers of both signs are
+                shares in any ring. A smaller ring does not show.
+        """
+        if values.shape != self.values.shape:
+            raise MalformedError(f"a share {values.shape}; {self.values.shape} was expected")
+        modulus = self.ring.modulus
+        if modulus is not None and len(values) and values.min() >= 0 and values.max() >= modulus:
+            raise MalformedError(
+                f"a share of numbers up to {int(values.max()).bit_length()} bits, where they are modulo one of "
+                f"{modulus.bit_length()}: it was made under another scheme or block; name that scheme in the job"
+            )
+        self.values, self.velocity = self.ring.reduce(values), velocity

@@ -17,11 +17,12 @@ from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, 
 from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict
 from securevfl.algorithms.networks import Bottom, check_bottom
 from securevfl.algorithms.task import Task
-from securevfl.cut import ActiveCut, CutSpec, Protection
+from securevfl.algorithms.watched import BoundedCut, PerturbedCut
+from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError, ProtectionInactive
 from securevfl.party import Site
 from securevfl.privacy import DP, JointRelease, Marvell
-from securevfl.privacy.joint import check_norms, largest_norm
+from securevfl.privacy.joint import largest_norm
 
 __all__ = ["Active", "Passive", "SplitNN"]
 
@@ -231,68 +232,6 @@ class Active(ActiveRole):
 def noisy_parties(protection: Protection, parties: int) -> int:
     """Among how many parties the noise on z is shared: each adds all of it where its part can be read."""
     return parties if protection.policy().sealed else 1
-
-
-class WatchedCut:
-    """The active party's side of a cut, as it is: subclasses look at what goes through it.
-
-    Args:
-        cut: the side itself.
-    """
-
-    def __init__(self, cut: ActiveCut) -> None:
-        self.widths: dict[str, int] = {}
-        self._cut = cut
-
-    async def setup(self) -> None:
-        await self._cut.setup()
-        self.widths = self._cut.widths
-
-    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        return await self._cut.forward(rows, train=train)
-
-    async def backward(self, gradient: torch.Tensor) -> None:
-        await self._cut.backward(gradient)
-
-    def snapshot(self) -> object:
-        return self._cut.snapshot()
-
-    def restore(self, state: object) -> None:
-        self._cut.restore(state)
-
-
-class PerturbedCut(WatchedCut):
-    """With Marvell's noise on the gradients.
-
-    Attributes:
-        labels: of the batch whose gradient goes back next, (n,).
-    """
-
-    def __init__(self, cut: ActiveCut, marvell: Marvell) -> None:
-        super().__init__(cut)
-        self.marvell = marvell
-        self.labels = torch.empty(0)
-
-    async def backward(self, gradient: torch.Tensor) -> None:
-        await super().backward(self.marvell(gradient, self.labels))
-
-
-class BoundedCut(WatchedCut):
-    """Stops where z is longer than the declared bound on the weights allows, see `joint`.
-
-    Args:
-        cut: the side itself.
-        bound: largest norm of a row of z.
-    """
-
-    def __init__(self, cut: ActiveCut, bound: float) -> None:
-        super().__init__(cut)
-        self._bound = bound
-
-    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        z = await super().forward(rows, train=train)
-        check_norms(z, self._bound)
-        return z
 
 
 class Passive(PassiveRole):

@@ -22,7 +22,7 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.sealed import SealedActive, SealedPassive, blocks
+from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
 from securevfl.party import Site
 from securevfl.transport import Kind
@@ -66,14 +66,18 @@ def measure(scheme: crypto.Scheme, spec: CutSpec, width: int) -> Timing:
     """Time one step of `spec` with a block of `width` columns on this machine; the better of two runs.
 
     Raises:
-        securevfl_crypto.OverflowRefused: the block does not fit into the scheme's plaintexts.
+        securevfl_crypto.OverflowRefused: the block, or that of the gradient at the rows, does not fit into the scheme's
+            plaintexts; or the scheme's error is too large.
     """
     key = scheme.generate()
     public = scheme.read_public(key.public.to_bytes())
-    forward, _ = blocks(spec, width, width)
+    forward, back = blocks(spec, width, width)
     owner, holder = scheme.owner(key, forward), scheme.holder(public, forward, crypto.ZeroShares([]))
+    check_errors(owner, spec, 1)
+    if spec.trainable is not False:
+        scheme.holder(public, back, crypto.ZeroShares([]))
     rng = np.random.default_rng(0)
-    x = rng.integers(-(1 << 12), 1 << 12, size=(spec.batch_size, width))
+    x = rng.integers(1 - (1 << 12), 1 << 12, size=(spec.batch_size, width))
     steps = rng.integers(-(1 << 8), 1 << 8, size=(spec.batch_size, spec.width))
     share = holder.fresh_share()
     theirs = owner.ring.reduce(-share)

@@ -67,6 +67,11 @@ class CutSpec:
             raise InputError(f"the cut is {self.width} wide; it has to be at least 1")
         if not (math.isfinite(self.lr) and 0 < self.lr <= 100):
             raise InputError(f"the cut's learning rate is {self.lr}; it lies between 0 and 100")
+        if not 1 <= self.batch_size <= 1 << 24:
+            raise InputError(f"the cut's batch is {self.batch_size}; 1 to 2^24 rows are possible")
+        for what, bound in (("activations", self.activation_bound), ("gradients", self.gradient_bound)):
+            if not 0 < bound < math.inf:
+                raise InputError(f"the bound on {what} at the cut is {bound}; it has to be a positive number")
         if not 0 <= self.momentum <= 0.99:
             raise InputError(f"the cut's momentum is {self.momentum}; it lies from 0 to 0.99")
         if not 0 <= self.lr * self.weight_decay < 1:

@@ -80,7 +80,10 @@ class FixedPassive:
         if noise is not None:
             z = z + fixed_noise(noise, self._spec.fixed_point)
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
-            raise RangeError("z does not fit in 63 bits; lower the cut's learning rate or standardise the features")
+            raise RangeError(
+                f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller batch "
+                "or a higher learning rate at the cut, or a lower one where training diverges"
+            )
         self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
 
     async def backward(self) -> torch.Tensor | None:

@@ -30,7 +30,7 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
                     f"{name!r} runs with {key} {meta.get(key)!r}, {site.name!r} with {mine!r}: use one job file"
                 )
         width = meta.get("width")
-        if not isinstance(width, int) or not 1 <= width <= 1 << 20:
+        if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= 1 << 20:
             raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
         trainable = meta.get("trainable")
         if not isinstance(trainable, bool) or (spec.trainable is not None and trainable != spec.trainable):

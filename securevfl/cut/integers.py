@@ -60,12 +60,17 @@ class FixedPoint:
         return self.s_bits + self.fw + 4
 
 
+_MOST_BITS = 62
+"""Magnitude of what an int64 carries here: a cast of a larger float gives one and the same number for all of them."""
+
+
 def _to_fixed(values: torch.Tensor, fractional_bits: int, bound_bits: int, what: str, cure: str) -> np.ndarray:
     """Round to integers with `fractional_bits`, int64.
 
     Raises:
-        RangeError: a value is not finite, or its integer does not fit in `bound_bits` bits and a sign.
+        RangeError: a value is not finite, or its integer does not fit in `bound_bits` bits, of 62 at most, and a sign.
     """
+    bound_bits = min(bound_bits, _MOST_BITS)
     array = values.detach().to("cpu", torch.float64).numpy()
     scaled = np.rint(array * 2.0**fractional_bits)
     largest = float(np.abs(scaled).max(initial=0.0))
@@ -111,9 +116,10 @@ def fixed_noise(noise: torch.Tensor, point: FixedPoint) -> np.ndarray:
     """Noise on z as int64 with fz fractional bits.
 
     Raises:
-        RangeError: it does not fit in z's range.
+        RangeError: it does not fit in z's range, or not in 62 bits.
     """
-    return _to_fixed(noise, point.fz, point.z_bits - 2, "noise on z", "add less noise")
+    cure = "add less noise, or take a smaller batch or a higher learning rate at the cut, which leave it more room"
+    return _to_fixed(noise, point.fz, point.z_bits - 2, "noise on z", cure)
 
 
 def input_gradient(product: np.ndarray, point: FixedPoint) -> torch.Tensor:

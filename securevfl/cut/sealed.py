@@ -39,9 +39,12 @@ from securevfl.party import Site
 from securevfl.privacy import Clock
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
-__all__ = ["SealedActive", "SealedPassive", "blocks"]
+__all__ = ["SealedActive", "SealedPassive", "blocks", "check_errors"]
 
 _SIGMA = 40
+_KEPT_BITS = 12
+"""Fractional bits that approximate schemes have to leave intact in z and in each step of the weights: those that
+activations have."""
 _MASKED = Guard("masked", _SIGMA)
 
 
@@ -93,6 +96,28 @@ def blocks(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, crypto
         sigma=_SIGMA,
     )
     return forward, back
+
+
+def check_errors(owner: crypto.Owner, spec: CutSpec, holders: int) -> None:
+    """Whether an approximate scheme is near enough to the exact integers of this job: its errors grow with the bound on
+    activations, the rows and the columns of a batch, and weigh the more the fewer fractional bits weights have.
+
+    Args:
+        owner: the active party's half of a block.
+        spec: of the cut.
+        holders: whose products are added up.
+
+    Raises:
+        securevfl_crypto.OverflowRefused: z, or one step of a weight, can be off by 2^-12 or more.
+    """
+    point = spec.fixed_point
+    z, step = holders * owner.product_error * 2.0**-point.fz, owner.gradient_error * 2.0**-point.fw
+    if max(z, step) >= 2.0**-_KEPT_BITS:
+        raise crypto.OverflowRefused(
+            f"the scheme's error can reach {z:.2g} in z and {step:.2g} in a step of a weight; it has to stay below "
+            f"{2.0**-_KEPT_BITS:.2g}: use BFV or Paillier, which are exact, a lower learning rate at the cut, no "
+            "momentum or decay of the cut's weights, or a smaller bound on activations"
+        )
 
 
 def _shared_alike(forward: crypto.Block, back: crypto.Block) -> tuple[crypto.Block, crypto.Block]:
@@ -154,6 +179,7 @@ class SealedActive:
                 if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
                     forward, back = _shared_alike(forward, back)
                 owner = scheme.owner(key, forward)
+                check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
             values = fixed_weights(initial_share(site.private_seed, name, width, spec.width), spec.fixed_point)
             peer = _Peer(owner, crypto.Share(owner.ring, values, spec.rule))
             if trainable:
@@ -236,8 +262,9 @@ class SealedActive:
     def restore(self, state: object) -> None:
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
-        for name, share in state.items():
-            self._peers[name].share.load(*as_share(share))
+        with _working(self._site.clock):
+            for name, share in state.items():
+                self._peers[name].share.load(*as_share(share))
         self._changed = True
 
 
@@ -273,7 +300,7 @@ class SealedPassive:
         pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
         message = await self._link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
         widest = message.meta.get("widest")
-        if not isinstance(widest, int) or not width <= widest <= 1 << 20:
+        if not isinstance(widest, int) or isinstance(widest, bool) or not width <= widest <= 1 << 20:
             raise ProtocolError(
                 f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
@@ -344,5 +371,6 @@ class SealedPassive:
         return self._ready.share.state()
 
     def restore(self, state: object) -> None:
-        self._ready.share.load(*as_share(state))
+        with _working(self._site.clock):
+            self._ready.share.load(*as_share(state))
         self._stale = True

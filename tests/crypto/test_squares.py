@@ -37,6 +37,8 @@ ROOTS = {
     # R is 16n or little more, for limbs of 52 and of 27 bits: bounds are as tight as they can be.
     "1036 bits of ones": (mpz(1) << 1036) - 1,
     "1076 bits of ones": (mpz(1) << 1076) - 1,
+    # These do not fit the same lengths: R has to be longer.
+    **{f"{bits} bits of ones": (mpz(1) << bits) - 1 for bits in (1037, 1038, 1077, 1078)},
     "1036 bits, sparse": (mpz(1) << 1035) + 1,
     "8192 bits of ones": (mpz(1) << 8192) - 1,
 }
@@ -153,7 +155,7 @@ def test_any_halves(path: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("path", VECTORS)
 def test_numbers_that_arrive_are_within_the_bound(path: str) -> None:
-    for n in (ROOTS["1036 bits of ones"], ROOTS["1076 bits of ones"], ROOTS["2047 bits"]):
+    for n in (ROOTS[f"{bits} bits of ones"] for bits in (1036, 1038, 1076, 1078)):
         arithmetic = _known(n, path)
         radix = _radix(arithmetic)
         assert radix >= 16 * n
@@ -218,8 +220,10 @@ def test_what_stands_for_minus_the_quotient(path: object, n: mpz) -> None:
     limbs = limbs_for(known, n.bit_length() + 2)
     form = form_of(n * n, limbs, n)
     half = form.limbs // 2
+    assert "modulus=" not in repr(form)
     assert half % limbs.tile == 0
     assert half >= 2 * limbs.tile
+    assert mpz(1) << (limbs.bits * half) >= 16 * n
     assert len(form.modulus) == 2 * half
     assert all(limbs.top <= limb <= 2 * limbs.top for limb in form.modulus[half:])
     assert sum(mpz(limb) << (limbs.bits * k) for k, limb in enumerate(form.modulus[half:])) % n == 0

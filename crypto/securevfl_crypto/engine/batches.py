@@ -1,4 +1,4 @@
-"""Kernels over batches of long numbers, [block, limb, lane] in Montgomery form, each below 2m.
+"""Kernels over batches of long numbers, [block, limb, lane] in Montgomery form, each below 2m, or pairs (`pairs`).
 
 Every kernel ends its parameters with ``CONTEXT`` (`montgomery`) and the number of blocks.
 """
@@ -10,7 +10,7 @@ from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.montgomery import call_multiply, call_square
 
-__all__ = ["call_powers", "power", "powers", "products", "select", "square_often", "squarings", "where_equal"]
+__all__ = ["call_powers", "enter", "power", "powers", "products", "select", "square_often", "squarings", "where_equal"]
 
 
 def products(f: Function, limbs: Limbs) -> None:
@@ -20,6 +20,17 @@ def products(f: Function, limbs: Limbs) -> None:
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
         call_multiply(f, rows.at(f, "%out", index, step), rows.at(f, "%a", index, step), rows.at(f, "%b", index, right))
+        return []
+
+    f.loop("%blocks", body)
+
+
+def enter(f: Function, limbs: Limbs) -> None:
+    """``(out, a, constants, ...)``: numbers to Montgomery form, by a product with R² modulo m."""
+    step = rows.stride(f, limbs)
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        call_multiply(f, rows.at(f, "%out", index, step), rows.at(f, "%a", index, step), "%constants")
         return []
 
     f.loop("%blocks", body)

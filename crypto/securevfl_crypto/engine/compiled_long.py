@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 
-from securevfl_crypto.engine import batches, montgomery, packing, rows, walks
+from securevfl_crypto.engine import batches, montgomery, packing, pairs, rows, walks
 from securevfl_crypto.engine.compiled import assemble
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
@@ -31,6 +31,7 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
     "select": ("ptr noalias %out, ptr %table, ptr %digit, i64 %entries, i64 %tiles", batches.select),
     "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", walks.scan),
     "gather": ("ptr noalias %out, ptr %rows, ptr %index, i64 %tiles", _gather),
+    "enter": (f"ptr %out, ptr %a, ptr %constants, {_EACH}", batches.enter),
     "products": (f"ptr %out, ptr %a, ptr %b, i64 %step, {_EACH}", batches.products),
     "squarings": (f"ptr %out, i64 %times, {_EACH}", batches.squarings),
     "power": (
@@ -51,14 +52,16 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
     "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", packing.pack),
     "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", packing.leave),
 }
+_PAIRS = {"multiply": pairs.multiply, "square": pairs.square, "enter": pairs.enter, "leave": pairs.leave}
+"""What differs modulo squares."""
 
 
 def _types(parameters: str) -> list[type]:
     return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]
 
 
-def long_text(limbs: Limbs, lanes: int) -> str:
-    """All kernels in LLVM IR.
+def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
+    """All kernels in LLVM IR, modulo any number, or modulo squares (`pairs`).
 
     Raises:
         BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs; it does not depend on data.
@@ -74,7 +77,7 @@ def long_text(limbs: Limbs, lanes: int) -> str:
         out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({three})" for half in "lh"]
     for name, (parameters, emit) in _KERNELS.items():
         function = Function(name, parameters, lanes, "nounwind noinline")
-        emit(function, limbs)
+        (_PAIRS.get(name, emit) if squares else emit)(function, limbs)
         out.append(function.text())
     return "\n".join(out)
 
@@ -82,9 +85,9 @@ def long_text(limbs: Limbs, lanes: int) -> str:
 class LongKernels:
     """The compiled functions of one path and width of limbs, by name; pointers are addresses of arrays."""
 
-    def __init__(self, path: VectorPath, limbs: Limbs) -> None:
+    def __init__(self, path: VectorPath, limbs: Limbs, *, squares: bool = False) -> None:
         self.path, self.limbs = path, limbs
-        self._engine = assemble(long_text(limbs, path.lanes), path)
+        self._engine = assemble(long_text(limbs, path.lanes, squares=squares), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
             for name, (parameters, _) in _KERNELS.items()
@@ -94,12 +97,12 @@ class LongKernels:
         return self._functions[name]
 
 
-def long_kernels(path: VectorPath, bits: int) -> LongKernels:
-    """The kernels of a path for a modulus of this many bits, compiled once in a process."""
-    return _compiled(path, limbs_for(path, bits).bits)
+def long_kernels(path: VectorPath, bits: int, *, squares: bool = False) -> LongKernels:
+    """The kernels of a path for a modulus of this many bits, or for squares of one, compiled once in a process."""
+    return _compiled(path, limbs_for(path, bits).bits, squares)
 
 
 @lru_cache(maxsize=8)
-def _compiled(path: VectorPath, width: int) -> LongKernels:
+def _compiled(path: VectorPath, width: int, squares: bool) -> LongKernels:
     limbs = next(limbs for limbs in (limbs_for(path, 1024), limbs_for(path, 16384)) if limbs.bits == width)
-    return LongKernels(path, limbs)
+    return LongKernels(path, limbs, squares=squares)

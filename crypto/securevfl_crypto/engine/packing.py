@@ -10,7 +10,7 @@ from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.montgomery import call_reduction
 
-__all__ = ["SLACK", "leave", "pack", "unpack"]
+__all__ = ["SLACK", "below", "leave", "pack", "unpack"]
 
 SLACK = 16
 """Bytes after a row's last limb that the kernels read and write."""
@@ -102,7 +102,7 @@ def pack(f: Function, limbs: Limbs) -> None:
 def leave(f: Function, limbs: Limbs) -> None:
     """``(out, a, complement, ...)``: a/R modulo m, from 0 to m − 1; `complement` holds the limbs of R − m.
 
-    The reduction of a number below R is at most m. Adding R − m carries out of the last limb just if it is m.
+    The reduction of a number below R is at most m.
     """
     step, tile = rows.stride(f, limbs), limbs.tile
     length = f.scalar(f"mul i64 %tiles, {tile}")
@@ -117,22 +117,35 @@ def leave(f: Function, limbs: Limbs) -> None:
 
         f.loop(length, fill)
         call_reduction(f, place)
-
-        def over(index: str, carried: list[Vec]) -> list[Vec]:
-            total = f.add(f.load(place, index, limbs.top), f.broadcast_below("%complement", index, limbs.top))
-            return [f.shift_right(f.add(total, carried[0]), limbs.bits)]
-
-        carry = f.loop(length, over, [(f.constant(0), 1)])[0]
-        full = where_equal(f, limbs, carry, f.constant(1))
-
-        def settle(index: str, carried: list[Vec]) -> list[Vec]:
-            limb = f.load(place, index, limbs.top)
-            more = f.bitwise("and", full, f.broadcast_below("%complement", index, limbs.top))
-            total = f.add(f.add(limb, more), carried[0])
-            f.store(f.mask(total, limbs.bits), place, index)
-            return [f.shift_right(total, limbs.bits)]
-
-        f.loop(length, settle, [(f.constant(0), 1)])
+        below(f, limbs, place, place, length, f.constant(0))
         return []
 
     f.loop("%blocks", body)
+
+
+def below(f: Function, limbs: Limbs, out: str, source: str, length: str, more: Vec) -> Vec:
+    """out = source + more, less m if that is m or above; then it must be below 2m. Returns 1 if so, else 0.
+
+    Adding R − m, the limbs at `%complement`, carries out of the last limb just then.
+
+    Args:
+        length: limbs of m.
+        more: at most 1.
+    """
+
+    def over(index: str, carried: list[Vec]) -> list[Vec]:
+        total = f.add(f.load(source, index, limbs.top), f.broadcast_below("%complement", index, limbs.top))
+        return [f.shift_right(f.add(total, carried[0]), limbs.bits)]
+
+    carry = f.loop(length, over, [(more, 1)])[0]
+    full = where_equal(f, limbs, carry, f.constant(1))
+
+    def settle(index: str, carried: list[Vec]) -> list[Vec]:
+        limb = f.load(source, index, limbs.top)
+        part = f.bitwise("and", full, f.broadcast_below("%complement", index, limbs.top))
+        total = f.add(f.add(limb, part), carried[0])
+        f.store(f.mask(total, limbs.bits), out, index)
+        return [f.shift_right(total, limbs.bits)]
+
+    f.loop(length, settle, [(more, 1)])
+    return carry

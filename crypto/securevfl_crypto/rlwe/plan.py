@@ -47,7 +47,8 @@ class Plan:
     def __init__(self, encodings: Choice, key: RlwePublicKey, block: Block) -> None:
         if block.x_bits > X_BITS:
             raise OverflowRefused(
-                f"rows of {block.x_bits} bits; {X_BITS} can be multiplied: take fewer fractional bits"
+                f"rows of {block.x_bits} bits; {X_BITS} can be multiplied: bound them more tightly, with less "
+                "noise, or use Paillier"
             )
         widest = max(block.width_in, block.widest)
         self.block, self.key = block, key

@@ -1,0 +1,87 @@
+"""Columns to numbers: Montgomery's reduction (Modular multiplication without trial division, 1985), and carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from securevfl_crypto.engine.columns import Columns, accumulate
+from securevfl_crypto.engine.emitter import Function, Vec
+from securevfl_crypto.engine.limbs import Limbs
+from securevfl_crypto.engine.tiles import add, sweep
+
+__all__ = ["reduce_columns", "settle", "upper"]
+
+
+def upper(f: Function, limbs: Limbs, t: str, tiles: str) -> str:
+    """The address so many tiles on."""
+    return f.scalar(f"getelementptr {f.type}, ptr {t}, i64 {f.scalar(f'mul i64 {tiles}, {limbs.tile}')}")
+
+
+def reduce_columns(
+    f: Function,
+    limbs: Limbs,
+    t: str,
+    tiles: str,
+    start: int,
+    take: Callable[[str, list[Vec]], None] = lambda row, q: None,
+) -> int:
+    """Clears the lower half of columns of at most `start` by adding q m; returns the bound of the upper half.
+
+    Args:
+        tiles: of the modulus, two or more.
+        take: takes the limbs of q from one on, a tile of them: columns modulo 2^b.
+    """
+    tile, most = limbs.tile, limbs.most // limbs.tile
+    length = f.scalar(f"mul i64 {tiles}, {tile}")
+    inverse = f.splat("%inverse", limbs.top)
+    carries = 1 << (64 - limbs.bits)
+    rest, above_first = f.scalar(f"sub i64 {tiles}, 1"), f.offset("%m", str(tile))
+
+    def modulus(first: str, j: int) -> Vec:
+        return f.broadcast_below(above_first, add(f, first, j), limbs.top)
+
+    def rows(index: str, columns: Columns) -> None:
+        row = f.scalar(f"mul i64 {index}, {tile}")
+        low = [f.broadcast_below("%m", str(t), limbs.top) for t in range(tile)]
+        window = [columns.load(add(f, row, k)) for k in range(tile)]
+        q: list[Vec] = []
+        for i in range(tile):
+            q.append(limbs.quotient(f, window[i], inverse))
+            for half in range(limbs.halves):
+                for k in range(tile - half - i):
+                    window[i + k + half] = limbs.add(f, window[i + k + half], q[i], low[k], half)
+            carry = f.shift_right(window[i], limbs.bits)
+            if i + 1 < tile:
+                window[i + 1] = f.add(window[i + 1], carry)
+        take(row, q)
+        above = [columns.load(add(f, row, tile + k)) for k in range(tile)]
+        above[0] = f.add(above[0], carry)
+        for k in range(tile):
+            for half in range(limbs.halves):
+                for i in range(tile):
+                    place = i + k + half - tile
+                    if place >= 0:
+                        above[place] = limbs.add(f, above[place], q[i], low[k], half)
+        above = sweep(f, limbs, columns, q, above, add(f, row, tile), rest, modulus, carries)
+        for k in range(tile):
+            columns.store(above[k], add(f, add(f, row, length), k))
+
+    growth = limbs.halves * tile * limbs.product + carries
+    return accumulate(f, t, tiles, most, start, growth, rows)
+
+
+def settle(f: Function, limbs: Limbs, out: str, columns: str, tiles: str, bound: int) -> None:
+    """Columns of at most `bound`, which stand for a number that has room there, to limbs; out may be columns."""
+    tile = limbs.tile
+
+    def body(index: str, carried: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {index}, {tile}")
+        carry = carried[0]
+        for k in range(tile):
+            here = add(f, first, k)
+            value = f.add(f.load(columns, here, bound), carry)
+            carry = f.shift_right(value, limbs.bits)
+            f.store(f.mask(value, limbs.bits), out, here)
+        return [carry]
+
+    f.loop(tiles, body, [(f.constant(0), 1 << (64 - limbs.bits))])

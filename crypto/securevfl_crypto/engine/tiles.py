@@ -1,0 +1,233 @@
+"""Long numbers in tiles: products and squares, added to columns.
+
+Operands are cut into tiles of K limbs. A kernel keeps one tile of the one operand and the K columns above it in
+registers, and sweeps over the other operand; the other columns are in memory. So one kernel serves every modulus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from securevfl_crypto.engine.columns import Columns, accumulate
+from securevfl_crypto.engine.emitter import Function, Vec
+from securevfl_crypto.engine.limbs import Limbs
+
+__all__ = ["Row", "add", "add_products", "clear", "load_tile", "product_rows", "square_columns", "sweep"]
+
+
+def add(f: Function, index: str, more: str | int) -> str:
+    """The sum of two counters."""
+    return f.scalar(f"add i64 {index}, {more}")
+
+
+def _tile(
+    f: Function,
+    limbs: Limbs,
+    a: Sequence[Vec],
+    columns: Sequence[Vec],
+    step: Callable[[int], tuple[Vec, Vec]],
+    done: Callable[[int, Vec], None],
+    wanted: Callable[[int, int, int], bool] = lambda i, j, half: True,
+) -> list[Vec]:
+    """Adds the products of two tiles; returns the K columns above.
+
+    Args:
+        a: one tile.
+        columns: K of them, from the sum of the tiles' places on.
+        step: limb j of the other tile, and column K + j.
+        done: takes column j when it is complete for this tile.
+        wanted: limb of the one, of the other, and half: whether to add this product.
+    """
+    window = list(columns)
+    for j in range(limbs.tile):
+        b, above = step(j)
+        window.append(above)
+        for half in range(limbs.halves):
+            for i in range(limbs.tile):
+                if wanted(i, j, half):
+                    window[i + half] = limbs.add(f, window[i + half], a[i], b, half)
+        done(j, window.pop(0))
+    return window
+
+
+def sweep(
+    f: Function,
+    limbs: Limbs,
+    columns: Columns,
+    a: Sequence[Vec],
+    window: list[Vec],
+    place: str,
+    count: str,
+    limb: Callable[[str, int], Vec],
+    slack: int = 0,
+) -> list[Vec]:
+    """`_tile` for `count` tiles of the other operand, at least one; the first one's columns begin at `place`.
+
+    Args:
+        limb: limb j of the other operand's tile that begins this many limbs on.
+        slack: what columns may have gained besides products.
+    """
+
+    def body(index: str, window: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {index}, {limbs.tile}")
+        here = add(f, place, first)
+        return _tile(
+            f,
+            limbs,
+            a,
+            window,
+            lambda j: (limb(first, j), columns.load(add(f, here, limbs.tile + j))),
+            lambda j, column: columns.store(column, add(f, here, j)),
+        )
+
+    bounds = [columns.grown(limbs.gained(place) + slack) for place in range(limbs.tile)]
+    return f.loop(count, body, list(zip(window, bounds, strict=True)))
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tile of one operand and all of the other.
+
+    Attributes:
+        a: the tile.
+        place: column of the lowest product.
+        limb: limb j of the other operand's tile that begins this many limbs on.
+    """
+
+    a: Sequence[Vec]
+    place: str
+    limb: Callable[[str, int], Vec]
+
+
+def clear(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
+    """So many tiles of columns become 0."""
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        first = f.scalar(f"mul i64 {index}, {limbs.tile}")
+        for k in range(limbs.tile):
+            f.store(f.constant(0), t, add(f, first, k))
+        return []
+
+    f.loop(tiles, body)
+
+
+def load_tile(f: Function, limbs: Limbs, pointer: str, first: str) -> list[Vec]:
+    """K limbs of a number, from limb `first` on."""
+    return [f.load(pointer, add(f, first, k), limbs.top) for k in range(limbs.tile)]
+
+
+def product_rows(f: Function, limbs: Limbs, a: str, b: str) -> Callable[[str], Row]:
+    """Rows of a · b."""
+
+    def row(index: str) -> Row:
+        place = f.scalar(f"mul i64 {index}, {limbs.tile}")
+        return Row(load_tile(f, limbs, a, place), place, lambda first, j: f.load(b, add(f, first, j), limbs.top))
+
+    return row
+
+
+def add_products(
+    f: Function,
+    limbs: Limbs,
+    t: str,
+    tiles: str,
+    row: Callable[[str], Row],
+    start: int,
+    rounds: str = "",
+    sums: int = 1,
+) -> int:
+    """Adds products to columns at `t`, each at most `start`; returns the bound after it.
+
+    Args:
+        tiles: of the operand that rows sweep over.
+        row: takes the round.
+        rounds: how many rows, as many as tiles unless given.
+        sums: products of two numbers that these rows make up.
+    """
+    length = f.scalar(f"mul i64 {tiles}, {limbs.tile}")
+
+    def one(index: str, columns: Columns) -> None:
+        this = row(index)
+        window = [columns.load(add(f, this.place, k)) for k in range(limbs.tile)]
+        window = sweep(f, limbs, columns, this.a, window, this.place, tiles, this.limb)
+        for k in range(limbs.tile):
+            columns.store(window[k], add(f, add(f, this.place, length), k))
+
+    most = sums * (limbs.most // limbs.tile)
+    return accumulate(f, t, rounds or tiles, most, start, limbs.halves * limbs.tile * limbs.product, one)
+
+
+def square_columns(f: Function, limbs: Limbs, t: str, tiles: str) -> int:
+    """Adds the square of `%a`, of two tiles or more, to columns that are 0; returns the bound after it.
+
+    Products of different limbs once, then doubled, and squares of limbs.
+    """
+    tile, most = limbs.tile, limbs.most // limbs.tile
+    length, last = f.scalar(f"mul i64 {tiles}, {tile}"), f.scalar(f"sub i64 {tiles}, 1")
+
+    def triangle(columns: Columns, row: str) -> tuple[list[Vec], list[Vec]]:
+        """Pairs of limbs of one tile."""
+        a = load_tile(f, limbs, "%a", row)
+        place = f.scalar(f"shl i64 {row}, 1")
+        window = _tile(
+            f,
+            limbs,
+            a,
+            [columns.load(add(f, place, k)) for k in range(tile)],
+            lambda j: (a[j], columns.load(add(f, place, tile + j))),
+            lambda j, column: columns.store(column, add(f, place, j)),
+            lambda i, j, _: i < j,
+        )
+        return a, window
+
+    def rows(index: str, columns: Columns) -> None:
+        row = f.scalar(f"mul i64 {index}, {tile}")
+        a, window = triangle(columns, row)
+        following = add(f, row, tile)
+        base = f.scalar(f"getelementptr {f.type}, ptr %a, i64 {following}")
+        window = sweep(
+            f,
+            limbs,
+            columns,
+            a,
+            window,
+            add(f, row, following),
+            f.scalar(f"sub i64 {last}, {index}"),
+            lambda first, j: f.load(base, add(f, first, j), limbs.top),
+        )
+        for k in range(tile):
+            columns.store(window[k], add(f, add(f, row, length), k))
+
+    def final(_: str, columns: Columns) -> None:
+        row = f.scalar(f"mul i64 {last}, {tile}")
+        window = triangle(columns, row)[1]
+        for k in range(tile):
+            columns.store(window[k], add(f, add(f, row, length), k))
+
+    growth = limbs.halves * tile * limbs.product
+    bound = accumulate(f, t, last, most - 1, 0, growth, rows)
+    return _double(f, limbs, t, tiles, accumulate(f, t, 1, 1, bound, growth, final))
+
+
+def _double(f: Function, limbs: Limbs, t: str, tiles: str, bound: int) -> int:
+    """Doubles all columns, adds the squares of limbs, and returns the bound after it."""
+    top = 0
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        nonlocal top
+        row = f.scalar(f"mul i64 {index}, {limbs.tile}")
+        place = f.scalar(f"shl i64 {row}, 1")
+        for k, a in enumerate(load_tile(f, limbs, "%a", row)):
+            for half in range(2):
+                where = add(f, place, 2 * k + half)
+                column = f.load(t, where, bound)
+                column = f.add(column, column)
+                if half < limbs.halves:
+                    column = limbs.add(f, column, a, a, half)
+                top = max(top, column.top)
+                f.store(column, t, where)
+        return []
+
+    f.loop(tiles, body)
+    return top

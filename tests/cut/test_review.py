@@ -1,0 +1,154 @@
+"""What a review of the sealed cut found: ranges of integers, errors of approximate schemes, shares of other rings."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import securevfl_crypto as crypto
+import torch
+from cuts import Kit, sealed, sites
+
+from securevfl.cut.auto import measure
+from securevfl.cut.base import CutSpec
+from securevfl.cut.integers import fixed_noise
+from securevfl.cut.sealed import blocks, check_errors
+from securevfl.errors import InputError, ProtocolError, RangeError
+from securevfl.transport import Kind
+
+SPEC = CutSpec(width=3, lr=0.5, batch_size=8)
+CKKS = crypto.CKKS()
+
+
+def test_noise_on_z_is_what_was_drawn_or_refused() -> None:
+    """At small learning rates z has so many fractional bits that larger noise leaves a word; a cast would make all of
+    it one number, which hides nothing."""
+    point = CutSpec(width=3, lr=1e-3, batch_size=1024, activation_bound=512.0).fixed_point
+    assert point.z_bits > 64
+    largest = 2.0 ** (62 - point.fz)
+    noise = torch.tensor([[0.999 * largest, -0.999 * largest, 0.3]], dtype=torch.float64)
+    assert fixed_noise(noise, point) * 2.0**-point.fz == pytest.approx(noise.numpy())
+    for value in (largest, -largest, 1e3 * largest):
+        with pytest.raises(RangeError, match="noise on z"):
+            fixed_noise(torch.full((1, 3), value, dtype=torch.float64), point)
+
+
+COARSE = (
+    ({"batch_size": 1, "lr": 10.0}, 64),
+    ({"batch_size": 16, "lr": 10.0, "activation_bound": 300.0}, 64),
+    ({"batch_size": 64, "lr": 10.0, "activation_bound": 300.0, "momentum": 0.9}, 64),
+)
+
+
+@pytest.mark.parametrize(("change", "width"), COARSE)
+def test_an_approximate_scheme_that_would_err_too_far_is_refused(change: dict[str, Any], width: int) -> None:
+    """With few fractional bits of weights CKKS's error reaches their leading ones; exact schemes go on."""
+    spec = replace(SPEC, **change)
+    key = CKKS.generate()
+    with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
+        check_errors(CKKS.owner(key, blocks(spec, width, width)[0]), spec, 1)
+    with pytest.raises(crypto.OverflowRefused, match="BFV or Paillier"):
+        measure(CKKS, spec, width)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_at_usual_settings_the_error_is_small_and_counts_for_each_holder(momentum: float) -> None:
+    spec = CutSpec(width=16, lr=0.5, batch_size=256, momentum=momentum)
+    owner = CKKS.owner(CKKS.generate(), blocks(spec, 32, 32)[0])
+    check_errors(owner, spec, 16)
+    with pytest.raises(crypto.OverflowRefused):
+        check_errors(owner, spec, 1 << 40)
+
+
+def test_a_cut_refuses_to_be_set_up_with_a_coarse_scheme() -> None:
+    spec = replace(SPEC, batch_size=1, lr=10.0)
+    world = sites(passive=("p1",))
+    kit = sealed(CKKS)
+
+    async def together() -> None:
+        there = asyncio.ensure_future(kit.passive(world["p1"], spec).setup(4, trainable=False))
+        with pytest.raises(RangeError, match="error can reach"):
+            await kit.active(world["a"], spec).setup()
+        await there
+
+    asyncio.run(together())
+
+
+def test_auto_does_not_offer_what_cannot_carry_the_gradient_back() -> None:
+    """Rows of ``S Wᵀ`` are steps; where noise on gradients makes them wider than a lattice scheme multiplies, such a
+    scheme can do for identity bottoms only."""
+    spec = replace(SPEC, gradient_bound=float(1 << 20), trainable=False)
+    assert spec.fixed_point.s_bits > 30
+    measure(crypto.BFV(), spec, 4)
+    with pytest.raises(crypto.OverflowRefused, match="can be multiplied"):
+        measure(crypto.BFV(), replace(spec, trainable=True), 4)
+
+
+def _once(kit: Kit, states: dict[str, object] | None) -> dict[str, object]:
+    """Set up, restore `states`, score; both sides' states after a step."""
+    world, kept = sites(passive=("p1",)), {}
+    x, g = torch.linspace(-1, 1, 32).reshape(8, 4), torch.linspace(-1, 1, 24).reshape(8, 3) / 8
+
+    async def active() -> None:
+        cut = kit.active(world["a"], SPEC)
+        await cut.setup()
+        if states is not None:
+            cut.restore(states["a"])
+        await cut.forward(8, train=True)
+        await cut.backward(g)
+        kept["a"] = cut.snapshot()
+
+    async def passive() -> None:
+        cut = kit.passive(world["p1"], SPEC)
+        await cut.setup(4, trainable=False)
+        if states is not None:
+            cut.restore(states["p1"])
+        await cut.forward(x, train=True)
+        await cut.backward()
+        kept["p1"] = cut.snapshot()
+
+    async def together() -> None:
+        await asyncio.gather(active(), passive())
+
+    asyncio.run(together())
+    return kept
+
+
+def test_shares_of_another_ring_are_refused() -> None:
+    """Modulo CKKS's modulus, shares of BFV add up to weights that are off by a little: nothing else would notice."""
+    bfv, ckks = sealed(crypto.BFV()), sealed(CKKS)
+    states = _once(bfv, None)
+    _once(bfv, states)
+    with pytest.raises(ProtocolError, match="made under another scheme"):
+        _once(ckks, states)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"batch_size": 0},
+        {"batch_size": 1 << 25},
+        {"activation_bound": 0.0},
+        {"activation_bound": float("nan")},
+        {"gradient_bound": float("inf")},
+        {"gradient_bound": -1.0},
+    ],
+)
+def test_impossible_sizes_are_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="at the cut|the cut's batch"):
+        replace(SPEC, **change)
+
+
+def test_a_width_that_is_no_number_is_refused() -> None:
+    world = sites(passive=("p1",))
+    meta = {"job": "j", "protection": "bfv", "h": SPEC.width, "width": True, "trainable": False}
+
+    async def together() -> None:
+        world["p1"].links["a"].send(Kind.CONTROL, "cut/setup", meta=meta)
+        with pytest.raises(ProtocolError, match="True wide"):
+            await sealed(crypto.BFV()).active(world["a"], SPEC).setup()
+
+    asyncio.run(together())
