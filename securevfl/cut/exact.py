@@ -81,8 +81,8 @@ class FixedPassive:
             z = z + fixed_noise(noise, self._spec.fixed_point)
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
             raise RangeError(
-                f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller batch "
-                "or a higher learning rate at the cut, or a lower one where training diverges"
+                f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller "
+                "batch or a higher learning rate at the cut, or a lower one where training diverges"
             )
         self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
 

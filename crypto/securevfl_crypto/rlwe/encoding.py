@@ -64,6 +64,6 @@ class Encoding(ABC):
 def refuse(what: str, bits: int) -> OverflowRefused:
     """No chain has room."""
     return OverflowRefused(
-        f"{what} needs a modulus of about {bits} bits, more than any parameters here have: take a smaller batch, a higher "
-        "learning rate at the cut or a smaller bound on activations, or use Paillier"
+        f"{what} needs a modulus of about {bits} bits, more than any parameters here have: take a smaller batch, a "
+        "higher learning rate at the cut or a smaller bound on activations, or use Paillier"
     )
