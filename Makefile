@@ -44,8 +44,11 @@ docs: $(STAMP) ## Build the documentation site, strictly.
 	$(BIN)/mkdocs build --strict --quiet
 
 bench: $(STAMP) ## Run the benchmarks; they write JSON to benchmarks/results.
+	$(BIN)/python -m benchmarks.crypto
 	$(BIN)/python -m benchmarks.cut
-	$(BIN)/python -m benchmarks.cut --bits 3072
+	$(BIN)/python -m benchmarks.cut --bits 3072 --quick
+	$(BIN)/python -m benchmarks.overhead
+	$(BIN)/python -m benchmarks.plain_path
 	$(BIN)/python -m benchmarks.psi
 	$(BIN)/python -m benchmarks.linkage
 

@@ -1,6 +1,6 @@
 """What protection costs: the same job in plain, sealed by each scheme, and with differential privacy.
 
-    python -m benchmarks.overhead [--quick]
+    python -m benchmarks.overhead [--quick] [--only credit,]
 
 The whole credit table in three parties (SplitNN, Entity Augmentation and RISA at identity bottoms) and MNIST in two
 halves of the image (SplitNN with a small CNN at each party), each algorithm under each protection that it can have, on
@@ -11,14 +11,16 @@ simulation takes turns, so waiting is left out.
 from __future__ import annotations
 
 import argparse
+import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 import securevfl as sv
-from benchmarks.common import write
+from benchmarks.common import RESULTS, write
 from securevfl.data import datasets
 from securevfl.report import RunRecord
 
@@ -74,34 +76,32 @@ def table(parties: sv.Parties, jobs: dict[str, sv.Job]) -> dict[str, object]:
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small tables, to see that it works")
-    quick = parser.parse_args().quick
+def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str, sv.Job]]]:
+    """Title → the parties, and the jobs by label."""
     rows = 3000 if quick else None
-    credit = datasets.default_credit(overlap=0.85, seed=0, rows=rows)
     base = sv.Job(
         algorithm=sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0), epochs=2 if quick else 8, batch_size=256
     )
-    out: dict[str, object] = {}
-    out["credit, SplitNN"] = table(
-        credit,
-        {
-            name: replace(base, protection=p, epochs=2 if name.endswith("2 epochs") else base.epochs)
-            for name, p in protections(full=not quick).items()
-        },
-    )
-    limited = datasets.load(
-        "limited_credit", overlap=0.2, parties=2, seed=0, labels="all", **({"rows": rows} if rows else {})
-    )
     few = [("plain", sv.Plain()), ("CKKS", sv.CKKS()), ("BFV", sv.BFV()), ("Paillier 2048", sv.Paillier(bits=2048))]
+    found: dict[str, tuple[Callable[[], sv.Parties], dict[str, sv.Job]]] = {
+        "credit, SplitNN": (
+            lambda: datasets.default_credit(overlap=0.85, seed=0, rows=rows),
+            {
+                name: replace(base, protection=p, epochs=2 if name.endswith("2 epochs") else base.epochs)
+                for name, p in protections(full=not quick).items()
+            },
+        )
+    }
+    limited = {"overlap": 0.2, "parties": 2, "seed": 0, "labels": "all"} | ({"rows": rows} if rows else {})
     for title, algorithm in (
         ("Entity Augmentation", sv.EntityAugmentation(hidden=16, top=(16,), lr=0.005, cut_lr=0.5)),
-        ("RISA", sv.RISA(hidden=16, top=(16,), lr=0.005, cut_lr=0.5)),
+        ("RISA", sv.RISA(hidden=16, top=(16,), lr=0.005, cut_lr=0.5, self_training=1)),
     ):
-        job = replace(base, algorithm=algorithm, epochs=3, steps=20, scale="quantile")
-        out[f"credit at 20 % overlap, {title}"] = table(limited, {n: replace(job, protection=p) for n, p in few})
-    images = datasets.load("mnist", rows=1500 if quick else 8000, test_rows=500 if quick else 2000, overlap=1.0, seed=0)
+        job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
+        found[f"credit at 20 % overlap, {title}"] = (
+            lambda: datasets.load("limited_credit", **limited),
+            {name: replace(job, protection=p) for name, p in few},
+        )
     cnn = replace(
         base,
         algorithm=sv.SplitNN(bottom="cnn", hidden=64, top=(64,), lr=0.001, cut_lr=0.1),
@@ -109,11 +109,30 @@ def main() -> None:
         batch_size=64,
         steps=10 if quick else 60,
     )
-    jobs = {name: replace(cnn, protection=p) for name, p in few}
+    images = {name: replace(cnn, protection=p) for name, p in few}
     if torch.cuda.is_available():
-        jobs["plain, GPU"] = replace(cnn, device="cuda")
-    out["MNIST halves, SplitNN with CNN bottoms"] = table(images, jobs)
-    write("overhead-quick" if quick else "overhead", out)
+        images["plain, GPU"] = replace(cnn, device="cuda")
+    size = {"rows": 1500, "test_rows": 500} if quick else {"rows": 8000, "test_rows": 2000}
+    found["MNIST halves, SplitNN with CNN bottoms"] = (
+        lambda: datasets.load("mnist", overlap=1.0, seed=0, **size),
+        images,
+    )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small tables, to see that it works")
+    parser.add_argument("--only", default="", help="tables whose title holds this; the others are kept as they were")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # these networks are small: a second thread only waits
+    name = "overhead-quick" if options.quick else "overhead"
+    path = RESULTS / f"{name}.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if options.only and path.exists() else {}
+    for title, (parties, jobs) in tables(quick=options.quick).items():
+        if options.only in title:
+            known[title] = table(parties(), jobs)
+            write(name, {key: value for key, value in known.items() if key not in ("machine", "versions")})
 
 
 if __name__ == "__main__":

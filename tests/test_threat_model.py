@@ -33,6 +33,15 @@ def test_all_that_seals_hides_the_same(name: str, bottom: tuple[int, ...]) -> No
     )
 
 
+@pytest.mark.parametrize("evidential", [True, False])
+def test_a_cut_that_opens_parts_one_by_one_does_not_claim_a_sum(evidential: bool) -> None:
+    found = sv.RISA(evidential=evidential).findings(sv.Paillier(), ["shop", "lab"], "bank")
+    told = [f.learns for f in found if f.party == "bank"]
+    assert any("never one party's part" in text for text in told) is not evidential
+    assert any(text.startswith("its part of z") for text in told) is evidential
+    assert any(text.startswith("its opinion of each row by itself") for text in told) is evidential
+
+
 def test_the_figures_in_the_text_are_those_that_were_measured() -> None:
     found = json.loads(FIGURES.read_text(encoding="utf-8"))
     text = " ".join(PAGE.read_text(encoding="utf-8").split())

@@ -74,8 +74,9 @@ class ZeroShares:
         self._pairs = pairs
         self._counter = 0
 
-    def __bool__(self) -> bool:
-        return bool(self._pairs)
+    def __len__(self) -> int:
+        """How many others there are."""
+        return len(self._pairs)
 
     def next(self, count: int, modulus: mpz) -> list[mpz]:
         """`count` fresh shares modulo `modulus`. All parties call this equally often, with the same counts."""

@@ -50,10 +50,10 @@ class Packing:
             OverflowRefused: one value does not fit in a plaintext of `room_bits` bits.
         """
         slot = -(-slot_bits // 8)
-        room = room_bits // (8 * slot)
-        if room < 1:
+        room = (room_bits - slot_bits) // (8 * slot) + 1  # the last slot has no other above it: it needs its bits only
+        if room_bits < slot_bits:
             raise OverflowRefused(
-                f"{what} needs {8 * slot} bits and a plaintext has room for {room_bits}: use a larger key, a larger "
+                f"{what} needs {slot_bits} bits and a plaintext has room for {room_bits}: use a larger key, a larger "
                 "learning rate at the cut or a smaller batch"
             )
         most = min(rows, max(1, room // columns))

@@ -206,6 +206,22 @@ class PaillierPublicKey:
             raise MalformedError("a ciphertext is zero or shares a factor with the modulus: it is no encryption")
         return ciphertexts
 
+    def check_symbols(self, array: np.ndarray) -> None:
+        """Whether powers of h_s can blind what is computed from ciphertexts, which `load` took. They have Jacobi symbol
+        1 modulo n, so that a product of ciphertexts keeps its symbol under them. A symbol of the product of all would
+        not tell: two of −1 make 1.
+
+        Raises:
+            MalformedError: one has Jacobi symbol −1.
+        """
+        n = self.n
+        for row in array:
+            if gmpy2.jacobi(int.from_bytes(row.tobytes(), "little") % n, n) != 1:
+                raise MalformedError(
+                    "a ciphertext has Jacobi symbol -1: its randomness is no power of h_s, and powers of h_s do not "
+                    "hide what it is raised to; set classical alike at both parties"
+                )
+
     def to_bytes(self) -> bytes:
         """Version, bits, n, h_s; little-endian, fixed length for the size."""
         width = (self.bits + 7) // 8

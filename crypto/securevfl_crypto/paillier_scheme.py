@@ -16,6 +16,8 @@ What hides what:
 - Both answers are multiplied by fresh encryptions of zero whose exponents drown what the owner knows of its own
   randomness: it knows α_j of each ciphertext that it sent, and ``Σ_j α_j x_j`` would confirm a guess of x. With
   `classical` randomness they are uniform n-th residues, and hide it perfectly.
+- Powers of h_s have Jacobi symbol 1 modulo n and blind nothing of another symbol: of a ciphertext of symbol −1 the
+  answer would tell whether ``x_j`` is odd. A holder that blinds by them looks at each ciphertext's symbol first.
 
 Parties follow the protocol: nothing proves to a holder that what was encrypted is in range. How long a holder computes
 depends on the digits of x, and shows to whoever shares its machine.
@@ -52,8 +54,9 @@ class Paillier(Scheme):
     Attributes:
         bits: least bits of n: keys that this scheme makes have so many, and those that it reads may have more.
         classical: whether this party's randomness is rⁿ (Paillier 1999) rather than a short power of h_s (Damgård,
-            Jurik and Nielsen 2010): no assumption on short exponents, at many times the time. The other party may
-            choose differently.
+            Jurik and Nielsen 2010): no assumption on short exponents, at many times the time. Both parties choose
+            alike: half of a classical owner's ciphertexts have Jacobi symbol −1, which short powers of h_s would not
+            hide, and a holder without `classical` refuses them.
         constant_time: whether tables for short powers are read whole for each digit of the exponent.
 
     Raises:
@@ -244,7 +247,7 @@ class PaillierHolder(Holder):
         half, packing, d, h = self._half, self._half.products, self.block.width_in, self.block.width_out
         rows, arithmetic = _rows(x, d, self.block.x_bits, "an activation"), self._key.modulus
         own = self._key.raw_batch(half.pack_weights(share))
-        weights = arithmetic.mul(self._key.load(sealed, half.sealed_weights), own)
+        weights = arithmetic.mul(self._loaded(sealed, half.sealed_weights), own)
         blocks = -(-rows // packing.per)
         wide = np.zeros((blocks * packing.per, d), dtype=np.int64)
         wide[:rows] = x
@@ -266,10 +269,17 @@ class PaillierHolder(Holder):
         packing, d = self._half.gradients, self.block.width_in
         rows = _rows(x, d, self.block.x_bits, "an activation")
         _count(rows, self.block.batch)
-        steps = self._key.load(sealed, packing.plaintexts(rows))
+        steps = self._loaded(sealed, packing.plaintexts(rows))
         phi = uniform_masks((d, self.block.width_out), self.block.phi_bits)
         products = self._products(steps, np.ascontiguousarray(x.T), packing.groups)
         return self._answer(products, packing.pack(-phi)), phi
+
+    def _loaded(self, sealed: np.ndarray, count: int) -> Batch:
+        """The owner's ciphertexts, of which this holder's randomness hides every product."""
+        ciphertexts = self._key.load(sealed, count)
+        if not self._scheme.classical:
+            self._key.check_symbols(sealed)
+        return ciphertexts
 
     def _products(self, bases: Batch, exponents: np.ndarray, groups: int) -> Batch:
         """Row by row, and within a row group by group: ``Π_j bases[j, group]^exponents[row, j]``."""

@@ -164,10 +164,12 @@ class Scheme(ABC):
     Attributes:
         name: ``"paillier"``, ``"bfv"`` or ``"ckks"``.
         exact: whether products are exact.
+        most_holders: how many holders' products can be added up, or None for any number.
     """
 
     name: ClassVar[str]
     exact: ClassVar[bool]
+    most_holders: ClassVar[int | None] = None
 
     @abstractmethod
     def generate(self) -> SecretKey:

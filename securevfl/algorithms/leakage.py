@@ -11,7 +11,9 @@ from securevfl.privacy import Finding
 __all__ = ["Finding", "at_the_cut"]
 
 
-def at_the_cut(protection: Protection, *, active: str, passive: Sequence[str], trainable: bool) -> list[Finding]:
+def at_the_cut(
+    protection: Protection, *, active: str, passive: Sequence[str], trainable: bool, together: bool = True
+) -> list[Finding]:
     """Findings for a job whose only exchange after alignment is the cut layer.
 
     Args:
@@ -19,12 +21,14 @@ def at_the_cut(protection: Protection, *, active: str, passive: Sequence[str], t
         active: name of the active party.
         passive: names of the passive parties.
         trainable: whether the passive parties' bottoms have parameters.
+        together: whether the active party opens the sum of their parts (``reduce="sum"``), or each by itself.
     """
     sealed = protection.name != "plain"
     noisy_features = protection.dp is not None and protection.dp.activations
     labels = _labels(protection)
     marvell = protection.dp is not None and protection.dp.labels == "marvell"
-    findings = [_about_features(active, name, sealed, noisy_features, trainable, len(passive)) for name in passive]
+    parties = len(passive) if together else 1
+    findings = [_about_features(active, name, sealed, noisy_features, trainable, parties) for name in passive]
     findings += [_about_labels(active, name, sealed, labels, trainable, marvell) for name in passive]
     return findings
 

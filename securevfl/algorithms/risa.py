@@ -23,7 +23,7 @@ from torch import nn
 
 from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, seeded
 from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict, as_list, as_tensor
-from securevfl.algorithms.leakage import Finding
+from securevfl.algorithms.leakage import Finding, at_the_cut
 from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse_all, opinion, probabilities
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Protection
@@ -99,7 +99,9 @@ class RISA(SplitNN):
         return _Passive(self, site, plan, protection, table)
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        found = super().findings(protection, passive, active)
+        found = at_the_cut(
+            protection, active=active, passive=passive, trainable=self.trainable, together=not self.evidential
+        )
         if self.evidential and len(passive) > 1 and protection.policy().sealed:
             found += [
                 Finding(active, name, "its opinion of each row by itself, not only the sum of all parties'", "note")

@@ -17,7 +17,18 @@ from securevfl.algorithms.table import Plan, Table, Trained
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import PolicyError, ProtectionInactive
 from securevfl.party import Site, derive_seed
-from securevfl.privacy import DP, Accountant, Counted, Reading, RowRelease, protects
+from securevfl.privacy import (
+    DP,
+    Accountant,
+    Counted,
+    GaussianRelease,
+    JointRelease,
+    Reading,
+    RowRelease,
+    Spent,
+    protects,
+)
+from securevfl.privacy.accountant import FEATURES
 
 __all__ = ["Role", "cut_spec", "seeded"]
 
@@ -183,14 +194,29 @@ class Role(ABC):
         """Close the books: what was released must have been released with noise."""
         self.trained.finish = self.lap()
         self.trained.model = self.part()
-        for release in [*([] if self.release is None else [self.release]), *self.further]:
+        for release in self.releases():
             spent = release.spent
             if spent.times == 0:
                 raise ProtectionInactive(
                     f"differential privacy on {spent.what} was asked for and nothing was released through it"
                 )
             self.trained.spent.append(spent)
+            lost = release.counts.lost if isinstance(release, RowRelease | JointRelease) else 0
+            if lost:
+                self.trained.notes.append(
+                    f"a run of {self.site.name!r} broke off and this one went on: up to {lost} releases of a row's "
+                    f"{spent.what} that were not remembered are counted in its ε, beside the {release.planned.times} "
+                    "that were planned"
+                )
         return self.trained
+
+    def releases(self) -> list[Counted]:
+        """All that this party releases with noise."""
+        return [*([] if self.release is None else [self.release]), *self.further]
+
+    def spent(self) -> list[Spent]:
+        """What was released so far and what it cost; releases that did not happen left out."""
+        return [spent for spent in (release.spent for release in self.releases()) if spent.times]
 
     @abstractmethod
     async def run(self) -> Trained:
@@ -230,14 +256,70 @@ class Role(ABC):
             self.release.load(as_dict(saved["release"]))
         for release, state in zip(self.further, as_list(saved["further"]), strict=True):
             release.load(as_dict(state))
+        self.count_broken(saved)
         return saved
+
+    def count_broken(self, saved: State) -> None:
+        """Count what the run that wrote this checkpoint may have released after it, and write that into the checkpoint,
+        for this run may break off too: of each row what the epochs up to the next checkpoint release, or, where
+        training was over, one release of the test rows' features.
+
+        The plan stays as it is, at all parties alike, so that ε can exceed what was planned; it is reported so.
+
+        Raises:
+            PolicyError: that would be more than the party's policy allows.
+        """
+        broken = [r for r in self.releases() if isinstance(r, RowRelease | JointRelease)]
+        if not broken:
+            return
+        at, stop = int(str(saved["at"])), bool(as_dict(saved["course"])["stop"] if "course" in saved else saved["stop"])
+        over = self.over(stop, at, saved)
+        epochs = 1
+        while not over and at + epochs < self.plan.epochs and not self.site.keeper.wants(at + epochs):
+            epochs += 1
+        own = self.own_rows()
+        own = np.concatenate([own + start for start in range(0, self.release_rows(), self.table.rows)])
+        for release in broken:
+            features = FEATURES in protects(release.what)
+            if over:
+                release.lose(self.table.split.test if features else own[:0], 1)
+            else:
+                rows = own if features else np.arange(self.release_rows())
+                release.lose(rows, -(-release.planned.times // self.plan.epochs) * epochs)
+            self._check_lost(release)
+        counted = None if self.release is None else self.release.state()
+        self.site.keeper.save(at, saved | {"release": counted, "further": [r.state() for r in self.further]})
+
+    def _check_lost(self, release: RowRelease | JointRelease) -> None:
+        """Hold what may have been lost against the party's policy, with all that is planned."""
+        if self.accountant is None or not release.counts.lost:
+            return
+        subjects, lost = protects(release.what), release.counts.lost
+        self.accountant.add(GaussianRelease(release.sigma, lost), subjects)
+        for about in subjects:
+            try:
+                self.site.policy.check_epsilon(self.accountant.epsilon_rdp(about), release.what)
+            except PolicyError as error:
+                raise PolicyError(
+                    f"{error}; a run broke off and may have released a row {lost} times more than is remembered: to go "
+                    f"on, {self.site.name!r} has to allow that too (beginning anew spends more, and nobody counts it)"
+                ) from error
+
+    def own_rows(self) -> np.ndarray:
+        """Numbers of the rows whose features this party has, (n,)."""
+        return np.flatnonzero(self._at[:-1] >= 0)
 
     def part(self) -> State:
         """This party's part of the model, to predict with."""
         return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.fill}
 
     async def come_back(self, model: State) -> None:
-        """Set up and take this party's part of a trained model."""
+        """Set up and take this party's part of a trained model.
+
+        What was released in training does not come along: each prediction draws noise of its own, also where training
+        drew it once, and is one more release of every row that is predicted. What the party's policy allows was held
+        against the plan of training, of which one release is a part, when this program was made.
+        """
         await self.setup()
         self.load(as_dict(model["role"]))
         fill = model["fill"]
@@ -251,7 +333,7 @@ class Role(ABC):
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         release = None if self.release is None else self.release.state()
         planned = self.plan.epochs
-        kept = {"role": self.state(), "readings": readings, "release": release, "epochs": planned, **more}
+        kept = {"role": self.state(), "readings": readings, "release": release, "epochs": planned, "at": epoch, **more}
         kept["further"] = [release.state() for release in self.further]
         self.site.keeper.save(epoch, kept)
 

@@ -16,6 +16,7 @@ import torch
 from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, Table, Trained, cut_spec, seeded
 from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict
 from securevfl.algorithms.networks import Bottom, check_bottom
+from securevfl.algorithms.split import chunks
 from securevfl.algorithms.task import Task
 from securevfl.algorithms.watched import BoundedCut, PerturbedCut
 from securevfl.cut import CutSpec, Protection
@@ -105,7 +106,7 @@ class SplitNN(Algorithm):
     def notes(self, protection: Protection) -> list[str]:
         dp = protection.dp
         found = []
-        if dp is not None and dp.activations and self.bottom:
+        if dp is not None and dp.activations and dp.where == "activations" and self.bottom:
             found += [
                 "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
                 "rows' activations"
@@ -113,7 +114,10 @@ class SplitNN(Algorithm):
         if dp is not None and dp.activations and dp.where == "z":
             found += [
                 f"ε of z holds as long as the cut's weights stay below the declared norm of {dp.weight_bound:g}, which "
-                "nobody can check"
+                "nobody can check",
+                "ε of z covers a row's own releases given the weights, not what the weights of the cut"
+                f"{' and of the bottoms' if self.bottom else ''}, trained on exact features, carry of it into other "
+                "rows' z",
             ]
         if dp is not None and dp.labels == "marvell":
             found += [
@@ -291,6 +295,17 @@ class Passive(PassiveRole):
         else:
             noise = self.joint.noise(rows, self._width)
             await self.half.cut.forward(activations.detach(), train=train, noise=noise)
+
+    def keep(self, epoch: int, more: State) -> None:
+        """See `Role.keep`. Noise that is drawn once is drawn for all aligned rows before the first checkpoint: what is
+        drawn later and forgotten would be drawn again, and be one more release."""
+        if self.release is not None and self.release.once and self.site.keeper.wants(epoch):
+            split = self.table.split
+            aligned = np.intersect1d(np.concatenate([split.train, split.valid, split.test]), self.own_rows())
+            with torch.no_grad():
+                for rows in chunks(aligned, self.plan.eval_rows):
+                    self.activations(rows)
+        super().keep(epoch, more)
 
     async def train_batch(self, rows: np.ndarray) -> None:
         fed = self.feed(rows)

@@ -154,8 +154,9 @@ class AutoActive:
             holders[name] = {label: _number(name, told[label], 0, 1e6) for label in self._schemes if label in told}
         speeds = [self._link or await self._speed(name) for name in site.passive]
         steps: dict[str, float] = {}
+        added = len(widths) if self._spec.reduce == "sum" else 1
         for label, scheme in self._schemes.items():
-            if not all(label in found for found in holders.values()):
+            if not all(label in found for found in holders.values()) or added > (scheme.most_holders or added):
                 continue
             with site.clock.he():
                 own = _measured({label: scheme}, self._spec, int(max(widths.values())))
@@ -205,10 +206,10 @@ class AutoActive:
         await self._ready.backward(gradient)
 
     def snapshot(self) -> object:
-        return self._ready.snapshot()
+        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
 
     def restore(self, state: object) -> None:
-        self._ready.restore(state)
+        self._ready.restore(_of(self._ready.protection, state))
 
 
 class AutoPassive:
@@ -265,10 +266,10 @@ class AutoPassive:
         return await self._ready.backward()
 
     def snapshot(self) -> object:
-        return self._ready.snapshot()
+        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
 
     def restore(self, state: object) -> None:
-        self._ready.restore(state)
+        self._ready.restore(_of(self._ready.protection, state))
 
 
 def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:
@@ -286,3 +287,19 @@ def _number(name: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ProtocolError(f"{name!r} tells {value!r} of its machine; a number from {low:g} to {high:g} is possible")
     return value
+
+
+def _of(scheme: str, state: object) -> object:
+    """What a snapshot holds.
+
+    Raises:
+        ProtocolError: it was taken under another scheme, whose shares are numbers of another ring.
+    """
+    if not isinstance(state, dict) or set(state) != {"scheme", "state"}:
+        raise TypeError("not a snapshot of this cut")
+    if state["scheme"] != scheme:
+        raise ProtocolError(
+            f"the shares are {state['scheme']!r}'s, and protection 'auto' took {scheme!r} now: go on with protection "
+            f"{state['scheme']!r}, or offers=[{state['scheme']!r}]"
+        )
+    return state["state"]

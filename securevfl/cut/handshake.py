@@ -13,12 +13,16 @@ from securevfl.transport import Array, Kind, Scalar
 
 __all__ = ["announce", "as_share", "checked", "once", "receive_widths"]
 
+_MOST_WEIGHTS = 1 << 24
+"""Of one passive party's block."""
+
 
 async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str, tuple[int, bool]]:
     """Each passive party's (width, whether its bottom is trainable), and check that it runs the same job.
 
     Raises:
-        ProtocolError: another job, another protection or a width out of range.
+        ProtocolError: another job, another protection, or a width that is out of range or makes a block of more than
+            2^24 weights, of which every one is an integer in memory.
     """
     widths = {}
     for name in site.passive:
@@ -32,6 +36,11 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
         width = meta.get("width")
         if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= 1 << 20:
             raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
+        if width * spec.width > _MOST_WEIGHTS:
+            raise ProtocolError(
+                f"{name!r} announces activations {width} wide, {width * spec.width} weights for a cut {spec.width} "
+                f"wide; {_MOST_WEIGHTS} are possible: a narrower bottom, or a narrower cut"
+            )
         trainable = meta.get("trainable")
         if not isinstance(trainable, bool) or (spec.trainable is not None and trainable != spec.trainable):
             kind = "with parameters" if spec.trainable else "without parameters"

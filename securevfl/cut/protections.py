@@ -134,7 +134,8 @@ class Paillier(Sealed):
 
     Attributes:
         bits: size of the modulus. 3072 gives 128-bit security; 2048 (112 bits) is the least accepted.
-        classical: exponents as long as the modulus for the randomness, instead of short ones.
+        classical: exponents as long as the modulus for the randomness, instead of short ones; all parties choose
+            alike.
         dp: differential privacy on top.
     """
 

@@ -15,6 +15,7 @@ from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs.job import Job
+from securevfl.jobs.programs import note_spent
 from securevfl.party import Site
 from securevfl.transport import Kind
 
@@ -38,7 +39,13 @@ async def predict_as_party(
     site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
 ) -> np.ndarray:
     """One party's program to predict: encode its rows as in training, then its part of the model. Probabilities of the
-    aligned rows at the active party, (n, classes); nothing at the others."""
+    aligned rows at the active party, (n, classes); nothing at the others.
+
+    With noise, predicting a row is one more release of it, noted in the ledger: ε of this prediction alone.
+
+    Raises:
+        PolicyError: as in training, and before anything is sent: the party's policy allows less than the plan spends.
+    """
     alignment.require_verified(site)
     x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
     rows = np.arange(len(x))
@@ -47,9 +54,14 @@ async def predict_as_party(
     mine = Table(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
     plan = replace(job.plan, batch_size=int(model["batch_size"]))
     if site.role == "passive":
-        await job.algorithm.passive(site, plan, job.protection, mine).predict(dict(model), rows)
+        passive = job.algorithm.passive(site, plan, job.protection, mine)
+        await passive.predict(dict(model), rows)
+        note_spent(site.ledger, passive.spent())
         return np.empty((0, classes))
-    return await job.algorithm.active(site, plan, job.protection, mine).predict(dict(model), rows)
+    active = job.algorithm.active(site, plan, job.protection, mine)
+    found = await active.predict(dict(model), rows)
+    note_spent(site.ledger, active.spent())
+    return found
 
 
 async def _ready(

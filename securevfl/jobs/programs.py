@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TypeVar
@@ -16,10 +16,10 @@ from securevfl.errors import PartyFailed, SecureVFLError
 from securevfl.jobs.job import Job
 from securevfl.jobs.receipt import totals
 from securevfl.party import Keeper, Observer, Site, derive_seed
-from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.privacy import Clock, Ledger, Link, Policy, Spent
 from securevfl.transport import MemoryChannel, memory_pair
 
-__all__ = ["blocking", "program", "run_programs", "sites_of"]
+__all__ = ["blocking", "note_spent", "program", "run_programs", "sites_of"]
 
 T = TypeVar("T")
 
@@ -85,10 +85,15 @@ def program(site: Site, work: Awaitable[T]) -> Callable[[], Awaitable[T]]:
 def _note_spent(ledger: Ledger, result: object) -> None:
     """Write into the party's own ledger what its releases cost."""
     if isinstance(result, Trained):
-        for spent in result.spent:
-            ledger.note("epsilon", {name: value for name, value in asdict(spent).items() if _scalar(value)})
-        for total in totals({ledger.party: result.spent}):
-            ledger.note("epsilon total", {n: v for n, v in msgspec.structs.asdict(total).items() if _scalar(v)})
+        note_spent(ledger, result.spent)
+
+
+def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
+    """Write these releases of the ledger's party, and what they cost together, into it."""
+    for one in spent:
+        ledger.note("epsilon", {name: value for name, value in asdict(one).items() if _scalar(value)})
+    for total in totals({ledger.party: spent}):
+        ledger.note("epsilon total", {n: v for n, v in msgspec.structs.asdict(total).items() if _scalar(v)})
 
 
 def _scalar(value: object) -> bool:

@@ -37,12 +37,11 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
     known_to = active if pairwise and not mine and len(passive) > 1 else ""
     if not job.algorithm.exchanges or not passive:
         return Terms(sends=sends, pairwise=known_to)
-    out, back = _content(job, mine)
     names = floor.protections or _protections(protection)
+    out, back = _content(job, mine, names, several=len(passive) > 1)
     bits = max(floor.min_key_bits, getattr(protection, "bits", 0)) if "paillier" in names else 0
     if mine and isinstance(job.algorithm, MultiVFL) and job.algorithm.blind:  # label owners' weights cross too
         names |= {job.algorithm.aggregation}
-        out, back = out | {Kind.CIPHERTEXT}, back | {Kind.CIPHERTEXT}
         if job.algorithm.aggregation == "paillier":
             bits = min(bits, job.algorithm.paillier_bits) if bits else job.algorithm.paillier_bits
     found = job.algorithm.findings(protection, passive, active)
@@ -51,6 +50,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         key_bits=bits,
         sends=sends | out,
         receives=back,
+        opens=_opens(job),
         noised=floor.noised,
         epsilon=_planned(job, mine),
         releases="gradients" if mine else "activations",
@@ -66,19 +66,51 @@ def _protections(protection: Protection) -> frozenset[str]:
     return frozenset(getattr(protection, "offers", (protection.name,)))
 
 
-def _content(job: Job, mine: bool) -> tuple[frozenset[Kind], frozenset[Kind]]:
-    """Kinds of content that the active party (`mine`) or a passive one sends and receives while training."""
-    if job.protection.policy().sealed:
-        sealed = frozenset({Kind.CIPHERTEXT})
-        return (sealed | {Kind.PUBLIC_KEY} if mine else sealed), sealed
+def _content(job: Job, mine: bool, names: frozenset[str], *, several: bool) -> tuple[frozenset[Kind], frozenset[Kind]]:
+    """Kinds that the active party (`mine`) or a passive one sends and receives while training, beside those of
+    `_ALWAYS`; where it depends on what is not known yet, all that are possible.
+
+    Args:
+        job: the job.
+        mine: whether it is about the active party.
+        names: what content may cross under, see `_protections`.
+        several: whether there are other passive parties.
+    """
     algorithm = job.algorithm
-    at_cut = isinstance(algorithm, SplitNN)
-    if not at_cut and not algorithm.reveals:
-        return READABLE_KINDS, READABLE_KINDS
-    handed = {Kind.REPRESENTATION} if algorithm.reveals else set()
-    forth = frozenset({Kind.ACTIVATION} | handed if at_cut else handed)
-    back = frozenset({Kind.GRADIENT} | handed if at_cut else {Kind.GRADIENT})
-    return (back, forth) if mine else (forth, back)
+    if job.protection.policy().sealed:
+        down, up = _sealed(job, names, several)
+    elif isinstance(algorithm, SplitNN) or algorithm.reveals:
+        handed = {Kind.REPRESENTATION} if algorithm.reveals else set()
+        at_cut = isinstance(algorithm, SplitNN)
+        down = {Kind.GRADIENT} | (handed | {Kind.MASKED_SHARE} if at_cut else set())  # the first half of the weights
+        up = handed | ({Kind.ACTIVATION} if at_cut else set())
+    else:
+        down = up = {*READABLE_KINDS, Kind.MASKED_SHARE, Kind.PUBLIC_KEY}
+    among: set[Kind] = set()
+    if isinstance(algorithm, MultiVFL):  # seeds, masked changes or means of shares; ciphertexts with a key
+        among = {Kind.MASKED_SHARE, Kind.PUBLIC_KEY} | ({Kind.CIPHERTEXT} if algorithm.blind else set())
+    if mine:
+        return frozenset(down | among), frozenset(up | among)
+    return frozenset(up), frozenset(down)
+
+
+def _sealed(job: Job, names: frozenset[str], several: bool) -> tuple[set[Kind], set[Kind]]:
+    """Kinds that a sealed cut sends down to the passive parties, and up from each. Arguments as for `_content`."""
+    algorithm = job.algorithm
+    up = {Kind.CIPHERTEXT}
+    if algorithm.trainable or several:  # a key for the gradients of its bottom; seeds of the masks
+        up |= {Kind.PUBLIC_KEY}
+    rounds = (getattr(algorithm, name, 1.0) for name in ("cut_momentum", "cut_weight_decay"))
+    if "paillier" in names or algorithm.trainable or any(rounds) or getattr(algorithm, "blind", False):
+        up |= {Kind.MASKED_SHARE}  # integer shares are drawn anew in each step
+    return {Kind.CIPHERTEXT, Kind.PUBLIC_KEY}, up
+
+
+def _opens(job: Job) -> frozenset[Kind]:
+    """What the owner of a key decrypts of what crosses sealed."""
+    if not job.protection.policy().sealed:
+        return frozenset()
+    return frozenset({Kind.ACTIVATION, Kind.GRADIENT} if job.algorithm.trainable else {Kind.ACTIVATION})
 
 
 def _planned(job: Job, mine: bool) -> float | None:

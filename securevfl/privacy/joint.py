@@ -11,6 +11,15 @@ what all m parties hold of the row is replaced at once, it is √m times as far.
 when a z is longer than C √m R and noise can make it; that proves that R was passed, and staying below proves
 nothing.
 
+*Given the weights.* ε is of a row's own z, given W: the noise hides what the row adds to its own z. W itself is trained
+on exact activations, of identity bottoms too, and what it carries of a row into the z of other rows is not covered.
+
+*Low bits.* A share is a normal draw of 52 random bits plus an independent uniform one, 2⁻²⁰Δ wide, so that in sizes
+far below Δ every value is about as likely as its neighbours; without it the gaps between normal draws, wide in the
+tails, could tell what the noise was added to. Adding it costs no ε. A cut of exact integers rounds the share to its
+fixed point and adds integers; a cut of floats (`plain` without ``fixed_point``) rounds the sum as floats are rounded,
+and nothing protects its lowest bits.
+
 *Shares of the noise.* Each party adds N(0, (σΔ)²/k), where k parties are trusted not to tell their share to the active
 party: their shares alone add up to σΔ. With k = m nobody may tell.
 """
@@ -24,10 +33,10 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from securevfl.errors import InputError, PolicyError, RangeError
+from securevfl.errors import InputError, RangeError
 from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
-from securevfl.privacy.dp import Spent
-from securevfl.privacy.noise import Entropy, clip_rows, gaussian
+from securevfl.privacy.dp import RowCounts, Spent
+from securevfl.privacy.noise import GRID, Entropy, clip_rows, gaussian, uniform
 
 __all__ = ["JointRelease", "check_norms", "largest_norm"]
 
@@ -109,9 +118,8 @@ class JointRelease:
         self.clip = clip
         self.sensitivity = 2 * clip * weight_bound
         self._share = sigma * self.sensitivity / math.sqrt(parties)
-        self._times = times
+        self.counts = RowCounts(self.what, rows, times)
         self._delta = delta
-        self._counts = np.zeros(rows, dtype=np.int64)
         self._entropy = entropy
 
     def clipped(self, activations: torch.Tensor) -> torch.Tensor:
@@ -124,31 +132,27 @@ class JointRelease:
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
         """
-        counts = self._counts.copy()
-        np.add.at(counts, rows, 1)
-        if counts.max(initial=0) > self._times:
-            raise PolicyError(
-                f"a row's z would be released {counts.max()} times; the budget was planned for {self._times}: plan "
-                "more epochs (and more noise) before training"
-            )
-        self._counts = counts
-        return gaussian((len(rows), width), self._share, self._entropy)
+        self.counts.add(rows)
+        shape = (len(rows), width)
+        dither = torch.from_numpy(uniform(shape, self._entropy) - 0.5) * (GRID * self.sensitivity)
+        return gaussian(shape, self._share, self._entropy) + dither
+
+    def lose(self, rows: np.ndarray, times: int) -> None:
+        """See `RowCounts.lose`."""
+        self.counts.lose(rows, times)
 
     def state(self) -> dict[str, object]:
         """How often each row was released."""
-        return {"counts": torch.from_numpy(self._counts.copy())}
+        return self.counts.state()
 
     def load(self, state: Mapping[str, object]) -> None:
         """Go on counting from a `state`."""
-        counts = state["counts"]
-        if not isinstance(counts, torch.Tensor) or len(counts) != len(self._counts):
-            raise TypeError("not a state of this release")
-        self._counts = counts.numpy().copy()
+        self.counts.load(state)
 
     @property
     def planned(self) -> GaussianRelease:
         """What one row's releases amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self._times)
+        return GaussianRelease(self.sigma, self.counts.times)
 
     @property
     def planned_epsilon(self) -> float:
@@ -158,5 +162,5 @@ class JointRelease:
     @property
     def spent(self) -> Spent:
         """The price so far, of the row that was released most often."""
-        release = GaussianRelease(self.sigma, int(self._counts.max(initial=0)))
+        release = GaussianRelease(self.sigma, self.counts.most)
         return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -1,6 +1,6 @@
 """Clipping, and Gaussian noise from the operating system's random bytes.
 
-The noise goes through the inverse normal distribution function, and what is released is rounded to a grid of 2⁻²⁰
+The noise goes through the inverse normal distribution function, and what `noised` releases is rounded to a grid of 2⁻²⁰
 sensitivities: the low bits of a float would otherwise tell about the value below the noise (Mironov 2012, "On
 significance of the least significant bits for differential privacy"). The grid keeps that channel narrow; it does not
 make the sampler exactly discrete.
@@ -14,7 +14,10 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-__all__ = ["Entropy", "clip_rows", "gaussian", "noised", "uniform"]
+__all__ = ["GRID", "Entropy", "clip_rows", "gaussian", "noised", "uniform"]
+
+GRID = 2.0**-20
+"""Width of the grid that released rows lie on, and of the dither on shares of noise, over the sensitivity."""
 
 Entropy = Callable[[int], bytes]
 """Gives that many random bytes; the operating system's unless a test replaces it."""
@@ -50,5 +53,5 @@ def noised(values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entr
         entropy: source of random bytes.
     """
     noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
-    grid = sensitivity * 2.0**-20
+    grid = sensitivity * GRID
     return torch.round((values.detach().double() + noise) / grid) * grid

@@ -39,7 +39,8 @@ class Policy:
         sealed: row-level content (activations, gradients, representations) may cross only encrypted or masked.
         protections: protections that may carry content, by their names in job files (``"plain"``, ``"paillier"``,
             ``"bfv"``, ``"ckks"``), or None for all that are known.
-        noised: kinds of which every message must carry differentially private noise.
+        noised: kinds of which every message must carry differentially private noise. Sealed content counts as what
+            the owner of the key opens: z as activations, the gradient of a bottom with parameters as gradients.
         forbidden: kinds that may not leave at all.
         leaks: whether a job may run of which the threat model says that it lets somebody read this party's data.
         min_key_bits: smallest Paillier key under which this party encrypts or is encrypted for.

@@ -31,6 +31,8 @@ class Terms:
         key_bits: the Paillier modulus, 0 without.
         sends: kinds that the party would send.
         receives: kinds that it would receive.
+        opens: what either side would decrypt of what crosses sealed: activations stand for z, gradients for those that
+            bottoms with parameters step by.
         noised: kinds that would carry noise.
         epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing,
             or where it depends on the rows and is checked before the first release.
@@ -43,6 +45,7 @@ class Terms:
     key_bits: int = 0
     sends: frozenset[Kind] = frozenset()
     receives: frozenset[Kind] = frozenset()
+    opens: frozenset[Kind] = frozenset()
     noised: frozenset[Kind] = frozenset()
     epsilon: float | None = None
     releases: str = "its content"
@@ -55,6 +58,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
     readable = (terms.sends | terms.receives) & READABLE_KINDS if "plain" in terms.protections else frozenset()
     never = terms.sends & policy.forbidden
     bare = readable & policy.noised - terms.noised
+    opened = terms.opens & policy.noised - terms.noised
     checks = (
         (bool(never), f"it would send messages of kind {_names(never)}, which the policy forbids"),
         (
@@ -67,6 +71,11 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
             bool(bare),
             f"{_names(bare, 's')} would cross without noise and the policy demands differential privacy; add dp=… to "
             "the protection",
+        ),
+        (
+            bool(opened),
+            f"{_names(opened, 's')} would be decrypted without noise and the policy demands differential privacy; "
+            "add dp=… to the protection, which sealing does not replace",
         ),
         (terms.epsilon is not None, _about_epsilon(policy, terms)),
         (

@@ -98,9 +98,10 @@ class Guard:
     def security(self) -> int:
         """Bits of security: of the cipher, or statistical ones of a mask; 0 where there is none, or none is known.
 
-        Derived, never told by a peer. Paillier: comparable strengths of NIST SP 800-57 part 1 rev. 5, table 2.
-        BFV and CKKS: 128, the level at which both are set up, for moduli that the tables of the homomorphic encryption
-        standard (Albrecht et al. 2018, table 1) have at that level: up to 881 bits.
+        Of ciphers it is derived from the size of the modulus, never told by a peer; of masks and blindings it is `bits`
+        as the sender tells it, which no receiver can check. Paillier: comparable strengths of NIST SP 800-57 part 1
+        rev. 5, table 2. BFV and CKKS: 128, the level at which both are set up, for moduli that the tables of the
+        homomorphic encryption standard (Albrecht et al. 2018, table 1) have at that level: up to 881 bits.
         """
         match self.cipher:
             case "paillier":

@@ -270,7 +270,7 @@ def test_a_run_goes_on_from_any_epoch_as_if_nothing_had_happened(name: str) -> N
 
 @pytest.mark.parametrize("name", NOISY)
 def test_what_was_spent_is_not_forgotten(name: str, tmp_path: Path) -> None:
-    """A run that goes on counts the releases before, too; through files."""
+    """A run that goes on counts the releases before, too, and those of the epoch that is done again; through files."""
     dp = sv.Plain(dp=sv.DP(epsilon=30.0, gradients=name != "fedcvt"))
     table = people(2 if name in MANY else 1)
     work = job(name, protection=dp)
@@ -279,7 +279,9 @@ def test_what_was_spent_is_not_forgotten(name: str, tmp_path: Path) -> None:
         path.unlink()
     again = run(work, table, keepers(tmp_path, table, work.digest))
     for party, trained in whole.trained.items():
-        assert [s.times for s in again.trained[party].spent] == [s.times for s in trained.spent]
+        for before, after in zip(trained.spent, again.trained[party].spent, strict=True):
+            drawn_once = before.times == 1  # and remembered
+            assert before.times + (not drawn_once) <= after.times <= before.times + 2
 
 
 def test_a_run_that_stopped_early_does_not_go_on() -> None:

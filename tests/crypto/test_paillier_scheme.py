@@ -69,6 +69,36 @@ def test_the_choice_of_randomness_reaches_every_message(scheme: Paillier, monkey
     assert seen == [True] * 4
 
 
+@pytest.mark.parametrize("use", ["product", "gradient"])
+def test_a_holder_with_short_exponents_refuses_what_they_do_not_hide(use: str) -> None:
+    """Blinded by powers of h_s, the symbol of ``c^x`` is the symbol of c to the power x: the parity of x."""
+    block, public = _block(width_in=1, width_out=1, batch=1), SMALL.public
+    classical = Paillier(2048, classical=True)
+    owner, holder = _halves(block)
+    sealed = owner.seal_steps(np.ones((1, 1), dtype=np.int64)) if use == "gradient" else owner.seal_weights(_one(1))
+    root = next(r for r in range(2, 99) if gmpy2.jacobi(r, public.n) == -1)
+    for place in range(len(sealed)):
+        outside = [int(c) for c in public.modulus.to_ints(public.load(sealed, len(sealed)))]
+        outside[place] = int(outside[place] * gmpy2.powmod(root, public.n, public.n2) % public.n2)
+        bad = public.store(public.modulus.from_ints(list(map(mpz, outside))))
+        for scheme, refused in ((SCHEME, True), (classical, False)):
+            at = PaillierHolder(scheme, public, block, ALONE)
+            call = {
+                "product": lambda at=at, bad=bad: at.product(bad, np.ones((1, 1), dtype=np.int64), _one(0)),
+                "gradient": lambda at=at, bad=bad: at.gradient(bad, np.ones((1, 1), dtype=np.int64)),
+            }[use]
+            if refused:
+                with pytest.raises(MalformedError, match="set classical alike at both parties"):
+                    call()
+            else:
+                call()
+    holder.product(owner.seal_weights(_one(1)), np.ones((1, 1), dtype=np.int64), _one(0))
+
+
+def _one(value: int) -> np.ndarray:
+    return np.full((1, 1), value, dtype=object)
+
+
 def _confirms(x: np.ndarray, alphas: list[int], message: mpz) -> bool:
     """The owner's attack: is the randomness of what came back ``h_s^(Σ α_j x_j)`` for the guess x?"""
     public = SMALL.public

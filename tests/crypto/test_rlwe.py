@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.rlwe import holder as holder_module
 from securevfl_crypto.rlwe.base import RlweScheme
@@ -99,6 +99,15 @@ def test_what_does_not_fit_is_refused(scheme: RlweScheme) -> None:
     )
     with pytest.raises(MalformedError, match="17 parties"):
         owner.open_product([sent] * 17, 32)
+
+
+@both
+def test_more_holders_than_their_noise_has_room_for_are_refused_at_setup(scheme: RlweScheme) -> None:
+    public = KEYS[scheme].public
+    pairs = [PairwiseMasks(bytes(32), positive=True)] * 16
+    scheme.holder(public, block(), ZeroShares(pairs[:15]))
+    with pytest.raises(OverflowRefused, match=r"17 holders' products .* use Paillier"):
+        scheme.holder(public, block(), ZeroShares(pairs))
 
 
 @both

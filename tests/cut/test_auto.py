@@ -133,3 +133,11 @@ def test_the_estimate_adds_up() -> None:
 def test_impossible_settings_are_refused(change: dict[str, Any], match: str) -> None:
     with pytest.raises(sv.InputError, match=match):
         sv.Auto(**change)
+
+
+def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
+    with pytest.raises(sv.ProtocolError, match=r"'bfv'.*took 'ckks' now: go on with protection 'bfv'"):
+        auto._of("ckks", {"scheme": "bfv", "state": 1})
+    assert auto._of("bfv", {"scheme": "bfv", "state": 1}) == 1
+    with pytest.raises(TypeError, match="no|not a snapshot"):
+        auto._of("bfv", [1])

@@ -18,6 +18,7 @@ from securevfl_crypto.integers import uniform_masks
 
 from securevfl.cut.auto import measure
 from securevfl.cut.base import CutSpec
+from securevfl.cut.handshake import announce, receive_widths
 from securevfl.cut.integers import fixed_noise
 from securevfl.cut.sealed import blocks, check_errors
 from securevfl.errors import InputError, ProtocolError, RangeError
@@ -156,6 +157,21 @@ def test_a_width_that_is_no_number_is_refused() -> None:
             await sealed(crypto.BFV()).active(world["a"], SPEC).setup()
 
     asyncio.run(together())
+
+
+@pytest.mark.parametrize(("width", "fits"), [(1 << 19, True), ((1 << 19) + 1, False)])
+def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, fits: bool) -> None:
+    world, spec = sites(passive=("p1",)), replace(SPEC, width=32)
+    announce(world["p1"], spec, "bfv", width, trainable=False)
+
+    async def received() -> object:
+        return await receive_widths(world["a"], spec, "bfv")
+
+    if fits:
+        assert asyncio.run(received()) == {"p1": (width, False)}
+    else:
+        with pytest.raises(ProtocolError, match=f"{width * 32} weights for a cut 32 wide; 16777216 are possible"):
+            asyncio.run(received())
 
 
 SMALL = crypto.Ring(1 << 60)

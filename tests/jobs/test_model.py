@@ -11,6 +11,7 @@ import pytest
 import securevfl as sv
 from securevfl.data import datasets
 from securevfl.jobs.checkpoint import FolderKeeper, keepers
+from securevfl.privacy import read, verify
 from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
@@ -154,3 +155,68 @@ def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "bank.model.safetensors").write_bytes(b"no model")
     with pytest.raises(sv.InputError, match="damaged"):
         sv.Model.load(tmp_path, replace(JOB, epochs=1))
+
+
+# differential privacy
+
+NOISY = sv.DP(epsilon=30.0, gradients=False)
+
+
+@pytest.mark.parametrize(
+    ("bottom", "dp", "whole", "resumed"),
+    [
+        ((3,), NOISY, 3, 4),
+        ((), replace(NOISY, where="z", weight_bound=20.0), 3, 4),
+        ((), NOISY, 1, 1),  # drawn once, and the checkpoint remembers it
+        ((3,), sv.DP(epsilon=30.0, activations=False), 3, 4),
+    ],
+    ids=["activations", "z", "once", "gradients"],
+)
+def test_what_a_broken_epoch_released_is_counted(
+    bottom: tuple[int, ...], dp: sv.DP, whole: int, resumed: int, tmp_path: Path
+) -> None:
+    job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=(), bottom=bottom), protection=sv.Plain(dp=dp), epochs=3)
+    people = parties()
+    assert {e.releases for e in sv.simulate(job, people).run("plain-dp").epsilon} == {whole}
+    for _ in range(resumed - whole or 1):
+        with pytest.raises(sv.PartyFailed, match="the lights went out"):
+            sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
+    run = sv.simulate(job, people, checkpoints=tmp_path).run("plain-dp")
+    assert {e.releases for e in run.epsilon} == {resumed}
+    assert any("broke off" in note for note in run.notes) == (resumed > whole)
+
+
+def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> None:
+    algorithm = sv.SplitNN(hidden=4, top=(), bottom=(3,))
+    job, people = replace(JOB, algorithm=algorithm, protection=sv.Plain(dp=NOISY), epochs=3), parties()
+    for _ in range(2):
+        with pytest.raises(sv.PartyFailed):
+            sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
+    strict = replace(job, policies={"shop1": sv.Policy(max_epsilon=31.0)})
+    with pytest.raises(sv.PolicyError, match="may have released a row 2 times more"):
+        sv.simulate(strict, people, checkpoints=tmp_path)
+    run = sv.simulate(job, people, checkpoints=tmp_path).run("plain-dp")
+    assert max(e.releases for e in run.epsilon) >= 5
+    assert max(e.epsilon_rdp for e in run.epsilon) > 31
+
+
+@pytest.mark.parametrize("dp", [NOISY, replace(NOISY, where="z", weight_bound=20.0)], ids=["once", "z"])
+def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, tmp_path: Path) -> None:
+    job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=2)
+    people = parties()
+    result = sv.simulate(job, people)
+    spent = result.run("plain-dp").epsilon[0]
+    found = [sv.predict(result.model(), people) for _ in range(2)]
+    assert not np.array_equal(found[0].probabilities, found[1].probabilities)  # noise is drawn anew
+    for one in found:
+        for name, ledger in one.ledgers.items():
+            (tmp_path / "ledger.jsonl").write_bytes(ledger.to_jsonl())
+            (chain,) = verify(read(tmp_path / "ledger.jsonl"))
+            notes = [note.values for note in chain.notes if note.note == "epsilon"]
+            assert [note["times"] for note in notes] == ([] if name == "bank" else [1])
+            for note in notes:
+                assert note["noise_multiplier"] == pytest.approx(spent.noise_multiplier)
+                assert 0 < float(str(note["epsilon_rdp"])) <= spent.epsilon_rdp
+    strict = replace(job, policies={"shop2": sv.Policy(max_epsilon=1.0)})
+    with pytest.raises(sv.PolicyError, match=r"the policy allows 1"):
+        sv.predict(replace(result.model(), job=strict), people)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import parties, scarce
+from helpers import parties, ready_keys, scarce
 
 import securevfl as sv
-from securevfl.data import LabelBook
+from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs import align_owners, simulation
 from securevfl.jobs.refusal import await_refusal, terms
@@ -83,6 +83,37 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     ),
     "ε, sealed": (sealed(shop1=Policy(max_epsilon=2.0)), "without noise, which spends ε without bound"),
     "kind": (plain(shop1=Policy(forbidden=frozenset({Kind.ACTIVATION}))), "messages of kind activation"),
+    "shares drawn anew": (
+        sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))),
+        "messages of kind masked share",
+    ),
+    "shares drawn anew, momentum": (
+        replace(
+            sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))),
+            protection=sv.cut.BFV(),
+            algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5),
+        ),
+        "messages of kind masked share",
+    ),
+    "shares drawn anew, if chosen": (
+        replace(sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))), protection=sv.cut.Auto()),
+        "messages of kind masked share",
+    ),
+    "initial weights": (
+        plain(bank=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))),
+        "messages of kind masked share",
+    ),
+    "noise under a seal": (
+        sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))),
+        "activations would be decrypted without noise",
+    ),
+    "noise under a seal, gradients": (
+        replace(
+            sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
+            algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
+        ),
+        "gradients would be decrypted without noise",
+    ),
     "kind of alignment": (plain(shop1=Policy(forbidden=frozenset({Kind.BLINDED_SET}))), "of kind blinded set"),
     "leak": (plain(shop1=Policy(leaks=False)), "'bank' learns a_p W_p of each row and step"),
     "leak, labels": (plain(bank=Policy(leaks=False)), "'shop1' learns the gradient at the cut"),
@@ -103,6 +134,15 @@ def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: st
 
 ACCEPTED: dict[str, sv.Job] = {
     "sealed": sealed(shop1=Policy(sealed=True, protections=frozenset({"paillier"}), min_security=112)),
+    "no shares drawn anew": replace(
+        sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))), protection=sv.cut.CKKS()
+    ),
+    "gradients that nobody opens": sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
+    "noise under a seal": replace(
+        sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))),
+        protection=sv.Paillier(bits=2048, dp=DP),
+        algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
+    ),
     "no leak that is known": sealed(bank=Policy(leaks=False)),
     "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
     "noise on labels": plain(sv.DP(activations=False), bank=Policy(max_epsilon=8.0, leaks=False)),
@@ -203,6 +243,58 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
     job = sv.Job(algorithm=sv.FedCVT(), policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))})
     with pytest.raises(PolicyError, match="messages of kind representation"):
         simulation.consent(job, scarce())
+
+
+TRAINABLE = sv.SplitNN(hidden=2, top=(), bottom=(2,))
+PROMISED: dict[str, tuple[sv.Job, int]] = {
+    "plain": (plain(), 2),
+    "plain, trainable": (replace(plain(), algorithm=TRAINABLE), 1),
+    "Paillier": (sealed(), 1),
+    "BFV": (replace(sealed(), protection=sv.cut.BFV()), 2),
+    "BFV, trainable": (replace(sealed(), protection=sv.cut.BFV(), algorithm=TRAINABLE), 1),
+    "CKKS, momentum": (
+        replace(sealed(), protection=sv.cut.CKKS(), algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5)),
+        1,
+    ),
+    "auto": (replace(sealed(), protection=sv.cut.Auto(offers=("bfv",), mbit=100.0)), 1),
+    "FedCVT": (sv.Job(algorithm=sv.FedCVT(), epochs=2, batch_size=64), 1),
+}
+
+
+def _sent(found: sv.Result, party: str) -> set[Kind]:
+    """Kinds that a party sent, in all runs."""
+    ledgers = [run[party] for run in found.ledgers.values() if party in run]
+    return {entry.kind for ledger in ledgers for entry in ledger.entries if entry.way == "sent"}
+
+
+@pytest.mark.parametrize(("job", "passive"), PROMISED.values(), ids=PROMISED)
+def test_no_party_sends_a_kind_that_its_terms_do_not_name(
+    job: sv.Job, passive: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready_keys(monkeypatch)
+    found = sv.simulate(job, scarce() if isinstance(job.algorithm, sv.FedCVT) else parties(passive))
+    names = [f"shop{number + 1}" for number in range(passive)]
+    for name in ("bank", *names):
+        promised = terms(job, name, active="bank", passive=names).sends
+        sent = _sent(found, name)
+        assert sent <= promised, name
+
+
+@pytest.mark.parametrize("aggregation", ["masked", "ckks"])
+def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str) -> None:
+    people = parties(passive=1)
+    bank = people["bank"]
+    bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
+    two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
+    algorithm = sv.MultiVFL(hidden=2, top=(), bottom=(), aggregation=aggregation)
+    protection = sv.Plain() if aggregation == "masked" else sv.cut.BFV()
+    job = sv.Job(algorithm=algorithm, protection=protection, epochs=1, steps=1, batch_size=16)
+    found = sv.simulate(job, two)
+    for name, active in (("bank", "bank"), ("lender", "lender"), ("shop1", "bank")):
+        promised = terms(job, name, active=active, passive=["shop1"]).sends
+        sent = _sent(found, name)
+        assert Kind.MASKED_SHARE in sent or name != "bank"
+        assert sent <= promised, name
 
 
 def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:

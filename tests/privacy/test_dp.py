@@ -147,3 +147,40 @@ def test_noise_drawn_once_stays_the_same_and_costs_once() -> None:
     mixed = release(values[:2], np.array([3, 7]))
     assert torch.equal(mixed[0], first[3])
     assert release.spent.times == 1
+
+
+def test_what_leaves_lies_on_the_grid_whatever_the_value_and_the_gradient_flows() -> None:
+    release = _release(rows=4000, times=1, clip=1.0, sigma=1.0)
+    values = (torch.rand(4000, 3) - 0.5).requires_grad_()  # float32, and as good as never on the grid
+    sent = release(values, np.arange(4000))
+    steps = sent.detach().double() / (release.sensitivity * 2.0**-20)
+    assert torch.equal(steps, steps.round())
+    sent.sum().backward()
+    assert torch.allclose(values.grad, torch.ones(4000, 3))
+
+
+def test_what_a_broken_run_may_have_released_is_counted_and_no_more_than_it_could() -> None:
+    release = _release(times=3)
+    values = torch.ones(2, 2)
+    release(values, np.array([0, 1]))
+    release(values, np.array([0, 2]))
+    release.lose(np.arange(10), 2)  # row 0 has one left of three, the others two
+    assert (release.counts.lost, release.counts.most, release.spent.times) == (2, 3, 3)
+    again = _release(times=3)
+    again.load(release.state())
+    again(values, np.array([0, 1]))  # planned releases go on as planned
+    assert again.spent.times == 4
+    with pytest.raises(PolicyError, match="4 times"):
+        again(values, np.array([0, 1]))
+    with pytest.raises(TypeError, match="state"):
+        again.load({"counts": torch.zeros(10), "kept": []})
+
+
+def test_noise_that_is_drawn_once_and_remembered_is_not_lost() -> None:
+    release = _release(times=1, once=True)
+    release(torch.ones(2, 2), np.array([0, 1]))
+    release.lose(np.array([0, 1]), 1)
+    assert release.spent.times == 1
+    release.lose(np.array([1, 2]), 1)
+    release(torch.ones(1, 2), np.array([2]))
+    assert release.spent.times == 2

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import secrets
 
 import numpy as np
 import pytest
@@ -84,6 +86,19 @@ def test_rows_are_counted_and_the_budget_ends() -> None:
 def test_noise_is_new_each_time() -> None:
     release = _release()
     assert not torch.equal(release.noise(np.array([1]), 4), release.noise(np.array([1]), 4))
+
+
+def test_low_bits_of_the_noise_are_uniform_where_normal_draws_have_holes() -> None:
+    def tail(count: int) -> bytes:
+        """The same extreme word for the normal draws, new ones for the dither."""
+        return b"\x00" * count if next(calls) % 2 else secrets.token_bytes(count)
+
+    calls = itertools.count()
+    noise = _release(rows=3000, entropy=tail).noise(np.arange(3000), 1).numpy().ravel()
+    width = 2.0**-20 * 2 * 1.5 * 2.0
+    place = (noise - noise.min()) / width
+    assert place.max() <= 1
+    assert stats.kstest(place, "uniform").pvalue > 1e-6
 
 
 def test_honest_norms_pass_and_weights_past_the_bound_are_found() -> None:
@@ -181,6 +196,8 @@ def test_a_run_with_noise_on_z_counts_every_use_and_says_on_what_it_depends(bott
     assert [(e.party, e.what, e.releases) for e in run.epsilon] == [("shop1", "z", 3), ("shop2", "z", 3)]
     assert all(29 < e.epsilon_rdp <= 30 for e in run.epsilon)
     assert any("declared norm of 20" in note for note in run.notes)
+    weights = "weights of the cut and of the bottoms" if bottom else "weights of the cut,"
+    assert any(weights in note and "given the weights" in note for note in run.notes)
 
 
 def test_weights_past_the_declared_bound_end_the_run() -> None:

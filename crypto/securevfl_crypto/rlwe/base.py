@@ -6,13 +6,13 @@ from abc import abstractmethod
 from typing import ClassVar
 
 from securevfl_crypto.block import Block
-from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.encoding import Encoding
 from securevfl_crypto.rlwe.holder import RlweHolder
 from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public
 from securevfl_crypto.rlwe.owner import RlweOwner
-from securevfl_crypto.rlwe.parameters import Chain
+from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand, Plan
 from securevfl_crypto.scheme import PublicKey, Scheme, SecretKey
 
@@ -27,6 +27,7 @@ class RlweScheme(Scheme):
         chains: moduli, the shortest first; a key has a pair for each.
     """
 
+    most_holders: ClassVar[int | None] = MOST_HOLDERS
     number: ClassVar[int]
     chains: ClassVar[tuple[Chain, ...]]
 
@@ -58,7 +59,17 @@ class RlweScheme(Scheme):
         return RlweOwner(key, Plan(self.encodings, key.public, block))
 
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
-        """See `Scheme.holder`. Raises as `owner` does."""
+        """See `Scheme.holder`. Raises as `owner` does.
+
+        Raises:
+            OverflowRefused: besides, where more than `MOST_HOLDERS` holders share zero.
+        """
         if not isinstance(key, RlwePublicKey) or key.scheme != self.number:
             raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} read is needed")
+        holders = len(zero) + 1
+        if holders > MOST_HOLDERS:
+            raise OverflowRefused(
+                f"{holders} holders' products would be added up; the noise of {MOST_HOLDERS} fits: use Paillier, or "
+                "fewer parties"
+            )
         return RlweHolder(key, Plan(self.encodings, key, block), zero)

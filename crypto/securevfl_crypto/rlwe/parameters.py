@@ -18,7 +18,8 @@ DEGREE = 8192
 SECURITY = 128
 """Bits, by the tables of the Homomorphic Encryption Standard (Albrecht et al., 2018), ternary secrets, classical."""
 MOST_HOLDERS = 16
-"""Answers that one owner may add up: their noise adds up too, and has room for so many."""
+"""Answers that one owner may add up: their noise adds up too, and has room for so many. Holders are
+refused as they are set up where they are more."""
 _MOST_BITS = 218  # of the whole modulus, at N = 8192 and 128 bits, in the standard's table 1
 
 
