@@ -139,5 +139,5 @@ def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
     with pytest.raises(sv.ProtocolError, match=r"'bfv'.*took 'ckks' now: go on with protection 'bfv'"):
         auto._of("ckks", {"scheme": "bfv", "state": 1})
     assert auto._of("bfv", {"scheme": "bfv", "state": 1}) == 1
-    with pytest.raises(TypeError, match="no|not a snapshot"):
+    with pytest.raises(TypeError, match="not a snapshot"):
         auto._of("bfv", [1])
