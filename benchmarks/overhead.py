@@ -2,10 +2,10 @@
 
     python -m benchmarks.overhead [--quick] [--only credit,]
 
-The whole credit table in three parties (SplitNN, Entity Augmentation and RISA at identity bottoms) and MNIST in two
-halves of the image (SplitNN with a small CNN at each party), each algorithm under each protection that it can have, on
-the CPU and, in plain, on a GPU when torch sees one. Seconds of work are those of all parties together, by phase; a
-simulation takes turns, so waiting is left out.
+The whole credit table in three parties (SplitNN), at 20 % overlap in two (Entity Augmentation, RISA, FedCVT, FedDA),
+MNIST in two halves of the image (SplitNN with a small CNN at each party) and in strips with two label owners
+(Multi-VFL), each algorithm under protections that it can have, on the CPU and, in plain, on a GPU when torch sees one.
+Seconds of work are those of all parties together, by phase; a simulation takes turns, so waiting is left out.
 """
 
 from __future__ import annotations
@@ -102,6 +102,16 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
             lambda: datasets.load("limited_credit", **limited),
             {name: replace(job, protection=p) for name, p in few},
         )
+    for title, algorithm in (  # they hand over representations: nothing can seal them
+        ("FedCVT", sv.FedCVT(bottom=(16,), lr=0.005)),
+        ("FedDA", sv.FedDA(hidden=16, top=(16,), bottom=(16,), lr=0.005, cut_lr=0.5, first=1, generator_steps=40)),
+    ):
+        job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
+        noisy = sv.Plain(dp=sv.DP(epsilon=8, gradients=False))
+        found[f"credit at 20 % overlap, {title}"] = (
+            lambda: datasets.load("limited_credit", **limited),
+            {"plain": job, "DP on features, ε = 8": replace(job, protection=noisy)},
+        )
     cnn = replace(
         base,
         algorithm=sv.SplitNN(bottom="cnn", hidden=64, top=(64,), lr=0.001, cut_lr=0.1),
@@ -116,6 +126,18 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
     found["MNIST halves, SplitNN with CNN bottoms"] = (
         lambda: datasets.load("mnist", overlap=1.0, seed=0, **size),
         images,
+    )
+    many = sv.MultiVFL(bottom=(16,), hidden=16, top=(16,), lr=0.001, cut_lr=0.1)
+    rounds = replace(base, algorithm=many, epochs=2, batch_size=64, steps=5 if quick else 15)
+    blind = replace(many, aggregation="ckks")
+    found["MNIST strips, Multi-VFL, two label owners"] = (
+        lambda: datasets.load("mnist", rows=3000, test_rows=500, pieces="strips", owners=2, owner_rows=1000, seed=0),
+        {
+            "plain": rounds,
+            "plain, aggregation under CKKS": replace(rounds, algorithm=blind),
+            "CKKS, aggregation under CKKS": replace(rounds, algorithm=blind, protection=sv.CKKS()),
+            "BFV, aggregation under CKKS": replace(rounds, algorithm=blind, protection=sv.BFV()),
+        },
     )
     return found
 

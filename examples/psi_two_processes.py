@@ -52,5 +52,6 @@ print(f"\n{finish(shop)}\n{finish(bank)}")
 tables = [(folder / f"{party}-common.csv").read_text(encoding="utf-8").splitlines() for party in ("bank", "shop")]
 for left, right in zip(*tables, strict=True):
     print(f"{left:<20}{right}")
-assert sorted(line.split(",")[0].strip() for line in tables[0][1:]) == ["ann", "eve", "mia"]
-assert [a.split(",")[0] for a in tables[0][1:]] == [b.split(",")[0].strip() for b in tables[1][1:]]
+ids = [[line.split(",")[0].strip() for line in table[1:]] for table in tables]
+if sorted(ids[0]) != ["ann", "eve", "mia"] or ids[0] != ids[1]:
+    raise SystemExit("the two tables do not hold the same people in the same order")

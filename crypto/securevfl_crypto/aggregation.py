@@ -27,12 +27,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
+from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.modular import Batch
 from securevfl_crypto.packing import Packing
 from securevfl_crypto.paillier import PaillierPrivateKey, PaillierPublicKey, check_size, generate_keypair
-from securevfl_crypto.scheme import PublicKey, SecretKey
+from securevfl_crypto.scheme import KeyScheme, PublicKey, SecretKey
 
 __all__ = ["Addends", "Aggregation", "Aggregator", "PaillierAggregation", "PaillierAggregator"]
 
@@ -184,27 +184,8 @@ class Aggregator(ABC):
     def _open(self, body: memoryview, key: SecretKey) -> np.ndarray: ...
 
 
-class Aggregation(ABC):
-    """A scheme that adds vectors up.
-
-    Attributes:
-        name: ``"paillier"`` or ``"ckks"``.
-    """
-
-    name: ClassVar[str]
-
-    @abstractmethod
-    def generate(self) -> SecretKey:
-        """A fresh key pair."""
-
-    @abstractmethod
-    def read_public(self, data: bytes) -> PublicKey:
-        """The key that `PublicKey.to_bytes` wrote.
-
-        Raises:
-            MalformedError: another format, version or length, or numbers that cannot be a key.
-            WeakKeyError: weaker than this scheme's parameters demand.
-        """
+class Aggregation(KeyScheme):
+    """A scheme that adds vectors up."""
 
     @abstractmethod
     def aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
@@ -235,13 +216,8 @@ class PaillierAggregation(Aggregation):
         return generate_keypair(self.bits)
 
     def read_public(self, data: bytes) -> PaillierPublicKey:
-        """See `Aggregation.read_public`."""
-        key = PaillierPublicKey.from_bytes(data)
-        if key.bits < self.bits:
-            raise WeakKeyError(
-                f"a Paillier modulus of {key.bits} bits; {self.bits} were agreed: make a key of that size"
-            )
-        return key
+        """See `KeyScheme.read_public`."""
+        return PaillierPublicKey.from_bytes(data).at_least(self.bits)
 
     def aggregator(self, key: PublicKey, addends: Addends) -> PaillierAggregator:
         """See `Aggregation.aggregator`."""

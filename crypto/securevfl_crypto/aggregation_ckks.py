@@ -50,7 +50,7 @@ class CkksAggregation(Aggregation):
         return generate(_NUMBER, (_CHAIN,))
 
     def read_public(self, data: bytes) -> RlwePublicKey:
-        """See `Aggregation.read_public`."""
+        """See `KeyScheme.read_public`."""
         return read_public(data, _NUMBER, (_CHAIN,))
 
     def aggregator(self, key: PublicKey, addends: Addends) -> CkksAggregator:

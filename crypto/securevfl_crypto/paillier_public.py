@@ -222,6 +222,16 @@ class PaillierPublicKey:
                     "hide what it is raised to; set classical alike at both parties"
                 )
 
+    def at_least(self, bits: int) -> PaillierPublicKey:
+        """This key, if its modulus has so many bits.
+
+        Raises:
+            WeakKeyError: it has fewer.
+        """
+        if self.bits < bits:
+            raise WeakKeyError(f"a Paillier modulus of {self.bits} bits; {bits} were agreed: make a key of that size")
+        return self
+
     def to_bytes(self) -> bytes:
         """Version, bits, n, h_s; little-endian, fixed length for the size."""
         width = (self.bits + 7) // 8

@@ -33,7 +33,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.block import Block
-from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
+from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.integers import uniform_masks
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.modular import Batch
@@ -79,9 +79,7 @@ class Paillier(Scheme):
 
     def read_public(self, data: bytes) -> PaillierPublicKey:
         """See `Scheme.read_public`."""
-        key = PaillierPublicKey.from_bytes(data)
-        self._strong(key)
-        return key
+        return PaillierPublicKey.from_bytes(data).at_least(self.bits)
 
     def owner(self, key: SecretKey, block: Block) -> PaillierOwner:
         """See `Scheme.owner`.
@@ -93,21 +91,14 @@ class Paillier(Scheme):
         """
         if not isinstance(key, PaillierPrivateKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPrivateKey is needed")
-        self._strong(key.public)
+        key.public.at_least(self.bits)
         return PaillierOwner(self, key, block)
 
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> PaillierHolder:
         """See `Scheme.holder`. Raises as `owner` does."""
         if not isinstance(key, PaillierPublicKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
-        self._strong(key)
-        return PaillierHolder(self, key, block, zero)
-
-    def _strong(self, key: PaillierPublicKey) -> None:
-        if key.bits < self.bits:
-            raise WeakKeyError(
-                f"a Paillier modulus of {key.bits} bits; {self.bits} were agreed: make a key of that size"
-            )
+        return PaillierHolder(self, key.at_least(self.bits), block, zero)
 
 
 class _Half:

@@ -28,7 +28,7 @@ import numpy as np
 from securevfl_crypto.block import Block
 from securevfl_crypto.masks import ZeroShares
 
-__all__ = ["Holder", "Owner", "PublicKey", "Ring", "Scheme", "SecretKey"]
+__all__ = ["Holder", "KeyScheme", "Owner", "PublicKey", "Ring", "Scheme", "SecretKey"]
 
 
 @dataclass(frozen=True)
@@ -158,18 +158,14 @@ class Holder(ABC):
         """(``[[xᵀS − Φ]]`` re-randomised, Φ): Φ (d, h), object array of the ring, is the holder's share of xᵀS."""
 
 
-class Scheme(ABC):
-    """A scheme with its parameters.
+class KeyScheme(ABC):
+    """What makes and reads the keys of a scheme with its parameters.
 
     Attributes:
         name: ``"paillier"``, ``"bfv"`` or ``"ckks"``.
-        exact: whether products are exact.
-        most_holders: how many holders' products can be added up, or None for any number.
     """
 
     name: ClassVar[str]
-    exact: ClassVar[bool]
-    most_holders: ClassVar[int | None] = None
 
     @abstractmethod
     def generate(self) -> SecretKey:
@@ -183,6 +179,18 @@ class Scheme(ABC):
             MalformedError: another format, version or length, or numbers that cannot be a key.
             WeakKeyError: weaker than this scheme's parameters demand.
         """
+
+
+class Scheme(KeyScheme):
+    """A scheme that can seal a cut.
+
+    Attributes:
+        exact: whether products are exact.
+        most_holders: how many holders' products can be added up, or None for any number.
+    """
+
+    exact: ClassVar[bool]
+    most_holders: ClassVar[int | None] = None
 
     @abstractmethod
     def owner(self, key: SecretKey, block: Block) -> Owner:

@@ -16,12 +16,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec
+from securevfl.cut.handshake import checked
 from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
 from securevfl.party import Site
@@ -116,15 +118,18 @@ def _words(name: str, seconds: float) -> str:
     return f"{name} {1e3 * seconds:.0f} ms"
 
 
-class AutoActive:
-    """The active party's side: chooses in `setup`, then is the sealed cut under what it chose.
+C = TypeVar("C", SealedActive, SealedPassive)
+
+
+class _Auto(Generic[C]):
+    """What both sides share: nothing is sealed before `setup` has chosen; then it is the sealed cut under that scheme.
 
     Args:
         site: of the party.
         spec: of the cut.
         schemes: name → scheme, those that the job offers.
         link: a link as the user states it, or None to measure.
-        noise: the gradients' noise multiplier.
+        noise: noise multiplier of what this side sends.
     """
 
     def __init__(
@@ -141,7 +146,34 @@ class AutoActive:
         self._schemes = schemes
         self._link = link
         self._noise = noise
-        self._cut: SealedActive | None = None
+        self._cut: C | None = None
+
+    @property
+    def _ready(self) -> C:
+        if self._cut is None:
+            raise ProtocolError("the cut was used before its setup")
+        return self._cut
+
+    def snapshot(self) -> object:
+        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
+
+    def restore(self, state: object) -> None:
+        self._ready.restore(_of(self._ready.protection, state))
+
+
+class AutoActive(_Auto[SealedActive]):
+    """The active party's side: chooses in `setup`."""
+
+    def __init__(
+        self,
+        site: Site,
+        spec: CutSpec,
+        schemes: Mapping[str, crypto.Scheme],
+        *,
+        link: Speed | None = None,
+        noise: float = 0.0,
+    ) -> None:
+        super().__init__(site, spec, schemes, link=link, noise=noise)
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
@@ -189,15 +221,10 @@ class AutoActive:
         for size in (0, _PROBE):
             start = time.perf_counter()
             link.send(Kind.CONTROL, "cut/probe", probe=np.zeros(size, dtype=np.uint8))
-            await link.receive(Kind.CONTROL, "cut/probe", "probe")
+            echo = await link.receive(Kind.CONTROL, "cut/probe", "probe")
             seconds.append(time.perf_counter() - start)
+            checked(name, echo.arrays["probe"], (size,))
         return Speed(2 * _PROBE / max(seconds[1] - seconds[0], 1e-6), seconds[0] / 2)
-
-    @property
-    def _ready(self) -> SealedActive:
-        if self._cut is None:
-            raise ProtocolError("the cut was used before its setup")
-        return self._cut
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         return await self._ready.forward(rows, train=train)
@@ -205,31 +232,9 @@ class AutoActive:
     async def backward(self, gradient: torch.Tensor) -> None:
         await self._ready.backward(gradient)
 
-    def snapshot(self) -> object:
-        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
 
-    def restore(self, state: object) -> None:
-        self._ready.restore(_of(self._ready.protection, state))
-
-
-class AutoPassive:
+class AutoPassive(_Auto[SealedPassive]):
     """A passive party's side: measures, answers the probe, and takes a choice that the job offers."""
-
-    def __init__(
-        self,
-        site: Site,
-        spec: CutSpec,
-        schemes: Mapping[str, crypto.Scheme],
-        *,
-        link: Speed | None = None,
-        noise: float = 0.0,
-    ) -> None:
-        self._site = site
-        self._spec = spec
-        self._schemes = schemes
-        self._stated = link is not None
-        self._noise = noise
-        self._cut: SealedPassive | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         site = self._site
@@ -238,11 +243,9 @@ class AutoPassive:
             timings = _measured(self._schemes, self._spec, width)
         meta = {name: timing.holder for name, timing in timings.items()}
         link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
-        for size in () if self._stated else (0, _PROBE):
+        for size in () if self._link else (0, _PROBE):
             message = await link.receive(Kind.CONTROL, "cut/probe", "probe")
-            probe = message.arrays["probe"]
-            if tuple(probe.shape) != (size,):
-                raise ProtocolError(f"{site.active!r} probes the link with {tuple(probe.shape)}; {size} were expected")
+            probe = checked(site.active, message.arrays["probe"], (size,))
             link.send(Kind.CONTROL, "cut/probe", probe=probe)
         message = await link.receive(Kind.CONTROL, "cut/choice")
         chosen = message.meta.get("scheme")
@@ -253,23 +256,11 @@ class AutoPassive:
         self._cut = SealedPassive(site, self._spec, self._schemes[chosen], noise=self._noise)
         await self._cut.setup(width, trainable=trainable)
 
-    @property
-    def _ready(self) -> SealedPassive:
-        if self._cut is None:
-            raise ProtocolError("the cut was used before its setup")
-        return self._cut
-
     async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
         await self._ready.forward(activations, train=train, noise=noise)
 
     async def backward(self) -> torch.Tensor | None:
         return await self._ready.backward()
-
-    def snapshot(self) -> object:
-        return {"scheme": self._ready.protection, "state": self._ready.snapshot()}
-
-    def restore(self, state: object) -> None:
-        self._ready.restore(_of(self._ready.protection, state))
 
 
 def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:

@@ -95,7 +95,7 @@ class FloatPassive:
         self._fed = activations if train else None
         z = activations @ self._weights
         if noise is not None:
-            z = z + noise.to(z)
+            z = (z.double() + noise.to(z.device)).to(z.dtype)  # rounded as a sum, so that its low bits tell of no part
         self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z)
 
     async def backward(self) -> torch.Tensor | None:

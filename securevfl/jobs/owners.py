@@ -20,11 +20,9 @@ from securevfl.data import FeatureEncoder, Parties, PartyTable
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError
 from securevfl.jobs.job import Job
-from securevfl.jobs.programs import program, run_programs
+from securevfl.jobs.programs import program, run_programs, sites_of
 from securevfl.jobs.simulation import Aligned, Ran, align_parties, consent, join_parties
 from securevfl.party import Keeper, Observer, Site, derive_seed
-from securevfl.privacy import Clock, Ledger, Link
-from securevfl.transport import MemoryChannel, memory_pair
 
 __all__ = ["COORDINATOR", "align_owners", "run_owners"]
 
@@ -90,7 +88,15 @@ def run_owners(
     consent(job, parties)
     owners = [table.name for table in parties.label_owners]
     data = sorted(table.name for table in parties.passive)
-    sites = _sites(job, parties, owners, data, run, observer, keepers or {})
+    sites = sites_of(
+        job,
+        [*parties, COORDINATOR],
+        active=owners[0],
+        passive=data,
+        run=run,
+        observer=observer,
+        keepers=keepers,
+    )
     splits = {name: _split(parties[name], aligned.owners[name], first=name == owners[0]) for name in owners}
     classes = len(parties[owners[0]].classes)
     encoders: dict[str, dict[str, object]] = {}
@@ -192,40 +198,3 @@ def _copies(
         mine = Table(x=x, split=splits[owner], name=table.name, classes=classes)
         copies[owner] = Passive(algorithm, member, job.plan, job.protection, mine)
     return copies, encoder.state()
-
-
-def _sites(
-    job: Job,
-    parties: Parties,
-    owners: list[str],
-    data: list[str],
-    run: str,
-    observer: Observer | None,
-    keepers: Mapping[str, Keeper],
-) -> dict[str, Site]:
-    """A site for each party and the coordinator, linked with every other."""
-    names = sorted([*parties, COORDINATOR])
-    ends: dict[tuple[str, str], MemoryChannel] = {}
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair()
-    sites = {}
-    for name in names:
-        policy = job.policy(name)
-        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
-        sites[name] = Site(
-            name=name,
-            role="passive" if name in data else "active",
-            active=owners[0],
-            passive=tuple(data),
-            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
-            ledger=ledger,
-            policy=policy,
-            clock=clock,
-            job=job.digest,
-            seed=job.seed,
-            private_seed=derive_seed(job.seed, "private", name),
-            observer=(observer if name == owners[0] else None) or Observer(),
-            keeper=keepers.get(name, Keeper()),
-        )
-    return sites

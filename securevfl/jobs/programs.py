@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from typing import TypeVar
@@ -11,7 +11,6 @@ from typing import TypeVar
 import msgspec
 
 from securevfl.algorithms import Trained
-from securevfl.data import Parties
 from securevfl.errors import PartyFailed, SecureVFLError
 from securevfl.jobs.job import Job
 from securevfl.jobs.receipt import totals
@@ -26,16 +25,27 @@ T = TypeVar("T")
 
 def sites_of(
     job: Job,
-    parties: Parties,
-    run: str,
-    observer: Observer | None,
-    keepers: Mapping[str, Keeper] | None = None,
+    names: Iterable[str],
     *,
-    active: str = "",
+    active: str,
+    run: str,
+    passive: Sequence[str] | None = None,
+    observer: Observer | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
 ) -> dict[str, Site]:
-    """A site for each party, linked with every other."""
-    active = active or parties.active.name
-    names = sorted(parties)
+    """A site for each name, linked with every other.
+
+    Args:
+        job: what they run.
+        names: of all parties, and of the coordinator where there is one.
+        active: the party that the passive ones work for; it hears `observer`.
+        run: name of the run, for the ledgers.
+        passive: names of the passive parties, all others being active; None for all but `active`.
+        observer: hears how it goes on.
+        keepers: party → what keeps its checkpoints.
+    """
+    names = sorted(names)
+    passive = tuple(n for n in names if n != active) if passive is None else tuple(passive)
     ends: dict[tuple[str, str], MemoryChannel] = {}
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
@@ -46,9 +56,9 @@ def sites_of(
         ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
         sites[name] = Site(
             name=name,
-            role="active" if name == active else "passive",
+            role="passive" if name in passive else "active",
             active=active,
-            passive=tuple(n for n in names if n != active),
+            passive=passive,
             links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
             ledger=ledger,
             policy=policy,

@@ -82,7 +82,7 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         InputError: identifiers that are empty or doubled.
     """
     consent(job, parties)
-    sites = sites_of(job, parties, run, observer)
+    sites = sites_of(job, parties, active=parties.active.name, run=run, observer=observer)
     sites[parties.active.name].observer.phase("alignment")
     programs = {
         name: program(
@@ -153,7 +153,7 @@ def run_parties(
     """
     check_parties(job, parties)
     consent(job, parties)
-    sites = sites_of(job, parties, run, observer, keepers)
+    sites = sites_of(job, parties, active=parties.active.name, run=run, observer=observer, keepers=keepers)
     parts = split or split_rows(parties, aligned, job)
     programs = {
         name: program(site, train_as_party(site, parties[name], aligned.parties[name], job, parts))
@@ -184,7 +184,7 @@ def consent(job: Job, parties: Parties) -> None:
             broken |= {name: rule} if rule else {}
     if not broken:
         return
-    sites = sites_of(job, parties, "refusal", None, active=parties.label_owners[0].name)
+    sites = sites_of(job, parties, active=parties.label_owners[0].name, run="refusal")
     programs = [
         program(site, refuse(site, broken[name]) if name in broken else await_refusal(site))
         for name, site in sites.items()
@@ -245,7 +245,7 @@ def predict_parties(
         run: name, for the ledgers.
     """
     consent(job, parties)
-    sites = sites_of(job, parties, run, None)
+    sites = sites_of(job, parties, active=parties.active.name, run=run)
     programs = {
         name: program(site, predict_as_party(site, parties[name], aligned.parties[name], job, models[name]))
         for name, site in sites.items()

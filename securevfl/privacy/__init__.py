@@ -11,7 +11,7 @@ from securevfl.privacy.accountant import (
     epsilon_rdp,
 )
 from securevfl.privacy.clock import Clock, Reading
-from securevfl.privacy.dp import DP, PROTECTS, Counted, RowRelease, Spent, clip_rows, gaussian, protects
+from securevfl.privacy.dp import DP, PROTECTS, Counted, Spent, protects
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.labels import LabelRelease, randomised_response
@@ -19,7 +19,9 @@ from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
 from securevfl.privacy.link import Link
 from securevfl.privacy.marvell import Marvell
 from securevfl.privacy.means import group_means
+from securevfl.privacy.noise import clip_rows, gaussian
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
+from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
 

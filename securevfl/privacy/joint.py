@@ -17,8 +17,7 @@ on exact activations, of identity bottoms too, and what it carries of a row into
 *Low bits.* A share is a normal draw of 52 random bits plus an independent uniform one, 2⁻²⁰Δ wide, so that in sizes
 far below Δ every value is about as likely as its neighbours; without it the gaps between normal draws, wide in the
 tails, could tell what the noise was added to. Adding it costs no ε. A cut of exact integers rounds the share to its
-fixed point and adds integers; a cut of floats (`plain` without ``fixed_point``) rounds the sum as floats are rounded,
-and nothing protects its lowest bits.
+fixed point and adds integers; a cut of floats (`plain` without ``fixed_point``) adds in float64 and rounds the sum.
 
 *Shares of the noise.* Each party adds N(0, (σΔ)²/k), where k parties are trusted not to tell their share to the active
 party: their shares alone add up to σΔ. With k = m nobody may tell.
@@ -28,15 +27,13 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
 
 import numpy as np
 import torch
 
 from securevfl.errors import InputError, RangeError
-from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
-from securevfl.privacy.dp import RowCounts, Spent
 from securevfl.privacy.noise import GRID, Entropy, clip_rows, gaussian, uniform
+from securevfl.privacy.rows import GaussianRows
 
 __all__ = ["JointRelease", "check_norms", "largest_norm"]
 
@@ -79,7 +76,7 @@ def check_norms(z: torch.Tensor, bound: float) -> None:
         )
 
 
-class JointRelease:
+class JointRelease(GaussianRows):
     """One passive party's share of the noise on z, counted row by row as `RowRelease` counts.
 
     The weights change between releases, so noise is drawn anew each time, for fixed features too.
@@ -95,8 +92,6 @@ class JointRelease:
         delta: δ of the accounting.
         entropy: source of random bytes.
     """
-
-    what = "z"
 
     def __init__(
         self,
@@ -114,13 +109,9 @@ class JointRelease:
             raise InputError(f"{parties} parties add noise to z; at least 1 has to")
         if not 0 < weight_bound < math.inf:
             raise InputError(f"the weights' bound is {weight_bound}; it has to be a positive number")
-        self.sigma = sigma
-        self.clip = clip
+        super().__init__("z", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta, entropy=entropy)
         self.sensitivity = 2 * clip * weight_bound
         self._share = sigma * self.sensitivity / math.sqrt(parties)
-        self.counts = RowCounts(self.what, rows, times)
-        self._delta = delta
-        self._entropy = entropy
 
     def clipped(self, activations: torch.Tensor) -> torch.Tensor:
         """Activations (n, d) of norm C at most; gradients flow through the clip."""
@@ -136,31 +127,3 @@ class JointRelease:
         shape = (len(rows), width)
         dither = torch.from_numpy(uniform(shape, self._entropy) - 0.5) * (GRID * self.sensitivity)
         return gaussian(shape, self._share, self._entropy) + dither
-
-    def lose(self, rows: np.ndarray, times: int) -> None:
-        """See `RowCounts.lose`."""
-        self.counts.lose(rows, times)
-
-    def state(self) -> dict[str, object]:
-        """How often each row was released."""
-        return self.counts.state()
-
-    def load(self, state: Mapping[str, object]) -> None:
-        """Go on counting from a `state`."""
-        self.counts.load(state)
-
-    @property
-    def planned(self) -> GaussianRelease:
-        """What one row's releases amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self.counts.times)
-
-    @property
-    def planned_epsilon(self) -> float:
-        """ε of one row if every planned release happens, by RDP."""
-        return epsilon_rdp(self.planned, self._delta)
-
-    @property
-    def spent(self) -> Spent:
-        """The price so far, of the row that was released most often."""
-        release = GaussianRelease(self.sigma, self.counts.most)
-        return Spent.of(self.what, release, self._delta, clip=self.clip)

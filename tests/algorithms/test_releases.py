@@ -18,7 +18,7 @@ from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import Link, RowRelease
-from securevfl.privacy.dp import clip_rows
+from securevfl.privacy.noise import clip_rows
 
 SIZES: dict[str, Any] = {"hidden": 4, "top": (), "bottom": (3,)}
 SETTINGS: dict[str, dict[str, Any]] = {

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import securevfl_crypto as crypto
 import torch
 from clear_scheme import Clear
 from cuts import KITS, SEALED, Kit, sites
 
 from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.plain import FloatPassive
-from securevfl.cut.sealed import SealedPassive
+from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import PolicyError, ProtocolError, RangeError
 from securevfl.party import Site
 from securevfl.privacy import Policy
@@ -173,6 +174,35 @@ def test_a_sealed_cut_sends_nothing_readable_and_with_identity_bottoms_no_gradie
                     assert entry.bits > 0
         keys = {entry.key for entry in world["a"].ledger.entries if entry.what == "cut/input gradient"}
         assert len(keys) == (len(WIDTHS) if trainable else 0), "each party's gradient is under its own key"
+
+
+@pytest.mark.parametrize("kit", SEALED.values(), ids=SEALED.keys())
+def test_the_active_party_can_open_the_sum_and_no_partys_part(kit: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the key: what keeps a party's part from it are the masks, which cancel in the sum only."""
+    refused, opened = 0, 0
+    original = SealedActive.forward
+
+    async def forward(self: SealedActive, rows: int, *, train: bool) -> torch.Tensor:
+        for peer in self._peers.values():
+            monkeypatch.setattr(peer.owner, "open_product", curious(type(peer.owner).open_product, peer.owner))
+        return await original(self, rows, train=train)
+
+    def curious(open_product: Any, owner: Any) -> Any:
+        def each_by_itself(messages: list[np.ndarray], rows: int) -> np.ndarray:
+            nonlocal refused, opened
+            for message in messages:
+                with pytest.raises(crypto.OverflowRefused):
+                    open_product(owner, [message], rows)
+                refused += 1
+            opened += 1
+            found: np.ndarray = open_product(owner, messages, rows)
+            return found
+
+        return each_by_itself
+
+    monkeypatch.setattr(SealedActive, "forward", forward)
+    drive(kit, Batches(2), trainable=False)
+    assert (refused, opened) == (8, 4)
 
 
 def test_integer_shares_stay_small_however_long_training_lasts() -> None:
