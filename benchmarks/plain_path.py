@@ -39,7 +39,7 @@ from securevfl.data import Parties
 from securevfl.data.datasets import load
 from securevfl.jobs import Job
 from securevfl.jobs.simulation import join_parties, run_parties
-from securevfl.party import Site
+from securevfl.site import Site
 
 
 class Whole(nn.Module):

@@ -27,7 +27,7 @@ from securevfl.cut.integers import scaled_gradient
 from securevfl.data import FeatureEncoder
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import Aligned, split_rows
-from securevfl.party import Site
+from securevfl.site import Site
 
 RUNS = 9
 """Runs of a job with noise, whose AUC differs from run to run: their mean counts. One of them is attacked."""

@@ -52,8 +52,8 @@ from securevfl.jobs import (
     run_sweep,
     simulate,
 )
-from securevfl.party import Observer
 from securevfl.privacy import DP, Policy
+from securevfl.site import Observer
 
 __version__ = "0.1.0"
 

@@ -26,7 +26,6 @@ from securevfl import __version__
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs import Model, Result, audit, demo, predict, read_job, read_sweep, run_sweep, simulate, write_ledgers
 from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
-from securevfl.party import Observer
 from securevfl.report import (
     Cell,
     Record,
@@ -37,6 +36,7 @@ from securevfl.report import (
     verdict_table,
     write,
 )
+from securevfl.site import Observer
 
 __all__ = ["app", "main"]
 

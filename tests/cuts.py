@@ -12,8 +12,8 @@ from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.party import Site
 from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.site import Site
 from securevfl.transport import MemoryChannel, memory_pair
 
 __all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]

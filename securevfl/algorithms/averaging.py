@@ -24,8 +24,8 @@ from securevfl.algorithms.halves import State, as_dict
 from securevfl.algorithms.servers import Server
 from securevfl.cut import agree_masks
 from securevfl.errors import ProtocolError
-from securevfl.party import Site
 from securevfl.privacy import Clock, Link
+from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
 __all__ = ["CHANGE_BITS", "Averaging", "BlindAveraging", "MaskedAveraging", "masked", "unmasked_mean", "working"]
@@ -152,12 +152,12 @@ class MaskedAveraging(Averaging):
 
     async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         if self.chief:
-            self.server.send(Kind.STATISTIC, "multi/weights", weights=weights)
+            await self.server.send(Kind.STATISTIC, "multi/weights", weights=weights)
         self.count = len(weights)
         return await self._receive()
 
     async def step(self, change: np.ndarray) -> np.ndarray:
-        self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=masked(change, self.zero))
+        await self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=masked(change, self.zero))
         return await self._receive()
 
     async def _receive(self) -> np.ndarray:
@@ -206,7 +206,7 @@ class BlindAveraging(Averaging):
             meta = {"weights": len(weights), "shares": count, "share bits": bits}
             key = np.frombuffer(public.to_bytes(), dtype=np.uint8)
             for link in (*self._others, self.server):
-                link.send(Kind.PUBLIC_KEY, "multi/key", meta=meta, key=key)
+                await link.send(Kind.PUBLIC_KEY, "multi/key", meta=meta, key=key)
             return public
         message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
         with working(self.site.clock):
@@ -216,7 +216,7 @@ class BlindAveraging(Averaging):
         """The chief's numbers (d,), at all label owners."""
         if self.chief:
             for link in self._others:
-                link.send(Kind.STATISTIC, what, values=mine)
+                await link.send(Kind.STATISTIC, what, values=mine)
             return mine
         message = await self.site.links[self.owners[0]].receive(Kind.STATISTIC, what, "values")
         return _finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
@@ -225,7 +225,7 @@ class BlindAveraging(Averaging):
         """The sum of all label owners' integers, at the chief."""
         with working(self.site.clock):
             sealed = aggregator.seal(values, self.zero)
-        self.server.send(Kind.CIPHERTEXT, what, guard=self.guard, c=sealed)
+        await self.server.send(Kind.CIPHERTEXT, what, guard=self.guard, c=sealed)
         if self.secret is None:
             return None
         message = await self.server.receive(Kind.CIPHERTEXT, f"{what} sum", "c")
@@ -249,7 +249,7 @@ class BlindAveraging(Averaging):
             mean = np.asarray((total.astype(object) + parties // 2) // parties, dtype=object)
             packed = crypto.bigints_to_bytes(mean, width)
             for link in self._others:
-                link.send(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
+                await link.send(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
             return mean
         message = await self.site.links[self.owners[0]].receive(Kind.MASKED_SHARE, "multi/shares mean", "values")
         with working(self.site.clock):

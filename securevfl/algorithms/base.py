@@ -21,8 +21,8 @@ from securevfl.algorithms.table import Epoch, Plan, Table, Trained
 from securevfl.algorithms.task import Task
 from securevfl.cut import Protection
 from securevfl.errors import RangeError
-from securevfl.party import Site
 from securevfl.privacy import LabelRelease, Link
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = [
@@ -106,13 +106,13 @@ class ActiveRole(Role):
             course.best, course.since = -math.inf, 0
         loss = await self._epoch(epoch)
         valid = await self.evaluate(self.table.split.valid)
-        self.verdict(course, valid)
+        await self.verdict(course, valid)
         self.trained.readings.append(self.lap())
         self.trained.epochs.append(Epoch(loss, valid))
         self.site.observer.epoch(epoch, loss, valid)
         self.note(course)
 
-    def verdict(self, course: Course, valid: dict[str, float]) -> None:
+    async def verdict(self, course: Course, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is the best so far and whether training ends, and tell the others."""
         score = valid.get(self.task.score, -valid["log_loss"])
         better = score > course.best
@@ -125,7 +125,7 @@ class ActiveRole(Role):
         course.stop = (out_of_patience and self.may_stop(course.epoch)) or course.epoch >= self.plan.epochs
         for link in self.verdict_links():
             meta = {"epoch": course.epoch, "best": better, "stop": course.stop}
-            link.send(Kind.CONTROL, "train/epoch", meta=meta)
+            await link.send(Kind.CONTROL, "train/epoch", meta=meta)
         if course.stop:
             self.trained.stopped = (
                 f"no gain on validation rows for {course.since} epochs" if out_of_patience else self.end_of_plan

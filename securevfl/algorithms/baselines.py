@@ -16,8 +16,8 @@ from securevfl.algorithms.leakage import Finding
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.errors import InputError
-from securevfl.party import Site, derive_seed
 from securevfl.privacy import PrivateSteps
+from securevfl.site import Site, derive_seed
 
 __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImputation"]
 

@@ -11,8 +11,8 @@ from securevfl.algorithms.leakage import Finding, at_the_cut
 from securevfl.algorithms.table import Plan, Table
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError
-from securevfl.party import Site
 from securevfl.privacy import DP
+from securevfl.site import Site
 
 if TYPE_CHECKING:
     from securevfl.algorithms.base import ActiveRole, PassiveRole

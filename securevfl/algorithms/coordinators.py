@@ -14,7 +14,7 @@ from securevfl.algorithms.halves import State, as_dict
 from securevfl.algorithms.servers import Server
 from securevfl.algorithms.table import Plan, Trained
 from securevfl.errors import ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
 __all__ = ["BlindCoordinator", "Coordinator", "MaskedCoordinator"]
@@ -63,7 +63,7 @@ class Coordinator(ABC):
             verdict = await self.chief.receive(Kind.CONTROL, "train/epoch")
             stop = bool(verdict.meta.get("stop")) or epoch >= self.plan.epochs
             for name in self.owners[1:]:
-                self.site.links[name].send(Kind.CONTROL, "train/epoch", meta=dict(verdict.meta))
+                await self.site.links[name].send(Kind.CONTROL, "train/epoch", meta=dict(verdict.meta))
             self.trained.readings.append(self.site.clock.lap())
             if self.site.keeper.wants(epoch):
                 readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
@@ -92,7 +92,7 @@ class MaskedCoordinator(Coordinator):
         if saved is not None:
             self.server.load(as_dict(saved["server"]))
             self.weights = np.asarray(saved["weights"])
-        self._tell()
+        await self._tell()
 
     async def round(self) -> None:
         parts = []
@@ -100,11 +100,11 @@ class MaskedCoordinator(Coordinator):
             part = await self.site.links[name].receive(Kind.MASKED_SHARE, "multi/change", "change")
             parts.append(np.asarray(part.arrays["change"]))
         self.weights = self.server.step(self.weights, unmasked_mean(parts, len(self.weights)))
-        self._tell()
+        await self._tell()
 
-    def _tell(self) -> None:
+    async def _tell(self) -> None:
         for name in self.owners:
-            self.site.links[name].send(Kind.STATISTIC, "multi/weights", weights=self.weights)
+            await self.site.links[name].send(Kind.STATISTIC, "multi/weights", weights=self.weights)
 
     def state(self) -> State:
         return {"weights": self.weights, "server": self.server.state()}
@@ -154,4 +154,4 @@ class BlindCoordinator(Coordinator):
             parts.append(np.asarray(message.arrays["c"]))
         with working(self.site.clock):
             total = aggregator.add(parts)
-        self.chief.send(Kind.CIPHERTEXT, f"{what} sum", guard=self.guard, c=total)
+        await self.chief.send(Kind.CIPHERTEXT, f"{what} sum", guard=self.guard, c=total)

@@ -12,7 +12,7 @@ import torch
 from securevfl.algorithms.base import Plan, Trained
 from securevfl.algorithms.halves import State, as_dict
 from securevfl.algorithms.splitnn import Passive
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["DataOwner"]

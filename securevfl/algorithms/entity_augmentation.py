@@ -22,7 +22,7 @@ import torch
 from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.party import Site, derive_seed
+from securevfl.site import Site, derive_seed
 
 __all__ = ["EntityAugmentation", "mixed_labels", "places"]
 

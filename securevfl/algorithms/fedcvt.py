@@ -28,7 +28,7 @@ from securevfl.algorithms.networks import Bottom, build_bottom, check_bottom
 from securevfl.algorithms.split import epoch_batches
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError, UnknownNameError
-from securevfl.party import Site, derive_seed
+from securevfl.site import Site, derive_seed
 from securevfl.transport import Array, Guard, Kind
 
 __all__ = ["FedCVT", "attend", "unlike"]
@@ -214,7 +214,7 @@ class _Active(_Steps, ActiveRole):
         self.optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         if r_b is not None and r_b.grad is not None:
-            self.site.links[self.peer].send(Kind.GRADIENT, "fedcvt/gradient", gradient=r_b.grad)
+            await self.site.links[self.peer].send(Kind.GRADIENT, "fedcvt/gradient", gradient=r_b.grad)
         self.optimizer.step()
         return float(loss.detach()) * n
 
@@ -317,7 +317,7 @@ class _Passive(_Steps, PassiveRole):
         return max(self.times(self.plan.epochs), passes * self.plan.epochs)
 
     async def setup(self) -> None:
-        self.site.links[self.site.active].send(Kind.CONTROL, "fedcvt/setup", meta={"width": self.width})
+        await self.site.links[self.site.active].send(Kind.CONTROL, "fedcvt/setup", meta={"width": self.width})
 
     async def begin_epoch(self, epoch: int) -> bool:
         self.mine = iter(self.other_batches(self.site.name, len(self.batches(epoch)), epoch))
@@ -332,7 +332,7 @@ class _Passive(_Steps, PassiveRole):
     async def train_batch(self, rows: np.ndarray) -> None:
         link = self.site.links[self.site.active]
         r = self.representations(np.concatenate([rows, next(self.mine)]))
-        link.send(Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r.detach())
+        await link.send(Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r.detach())
         message = await link.receive(Kind.GRADIENT, "fedcvt/gradient", "gradient")
         gradient = received(message.arrays["gradient"], tuple(r.shape), link.peer, self.plan.device)
         self.optimizer.zero_grad(set_to_none=True)
@@ -342,7 +342,9 @@ class _Passive(_Steps, PassiveRole):
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
             r = self.representations(rows)
-        self.site.links[self.site.active].send(Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r)
+        await self.site.links[self.site.active].send(
+            Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r
+        )
 
     def snapshot(self) -> object:
         return copy.deepcopy(self.model.state_dict())

@@ -29,8 +29,8 @@ from securevfl.algorithms.risa import checked_rows
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
-from securevfl.party import Site, derive_seed
 from securevfl.privacy import RowRelease
+from securevfl.site import Site, derive_seed
 from securevfl.transport import Guard, Kind
 
 __all__ = ["FedDA", "gradient_penalty", "train_generator"]
@@ -203,7 +203,7 @@ async def _augment(role: _Active | _Passive, bottom: nn.Module, release: RowRele
         sent = own if release is None else release(own, train)
         mine = table.others(role.site.name)
         others = bottom(role.features(mine)) if len(mine) else own[:0]
-    link.send(Kind.REPRESENTATION, "fedda/aligned", guard=guard, u=sent)
+    await link.send(Kind.REPRESENTATION, "fedda/aligned", guard=guard, u=sent)
     message = await link.receive(Kind.REPRESENTATION, "fedda/aligned", "u")
     width = int(message.arrays["u"].shape[-1]) if message.arrays["u"].ndim == 2 else 0
     if not 1 <= width <= 1 << 16:
@@ -214,7 +214,7 @@ async def _augment(role: _Active | _Passive, bottom: nn.Module, release: RowRele
     with torch.no_grad():
         made = generator(others)
         made = made if release is None or not len(mine) else release(made, mine)
-    link.send(Kind.REPRESENTATION, "fedda/generated", guard=guard, u=made)
+    await link.send(Kind.REPRESENTATION, "fedda/generated", guard=guard, u=made)
     answer = await link.receive(Kind.REPRESENTATION, "fedda/generated", "u")
     return received(answer.arrays["u"], (len(table.others(role.peer)), own.shape[1]), role.peer, role.plan.device)
 
@@ -257,7 +257,7 @@ class _Active(_Made, Active):
             self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
             rows.append(part[sure])
         self.chosen = np.concatenate(rows)
-        self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
+        await self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
         return True
 
     def activations(self, rows: np.ndarray) -> torch.Tensor:

@@ -15,7 +15,7 @@ from torch import nn
 
 from securevfl.algorithms.networks import Bottom, block, build_bottom, mlp
 from securevfl.cut import CutSpec, Protection
-from securevfl.party import Site
+from securevfl.site import Site
 
 __all__ = ["ActiveHalf", "Architecture", "PassiveHalf", "State"]
 

@@ -36,8 +36,8 @@ from securevfl.algorithms.servers import SERVERS, Server
 from securevfl.algorithms.splitnn import Active, SplitNN
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError, PolicyError, ProtocolError, UnknownNameError
-from securevfl.party import Site
 from securevfl.privacy import DP, Link
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["LabelOwner", "MultiVFL"]
@@ -270,7 +270,7 @@ class LabelOwner(Active):
         valid: dict[str, float] = {}
         if self.evaluates:
             valid = await self.evaluate(self.table.split.valid)
-            self.verdict(course, valid)
+            await self.verdict(course, valid)
         else:
             told = await self.server.receive(Kind.CONTROL, "train/epoch")
             course.stop = bool(told.meta.get("stop"))

@@ -28,7 +28,7 @@ from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse_all, opinion,
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError, ProtocolError, UnknownNameError
-from securevfl.party import Site, derive_seed
+from securevfl.site import Site, derive_seed
 from securevfl.transport import Kind
 
 __all__ = ["RISA", "threshold"]
@@ -264,7 +264,7 @@ class _Active(_Stages, Active):
         into = epoch - self.config.self_training - 1
         last = self.plan.epochs - self.config.self_training
         if into > 0 and into % self.config.drop_every == 0 and self.config.uncertainty < 1 and self.config.evidential:
-            self._drop(threshold(self.config.uncertainty, into, last))
+            await self._drop(threshold(self.config.uncertainty, into, last))
         return False
 
     async def _choose(self) -> None:
@@ -280,21 +280,21 @@ class _Active(_Stages, Active):
                     sure = p.max(axis=1) >= self.config.confidence
                     self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
                     rows.append(part[sure])
-        self._tell(np.concatenate(rows))
+        await self._tell(np.concatenate(rows))
 
-    def _drop(self, most: float) -> None:
+    async def _drop(self, most: float) -> None:
         """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4)."""
         if self.chosen is None:
             raise ValueError("rows are left out before any were chosen")
         mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).numpy()[self.chosen]
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
-        self._tell(self.chosen[mean <= max(most, float(floor))])
+        await self._tell(self.chosen[mean <= max(most, float(floor))])
 
-    def _tell(self, rows: np.ndarray) -> None:
+    async def _tell(self, rows: np.ndarray) -> None:
         self.chosen = rows
         for link in self.site.others:
-            link.send(Kind.CONTROL, "risa/rows", rows=rows)
+            await link.send(Kind.CONTROL, "risa/rows", rows=rows)
 
     def activations(self, rows: np.ndarray) -> torch.Tensor:
         x = self.features(rows)

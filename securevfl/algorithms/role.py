@@ -16,7 +16,6 @@ from securevfl.algorithms.split import epoch_batches
 from securevfl.algorithms.table import Plan, Table, Trained
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import PolicyError, ProtectionInactive
-from securevfl.party import Site, derive_seed
 from securevfl.privacy import (
     DP,
     Accountant,
@@ -29,6 +28,7 @@ from securevfl.privacy import (
     protects,
 )
 from securevfl.privacy.accountant import FEATURES
+from securevfl.site import Site, derive_seed
 
 __all__ = ["Role", "cut_spec", "seeded"]
 

@@ -21,9 +21,9 @@ from securevfl.algorithms.task import Task
 from securevfl.algorithms.watched import BoundedCut, PerturbedCut
 from securevfl.cut import CutSpec, Protection
 from securevfl.errors import InputError, ProtectionInactive
-from securevfl.party import Site
 from securevfl.privacy import DP, JointRelease, Marvell
 from securevfl.privacy.joint import largest_norm
+from securevfl.site import Site
 
 __all__ = ["Active", "Passive", "SplitNN"]
 

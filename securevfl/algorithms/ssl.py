@@ -20,7 +20,7 @@ from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, seed
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import InputError
-from securevfl.party import Site, derive_seed
+from securevfl.site import Site, derive_seed
 
 __all__ = ["SelfSupervised", "nt_xent", "pretrain"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,8 +11,8 @@ import securevfl_psi as psi
 from securevfl_psi.chunks import require_chunk
 
 from securevfl.errors import AlignmentError, ProtocolError
-from securevfl.party import Site
 from securevfl.privacy import Link
+from securevfl.site import Site
 from securevfl.transport import Array, Guard, Kind, Message
 
 __all__ = ["RULES", "Alignment", "announced", "order", "receive_rows", "send_rows", "verify"]
@@ -55,11 +55,11 @@ class Alignment:
             )
 
 
-def send_rows(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], guard: Guard = _BLINDED) -> None:
+async def send_rows(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], guard: Guard = _BLINDED) -> None:
     """Chunks of a blinded set, each as a message."""
     for part in chunks:
         arrays: dict[str, Array] = {name: part}
-        link.send(Kind.BLINDED_SET, what, guard=guard, meta={}, **arrays)
+        await link.send(Kind.BLINDED_SET, what, guard=guard, meta={}, **arrays)
 
 
 async def receive_rows(
@@ -68,7 +68,7 @@ async def receive_rows(
     name: str,
     count: int,
     width: int,
-    take: Callable[[np.ndarray], None],
+    take: Callable[[np.ndarray], object],
     kind: Kind = Kind.BLINDED_SET,
 ) -> None:
     """Hands chunks of rows, each of `width` bytes, to `take` as they come, until all that were announced are there.
@@ -81,7 +81,9 @@ async def receive_rows(
         part = np.asarray((await link.receive(kind, what, name)).arrays[name])
         require_chunk(part, width, done, count, repr(what))
         done += len(part)
-        take(part)
+        done_with = take(part)
+        if isinstance(done_with, Awaitable):
+            await done_with
 
 
 async def verify(
@@ -101,7 +103,7 @@ async def verify(
         more = labelled.get(passive, rows[:0]) if site.active in (site.name, link.peer) else rows[:0]
         pairs = psi.order_digest(ids, key, site.job + " labelled", more) if len(more) else b""
         both[link.peer] = digest + pairs
-        link.send(
+        await link.send(
             Kind.STATISTIC,
             "psi/digest",
             meta={"rows": len(rows)},

@@ -17,7 +17,7 @@ from securevfl_psi.multiparty import RESULT_BYTES, SHARE_BYTES
 from securevfl.align.agreement import RULES, Alignment, announced, order, receive_rows, send_rows, verify
 from securevfl.align.pairwise import key_of, nonce_of
 from securevfl.errors import AlignmentError, ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Guard, Kind, Message, Scalar
 
 __all__ = ["PROTOCOL", "active", "passive"]
@@ -38,7 +38,7 @@ async def _seeds(site: Site, circle: psi.Circle) -> dict[str, bytes]:
     """A seed with each other party, agreed on over the link between the two."""
     keys = psi.PairwiseKeys(circle, site.name)
     for link in site.others:
-        link.send(Kind.PUBLIC_KEY, "psi/seed", key=np.frombuffer(keys.public_key, dtype=np.uint8))
+        await link.send(Kind.PUBLIC_KEY, "psi/seed", key=np.frombuffer(keys.public_key, dtype=np.uint8))
     public = {}
     for link in site.others:
         public[link.peer] = key_of(await link.receive(Kind.PUBLIC_KEY, "psi/seed", "key"), link.peer)
@@ -60,7 +60,7 @@ async def active(site: Site, ids: Sequence[str], max_set_size: int) -> Alignment
         "nonce": nonce.hex(),
     }
     for name in site.passive:
-        site.links[name].send(Kind.CONTROL, "psi/hello", meta=hello)
+        await site.links[name].send(Kind.CONTROL, "psi/hello", meta=hello)
     counts = {
         name: announced(await site.links[name].receive(Kind.CONTROL, "psi/hello"), site, max_set_size, _HOW)
         for name in site.passive
@@ -69,7 +69,7 @@ async def active(site: Site, ids: Sequence[str], max_set_size: int) -> Alignment
     leader = psi.multiparty.Leader(ids, circle, await _seeds(site, circle), max_set_size=max_set_size)
     for part in leader.blinded():
         for name in site.passive:
-            send_rows(site.links[name], "psi/blinded", "points", [part])
+            await send_rows(site.links[name], "psi/blinded", "points", [part])
     for name in site.passive:
         link = site.links[name]
         evaluated: list[np.ndarray] = []
@@ -90,9 +90,9 @@ async def active(site: Site, ids: Sequence[str], max_set_size: int) -> Alignment
     for name in site.passive:
         link = site.links[name]
         shared = np.frombuffer(key, dtype=np.uint8)
-        link.send(Kind.INTERSECTION, "psi/common", meta={"common": len(found)}, key=shared)
+        await link.send(Kind.INTERSECTION, "psi/common", meta={"common": len(found)}, key=shared)
         for part in leader.announce(name):
-            link.send(Kind.INTERSECTION, "psi/rows", tokens=part)
+            await link.send(Kind.INTERSECTION, "psi/rows", tokens=part)
     return await verify(site, ids, order(ids, sorted(found.tolist()), site.seed), key, {}, {})
 
 
@@ -106,15 +106,15 @@ async def passive(site: Site, hello: Message, ids: Sequence[str], max_set_size: 
     count = announced(hello, site, max_set_size, _HOW)
     circle = _circle(site, nonce_of(hello, link.peer))
     meta: dict[str, Scalar] = {"job": site.job, "rules": RULES.tag(), "protocol": _HOW, "rows": len(ids)}
-    link.send(Kind.CONTROL, "psi/hello", meta=meta)
+    await link.send(Kind.CONTROL, "psi/hello", meta=meta)
     party = psi.multiparty.Party(ids, site.name, circle, await _seeds(site, circle), max_set_size=max_set_size)
     blinded: list[np.ndarray] = []
     await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, blinded.append)
-    send_rows(link, "psi/doubled", "points", party.evaluate(blinded, count))
+    await send_rows(link, "psi/doubled", "points", party.evaluate(blinded, count))
     table = party.table()
     seed = np.frombuffer(table.seed, dtype=np.uint8)
-    link.send(Kind.BLINDED_SET, "psi/table", guard=_TABLE, seed=seed)
-    send_rows(link, "psi/slots", "slots", psi.split(table.slots), _TABLE)
+    await link.send(Kind.BLINDED_SET, "psi/table", guard=_TABLE, seed=seed)
+    await send_rows(link, "psi/slots", "slots", psi.split(table.slots), _TABLE)
     message = await link.receive(Kind.INTERSECTION, "psi/common", "key")
     key, common = key_of(message, link.peer), message.meta.get("common")
     if isinstance(common, bool) or not isinstance(common, int) or not 0 <= common <= len(ids):

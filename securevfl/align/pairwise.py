@@ -24,7 +24,7 @@ from securevfl.align.agreement import (
     verify,
 )
 from securevfl.errors import AlignmentError, ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind, Message, Scalar
 
 __all__ = ["PROTOCOL", "active", "passive"]
@@ -53,13 +53,13 @@ async def active(site: Site, ids: Sequence[str], own: int, held_out: set[int], m
         "nonce": nonce.hex(),
     }
     for name in site.passive:
-        site.links[name].send(Kind.CONTROL, "psi/hello", meta=hello)
+        await site.links[name].send(Kind.CONTROL, "psi/hello", meta=hello)
     for name in site.passive:
         link = site.links[name]
         count = announced(await link.receive(Kind.CONTROL, "psi/hello"), site, max_set_size, _HOW)
         receiver = psi.Receiver(ids, _session(site, name, nonce), max_set_size=max_set_size)
         await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, lambda part, to=receiver: to.take(part))  # type: ignore[misc]
-        send_rows(link, "psi/blinded", "points", receiver.chunks())
+        await send_rows(link, "psi/blinded", "points", receiver.chunks())
         await receive_rows(link, "psi/doubled", "tokens", len(ids), TOKEN_BYTES, receiver.take_tokens)
         matches[name] = receiver.finish(count)
     common = set(range(own)).intersection(*(set(m.receiver_rows.tolist()) for m in matches.values()))
@@ -82,7 +82,7 @@ async def active(site: Site, ids: Sequence[str], own: int, held_out: set[int], m
         positions = np.array([place[row] for row in both.tolist()], dtype=np.int64)
         shared = np.frombuffer(key, dtype=np.uint8)
         meta = {"common": len(rows)}
-        site.links[name].send(Kind.INTERSECTION, "psi/common", meta=meta, positions=positions, key=shared)
+        await site.links[name].send(Kind.INTERSECTION, "psi/common", meta=meta, positions=positions, key=shared)
     return await verify(site, ids, rows, key, pairwise, labelled)
 
 
@@ -96,12 +96,12 @@ async def passive(site: Site, hello: Message, ids: Sequence[str], max_set_size: 
     count = announced(hello, site, max_set_size, _HOW)
     session = _session(site, site.name, nonce_of(hello, link.peer))
     meta: dict[str, Scalar] = {"job": site.job, "rules": RULES.tag(), "protocol": _HOW, "rows": len(ids)}
-    link.send(Kind.CONTROL, "psi/hello", meta=meta)
+    await link.send(Kind.CONTROL, "psi/hello", meta=meta)
     sender = psi.Sender(ids, session, max_set_size=max_set_size)
-    send_rows(link, "psi/blinded", "points", sender.chunks())
+    await send_rows(link, "psi/blinded", "points", sender.chunks())
 
-    def answer(part: np.ndarray) -> None:
-        send_rows(link, "psi/doubled", "tokens", [sender.double_chunk(part)])
+    async def answer(part: np.ndarray) -> None:
+        await send_rows(link, "psi/doubled", "tokens", [sender.double_chunk(part)])
 
     await receive_rows(link, "psi/blinded", "points", count, POINT_BYTES, answer)
     message = await link.receive(Kind.INTERSECTION, "psi/common", "positions", "key")

@@ -10,7 +10,7 @@ import securevfl_psi as psi
 from securevfl.align import everyone, pairwise
 from securevfl.align.agreement import RULES, Alignment, order
 from securevfl.errors import InputError, PolicyError, ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["align", "protocol_of"]

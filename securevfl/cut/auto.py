@@ -26,7 +26,7 @@ from securevfl.cut.base import CutSpec
 from securevfl.cut.handshake import checked
 from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "measure", "predict"]
@@ -210,7 +210,7 @@ class AutoActive(_Auto[SealedActive]):
         )
         site.notes.append(why)
         for name in site.passive:
-            site.links[name].send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
+            await site.links[name].send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
         self._cut = SealedActive(site, self._spec, self._schemes[chosen], noise=self._noise)
         await self._cut.setup()
         self.widths = self._cut.widths
@@ -220,7 +220,7 @@ class AutoActive(_Auto[SealedActive]):
         link, seconds = self._site.links[name], []
         for size in (0, _PROBE):
             start = time.perf_counter()
-            link.send(Kind.CONTROL, "cut/probe", probe=np.zeros(size, dtype=np.uint8))
+            await link.send(Kind.CONTROL, "cut/probe", probe=np.zeros(size, dtype=np.uint8))
             echo = await link.receive(Kind.CONTROL, "cut/probe", "probe")
             seconds.append(time.perf_counter() - start)
             checked(name, echo.arrays["probe"], (size,))
@@ -242,11 +242,11 @@ class AutoPassive(_Auto[SealedPassive]):
         with site.clock.he():
             timings = _measured(self._schemes, self._spec, width)
         meta = {name: timing.holder for name, timing in timings.items()}
-        link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
+        await link.send(Kind.CONTROL, "cut/measured", meta={"width": width, **meta})
         for size in () if self._link else (0, _PROBE):
             message = await link.receive(Kind.CONTROL, "cut/probe", "probe")
             probe = checked(site.active, message.arrays["probe"], (size,))
-            link.send(Kind.CONTROL, "cut/probe", probe=probe)
+            await link.send(Kind.CONTROL, "cut/probe", probe=probe)
         message = await link.receive(Kind.CONTROL, "cut/choice")
         chosen = message.meta.get("scheme")
         if not isinstance(chosen, str) or chosen not in self._schemes:

@@ -21,7 +21,7 @@ import torch
 
 from securevfl.cut.integers import FixedPoint
 from securevfl.errors import InputError
-from securevfl.party import derive_seed
+from securevfl.site import derive_seed
 
 __all__ = ["ActiveCut", "CutSpec", "PassiveCut", "initial_share"]
 

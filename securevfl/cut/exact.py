@@ -19,7 +19,7 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import RangeError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
 __all__ = ["FixedActive", "FixedPassive"]
@@ -46,7 +46,7 @@ class FixedActive(FloatActive):
         for i, name in enumerate(self._site.passive):
             part = gradient[i] if self._spec.reduce == "none" else gradient
             step = scaled_gradient(part, self._spec.fixed_point)
-            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=step)
+            await self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=step)
 
 
 class FixedPassive:
@@ -65,7 +65,7 @@ class FixedPassive:
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         self._trainable = trainable
-        announce(self._site, self._spec, self.protection, width, trainable)
+        await announce(self._site, self._spec, self.protection, width, trainable)
         message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
         theirs = np.asarray(checked(self._link.peer, message.arrays["share"], (width, self._spec.width)))
         mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
@@ -84,7 +84,7 @@ class FixedPassive:
                 f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller "
                 "batch or a higher learning rate at the cut, or a lower one where training diverges"
             )
-        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
+        await self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
 
     async def backward(self) -> torch.Tensor | None:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")

@@ -8,7 +8,7 @@ import numpy as np
 
 from securevfl.cut.base import CutSpec
 from securevfl.errors import ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Array, Kind, Scalar
 
 __all__ = ["announce", "as_share", "checked", "once", "receive_widths"]
@@ -52,7 +52,7 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
     return widths
 
 
-def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
+async def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:
     """A passive party's half of `receive_widths`."""
     meta: dict[str, Scalar] = {
         "job": site.job,
@@ -61,7 +61,7 @@ def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: 
         "width": width,
         "trainable": trainable,
     }
-    site.links[site.active].send(Kind.CONTROL, "cut/setup", meta=meta)
+    await site.links[site.active].send(Kind.CONTROL, "cut/setup", meta=meta)
 
 
 def checked(name: str, array: Array, shape: tuple[int, ...]) -> Array:

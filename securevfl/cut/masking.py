@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.errors import ProtocolError
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["agree_masks"]
@@ -32,7 +32,7 @@ async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[cr
     mine = secret.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     others = [name for name in names if name != site.name]
     for name in others:
-        site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
+        await site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
     pairs = []
     for name in others:
         message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")

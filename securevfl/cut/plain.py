@@ -10,7 +10,7 @@ import torch
 
 from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.handshake import announce, checked, once, receive_widths
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Array, Guard, Kind
 
 __all__ = ["FloatActive", "FloatPassive"]
@@ -39,7 +39,7 @@ class FloatActive:
         self.widths = {name: width for name, (width, _) in widths.items()}
         for name, (width, _) in widths.items():
             share = initial_share(self._site.private_seed, name, width, self._spec.width)
-            self._site.links[name].send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
+            await self._site.links[name].send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         self._rows = rows
@@ -58,7 +58,7 @@ class FloatActive:
     async def backward(self, gradient: torch.Tensor) -> None:
         for i, name in enumerate(self._site.passive):
             part = gradient[i] if self._spec.reduce == "none" else gradient
-            self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=part)
+            await self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=part)
 
     def snapshot(self) -> object:
         return None
@@ -85,7 +85,7 @@ class FloatPassive:
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         self._trainable = trainable
-        announce(self._site, self._spec, self.protection, width, trainable)
+        await announce(self._site, self._spec, self.protection, width, trainable)
         message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
         theirs = checked(self._link.peer, message.arrays["share"], (width, self._spec.width))
         mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
@@ -96,7 +96,7 @@ class FloatPassive:
         z = activations @ self._weights
         if noise is not None:
             z = (z.double() + noise.to(z.device)).to(z.dtype)  # rounded as a sum, so that its low bits tell of no part
-        self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z)
+        await self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z)
 
     async def backward(self) -> torch.Tensor | None:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")

@@ -16,8 +16,8 @@ from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError, ProtectionInactive
-from securevfl.party import Site
 from securevfl.privacy import DP, Policy
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed"]

@@ -35,8 +35,8 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.masking import agree_masks
 from securevfl.errors import PolicyError, ProtocolError, RangeError
-from securevfl.party import Site
 from securevfl.privacy import Clock
+from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
 __all__ = ["SealedActive", "SealedPassive", "blocks", "check_errors"]
@@ -172,7 +172,9 @@ class SealedActive:
             key = scheme.generate()
         self._guard = _guard(scheme, key.public)
         for name in widths:
-            site.links[name].send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=_packed(key.public))
+            await site.links[name].send(
+                Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=_packed(key.public)
+            )
         for name, (width, trainable) in widths.items():
             forward, back = blocks(spec, width, widest)
             with _working(site.clock):
@@ -195,7 +197,7 @@ class SealedActive:
             for name, peer in self._peers.items():
                 with _working(self._site.clock):
                     sealed = peer.owner.seal_weights(peer.share.values)
-                self._site.links[name].send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
+                await self._site.links[name].send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
             self._changed = False
         arrays = []
         for name, peer in self._peers.items():
@@ -223,10 +225,10 @@ class SealedActive:
             if sealed is None or self._spec.reduce == "none":
                 with _working(self._site.clock):
                     sealed = peer.owner.seal_steps(steps[name])
-            self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=guard, c=sealed)
+            await self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=guard, c=sealed)
         for name, peer in self._peers.items():
             if peer.back is not None:
-                self._send_back(name, peer, steps[name])
+                await self._send_back(name, peer, steps[name])
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
@@ -239,7 +241,7 @@ class SealedActive:
                     peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
-    def _send_back(self, name: str, peer: _Peer, steps: np.ndarray) -> None:
+    async def _send_back(self, name: str, peer: _Peer, steps: np.ndarray) -> None:
         """``[[S W_pᵀ]]`` under p's key, before any share changes."""
         theirs, peer.theirs = once(peer.theirs), None
         if peer.back is None:
@@ -247,7 +249,7 @@ class SealedActive:
         with _working(self._site.clock):
             sealed = peer.back.product(theirs, steps, peer.share.values.T)
         guard = replace(peer.guard, noise=self._noise)
-        self._site.links[name].send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
+        await self._site.links[name].send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
 
     def _steps(self, gradient: torch.Tensor) -> Mapping[str, np.ndarray]:
         """S for each passive party: the same for all where z is their sum."""
@@ -296,7 +298,7 @@ class SealedPassive:
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         site, spec, scheme = self._site, self._spec, self._scheme
-        announce(site, spec, self.protection, width, trainable)
+        await announce(site, spec, self.protection, width, trainable)
         pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
         message = await self._link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
         widest = message.meta.get("widest")
@@ -319,7 +321,7 @@ class SealedPassive:
         guard = _guard(scheme, key, self._noise)
         own_guard = Guard() if mine is None else _guard(scheme, mine.public)
         if mine is not None:
-            self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_packed(mine.public))
+            await self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_packed(mine.public))
         self._mine = _Mine(holder, share, guard, own, own_guard)
 
     @property
@@ -339,11 +341,11 @@ class SealedPassive:
         with _working(self._site.clock):
             sealed = mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
         self._fed = x if train else None
-        self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
+        await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
             with _working(self._site.clock):
                 sealed = mine.own.seal_weights(mine.share.values.T)
-            self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
+            await self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
 
     async def backward(self) -> torch.Tensor | None:
         mine, link, clock = self._ready, self._link, self._site.clock
@@ -358,12 +360,12 @@ class SealedPassive:
         with _working(clock):
             sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
             mine.share.step(phi)
-        link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=replace(mine.guard, noise=0.0), c=sealed)
+        await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=replace(mine.guard, noise=0.0), c=sealed)
         if mine.share.ring.modulus is None:
             with _working(clock):
                 change = mine.share.replace(mine.holder.fresh_share())
                 delta = crypto.bigints_to_bytes(change, mine.holder.block.share_bytes)
-            link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
+            await link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
         self._stale = True
         return back
 

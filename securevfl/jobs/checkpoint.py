@@ -9,7 +9,7 @@ from pathlib import Path
 
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, write_tree
-from securevfl.party import Keeper
+from securevfl.site import Keeper
 
 __all__ = ["FolderKeeper", "keepers"]
 

@@ -26,7 +26,6 @@ from securevfl.jobs.owners import COORDINATOR, align_owners, run_owners
 from securevfl.jobs.receipt import budgets, check_protection, links, receipt, totals
 from securevfl.jobs.result import Result
 from securevfl.jobs.simulation import Aligned, Ran, align_parties, check_parties, consent, run_parties, split_rows
-from securevfl.party import Observer
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
     AlignmentRecord,
@@ -37,6 +36,7 @@ from securevfl.report.record import (
     Record,
     RunRecord,
 )
+from securevfl.site import Observer
 
 __all__ = ["BASELINES", "compare", "simulate"]
 

@@ -10,8 +10,8 @@ from securevfl.data import datasets
 from securevfl.jobs.comparison import compare
 from securevfl.jobs.job import Job
 from securevfl.jobs.result import Result
-from securevfl.party import Observer
 from securevfl.privacy import DP
+from securevfl.site import Observer
 
 __all__ = ["DEMO_ROWS", "demo", "demo_jobs"]
 

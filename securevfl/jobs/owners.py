@@ -22,7 +22,7 @@ from securevfl.errors import InputError
 from securevfl.jobs.job import Job
 from securevfl.jobs.programs import program, run_programs, sites_of
 from securevfl.jobs.simulation import Aligned, Ran, align_parties, consent, join_parties
-from securevfl.party import Keeper, Observer, Site, derive_seed
+from securevfl.site import Keeper, Observer, Site, derive_seed
 
 __all__ = ["COORDINATOR", "align_owners", "run_owners"]
 

@@ -16,7 +16,7 @@ from securevfl.data.table import TRAIN
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs.job import Job
 from securevfl.jobs.programs import note_spent
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["predict_as_party", "train_as_party"]
@@ -120,7 +120,7 @@ async def _counts(site: Site, rows: int, labelled: int, classes: int, shared: in
     found = {site.name: (rows, labelled, classes)}
     if site.role == "passive":
         link = site.links[site.active]
-        link.send(Kind.CONTROL, "train/rows", meta=dict(zip(names, found[site.name], strict=True)))
+        await link.send(Kind.CONTROL, "train/rows", meta=dict(zip(names, found[site.name], strict=True)))
         message = await link.receive(Kind.CONTROL, "train/start")
         order = (site.active, *site.passive)
         told = {name: _told([message.meta.get(f"{what} {name}") for what in names], link.peer) for name in order}
@@ -137,7 +137,7 @@ async def _counts(site: Site, rows: int, labelled: int, classes: int, shared: in
         found[name] = _told([message.meta.get(what) for what in names], name)
     meta = {f"{what} {name}": v for name, told in found.items() for what, v in zip(names, told, strict=True)}
     for name in site.passive:
-        site.links[name].send(Kind.CONTROL, "train/start", meta={**meta, "shared": shared})
+        await site.links[name].send(Kind.CONTROL, "train/start", meta={**meta, "shared": shared})
     return found, shared
 
 

@@ -14,8 +14,8 @@ from securevfl.algorithms import Trained
 from securevfl.errors import PartyFailed, SecureVFLError
 from securevfl.jobs.job import Job
 from securevfl.jobs.receipt import totals
-from securevfl.party import Keeper, Observer, Site, derive_seed
 from securevfl.privacy import Clock, Ledger, Link, Policy, Spent
+from securevfl.site import Keeper, Observer, Site, derive_seed
 from securevfl.transport import MemoryChannel, memory_pair
 
 __all__ = ["blocking", "note_spent", "program", "run_programs", "sites_of"]

@@ -10,8 +10,8 @@ from securevfl.algorithms import MultiVFL, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs.job import Job
-from securevfl.party import Site
 from securevfl.privacy import READABLE_KINDS, REFUSED, Policy, Terms, broken_rule, raise_refusal
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["await_refusal", "refuse", "rule_against", "terms"]
@@ -136,7 +136,7 @@ async def refuse(site: Site, rule: str) -> None:
         PolicyError: always: the job ends here.
     """
     for link in site.others:
-        link.send(Kind.CONTROL, REFUSED, meta={"rule": rule})
+        await link.send(Kind.CONTROL, REFUSED, meta={"rule": rule})
     site.close()
     raise PolicyError(f"{site.name!r} refuses the job: {rule}; nothing else was sent")
 

@@ -18,8 +18,8 @@ from securevfl.jobs.job import Job
 from securevfl.jobs.parties import predict_as_party, train_as_party
 from securevfl.jobs.programs import blocking, program, run_programs, sites_of
 from securevfl.jobs.refusal import await_refusal, refuse, rule_against
-from securevfl.party import Keeper, Observer
 from securevfl.privacy import Ledger, Reading
+from securevfl.site import Keeper, Observer
 
 __all__ = [
     "Aligned",

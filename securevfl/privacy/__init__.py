@@ -16,7 +16,7 @@ from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
-from securevfl.privacy.link import Link
+from securevfl.privacy.link import Declared, Link, fan_out
 from securevfl.privacy.marvell import Marvell
 from securevfl.privacy.means import group_means
 from securevfl.privacy.noise import clip_rows, gaussian
@@ -35,6 +35,7 @@ __all__ = [
     "Chain",
     "Clock",
     "Counted",
+    "Declared",
     "Entry",
     "Finding",
     "GaussianRelease",
@@ -58,6 +59,7 @@ __all__ = [
     "clip_rows",
     "epsilon_prv",
     "epsilon_rdp",
+    "fan_out",
     "gaussian",
     "group_means",
     "protection_of",

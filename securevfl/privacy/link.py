@@ -2,39 +2,73 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from typing import Any, TypeVar
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
-from securevfl.transport import NO_GUARD, Array, Channel, Guard, Kind, Message, Scalar
+from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar
 
-__all__ = ["Link"]
+__all__ = ["Declared", "Link", "fan_out"]
 
 _EMPTY: Mapping[str, Scalar] = {}
+_T = TypeVar("_T")
+
+Declared = Mapping[tuple[str, Kind], Exchange]
+"""Step and kind → what was declared, in one direction of a link."""
 
 
 class Link:
     """One party's way to one peer.
 
-    Every message that leaves was first checked by `policy` and written to `ledger`; every message that
-    arrives is written there too.
+    Every message that leaves was declared, was checked by `policy` and is written to `ledger`; every message that
+    arrives is written there and checked in the same way.
+
+    Args:
+        me: the party.
+        peer: the party at the other end.
+        channel: what moves messages.
+        ledger: the party's own.
+        policy: the party's own.
+        clock: the party's own.
+        sends: what this run declares from `me` to `peer`; None leaves declarations out, for protocols tried alone.
+        takes: what it declares from `peer` to `me`; likewise.
     """
 
-    __slots__ = ("_channel", "_clock", "_ledger", "me", "peer", "policy")
+    __slots__ = ("_channel", "_clock", "_ledger", "_sends", "_takes", "me", "peer", "policy")
 
-    def __init__(self, me: str, peer: str, channel: Channel, ledger: Ledger, policy: Policy, clock: Clock) -> None:
+    def __init__(
+        self,
+        me: str,
+        peer: str,
+        channel: Channel,
+        ledger: Ledger,
+        policy: Policy,
+        clock: Clock,
+        *,
+        sends: Declared | None = None,
+        takes: Declared | None = None,
+    ) -> None:
         self.me = me
         self.peer = peer
         self.policy = policy
         self._channel = channel
         self._ledger = ledger
         self._clock = clock
+        self._sends = sends
+        self._takes = takes
 
-    def send(
+    @property
+    def ready(self) -> bool:
+        """Whether `send` would not wait now."""
+        return self._channel.ready
+
+    async def send(
         self,
         kind: Kind,
         what: str,
@@ -43,14 +77,25 @@ class Link:
         guard: Guard = NO_GUARD,
         **arrays: Array,
     ) -> None:
-        """Send arrays and scalars as one message.
+        """Send arrays and scalars as one message; waits while the peer has too much left to read.
 
         Raises:
             PolicyError: the party's policy forbids it; nothing was sent.
+            ProtocolError: nobody declared the message; nothing was sent. Or the channel was closed.
         """
+        if self._sends is not None and (what, kind) not in self._sends:
+            raise ProtocolError(
+                f"{self.me!r} was about to send {kind.value} {what!r} to {self.peer!r}, which nothing in the job "
+                "declares; nothing was sent: declare it in the algorithm's exchanges"
+            )
         message = Message(kind, what, arrays, meta, guard)
         self.policy.check(message, self.peer)
-        size = self._channel.send(message)
+        if self._channel.ready:
+            size = await self._channel.send(message)
+        else:
+            start = time.perf_counter()
+            size = await self._channel.send(message)
+            self._clock.waited(time.perf_counter() - start)
         self._clock.sent(self.peer, size)
         self._ledger.record("sent", self.peer, message, size)
 
@@ -59,7 +104,7 @@ class Link:
 
         Raises:
             PolicyError: it is protected less than the party's policy demands, or the peer refuses to go on.
-            ProtocolError: the peer sent something else, or ended.
+            ProtocolError: the peer sent something else, something that nobody declared, or ended.
         """
         start = time.perf_counter()
         message, size = await self._channel.receive()
@@ -73,8 +118,50 @@ class Link:
                 f"{message.kind.value} {message.what!r} with {sorted(message.arrays)}: do both run the same "
                 "version and job?"
             )
+        if self._takes is not None and (what, kind) not in self._takes:
+            raise ProtocolError(
+                f"{self.peer!r} sent {kind.value} {what!r} to {self.me!r}, which nothing in the job declares: "
+                "do both run the same version and job?"
+            )
         return message
+
+    async def exchange(self, outgoing: Awaitable[object], incoming: Awaitable[_T]) -> _T:
+        """Send in bulk and receive in bulk at the same time, so that two parties that both send cannot block each other.
+
+        Args:
+            outgoing: sends over this link.
+            incoming: receives over this link.
+
+        Returns:
+            What `incoming` returns.
+        """
+        sending, receiving = asyncio.ensure_future(outgoing), asyncio.ensure_future(incoming)
+        try:
+            await asyncio.gather(sending, receiving)
+        except BaseException:
+            for task in (sending, receiving):
+                task.cancel()
+            await asyncio.gather(sending, receiving, return_exceptions=True)
+            raise
+        return receiving.result()
 
     def close(self) -> None:
         """Tell the peer that nothing more will come."""
         self._channel.close()
+
+
+async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, Any, None]]) -> None:
+    """Send over several links at once: a peer that reads slowly delays none of the others.
+
+    Args:
+        links: to whom.
+        send: sends over one of them.
+    """
+    full = []
+    for link in links:
+        if link.ready:
+            await send(link)
+        else:
+            full.append(link)
+    if full:
+        await asyncio.gather(*(send(link) for link in full))

@@ -1,4 +1,4 @@
-"""Channels between two parties. One method each way; everything else is built on top."""
+"""Channels between two parties: send one way, receive the other, with a bounded window between."""
 
 from __future__ import annotations
 
@@ -6,18 +6,33 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import InputError, ProtocolError
 from securevfl.transport import wire
 from securevfl.transport.message import Message
 
-__all__ = ["Channel", "MemoryChannel", "memory_pair"]
+__all__ = ["WINDOW", "Channel", "MemoryChannel", "memory_pair"]
+
+WINDOW = 32 << 20
+"""Bytes that may be on their way in one direction before a sender waits."""
 
 
 class Channel(Protocol):
     """One party's end of an ordered, reliable, authenticated connection to one peer."""
 
-    def send(self, message: Message) -> int:
-        """Queue `message` and return its size on the wire, in bytes. Never blocks."""
+    @property
+    def ready(self) -> bool:
+        """Whether `send` would not wait now."""
+        ...
+
+    async def send(self, message: Message) -> int:
+        """Send `message` and return its size on the wire, in bytes. Waits while the window is full.
+
+        A message is admitted whenever less than the window is on its way, so that the window never has to hold the
+        largest message.
+
+        Raises:
+            ProtocolError: this end was closed, or the peer ended and will never read.
+        """
         ...
 
     async def receive(self) -> tuple[Message, int]:
@@ -34,18 +49,29 @@ class Channel(Protocol):
 
 
 class _Pipe:
-    """One direction: a queue without a limit, and whether it was closed."""
+    """One direction: the messages on their way, and who waits for them or for room."""
 
-    __slots__ = ("closed", "items", "waiter")
+    __slots__ = ("closed", "items", "reader", "size", "window", "writers")
 
-    def __init__(self) -> None:
+    def __init__(self, window: int) -> None:
+        self.window = window
         self.items: deque[tuple[Message, int]] = deque()
-        self.waiter: asyncio.Future[None] | None = None
+        self.size = 0
+        self.reader: asyncio.Future[None] | None = None
+        self.writers: deque[asyncio.Future[None]] = deque()
         self.closed = False
 
-    def wake(self) -> None:
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
+    def wake_reader(self) -> None:
+        if self.reader is not None and not self.reader.done():
+            self.reader.set_result(None)
+
+    def wake_writers(self, *, every: bool = False) -> None:
+        while self.writers and (every or self.size < self.window):
+            waiter = self.writers.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                if not every:
+                    return
 
 
 class MemoryChannel:
@@ -55,17 +81,28 @@ class MemoryChannel:
         self._out = outgoing
         self._in = incoming
 
-    def send(self, message: Message) -> int:
-        """See `Channel.send`.
+    @property
+    def ready(self) -> bool:
+        """See `Channel.ready`."""
+        return self._out.size < self._out.window
 
-        Raises:
-            ProtocolError: this end was closed.
-        """
-        if self._out.closed:
-            raise ProtocolError(f"cannot send {message.what!r}: this end of the channel was closed")
+    async def send(self, message: Message) -> int:
+        """See `Channel.send`."""
+        pipe = self._out
         size = wire.size(message)
-        self._out.items.append((message, size))
-        self._out.wake()
+        while pipe.size >= pipe.window and not pipe.closed:
+            if self._in.closed:
+                raise ProtocolError(f"the peer ended and will not read {message.what!r}; look at its own error")
+            waiter = asyncio.get_running_loop().create_future()
+            pipe.writers.append(waiter)
+            await waiter
+        if pipe.closed:
+            raise ProtocolError(f"cannot send {message.what!r}: this end of the channel was closed")
+        pipe.items.append((message, size))
+        pipe.size += size
+        pipe.wake_reader()
+        if pipe.size < pipe.window:
+            pipe.wake_writers()
         return size
 
     async def receive(self) -> tuple[Message, int]:
@@ -74,19 +111,33 @@ class MemoryChannel:
         while not pipe.items:
             if pipe.closed:
                 raise ProtocolError("the peer ended before it sent what was expected; look at its own error")
-            if pipe.waiter is not None and not pipe.waiter.done():
+            if pipe.reader is not None and not pipe.reader.done():
                 raise ProtocolError("two readers wait on one channel; a party reads its channels one at a time")
-            pipe.waiter = asyncio.get_running_loop().create_future()
-            await pipe.waiter
-        return pipe.items.popleft()
+            pipe.reader = asyncio.get_running_loop().create_future()
+            await pipe.reader
+        message, size = pipe.items.popleft()
+        pipe.size -= size
+        pipe.wake_writers()
+        return message, size
 
     def close(self) -> None:
         """See `Channel.close`."""
         self._out.closed = True
-        self._out.wake()
+        self._out.wake_reader()
+        self._out.wake_writers(every=True)
+        self._in.wake_writers(every=True)
 
 
-def memory_pair() -> tuple[MemoryChannel, MemoryChannel]:
-    """The two ends of one in-memory connection."""
-    forth, back = _Pipe(), _Pipe()
+def memory_pair(window: int = WINDOW) -> tuple[MemoryChannel, MemoryChannel]:
+    """The two ends of one in-memory connection.
+
+    Args:
+        window: bytes that may be on their way in each direction; 1 lets one message through at a time.
+
+    Raises:
+        InputError: a window below 1.
+    """
+    if window < 1:
+        raise InputError(f"the window of a channel is {window} bytes; at least 1 is needed")
+    forth, back = _Pipe(window), _Pipe(window)
     return MemoryChannel(forth, back), MemoryChannel(back, forth)

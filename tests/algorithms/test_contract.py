@@ -19,8 +19,8 @@ from securevfl.algorithms import ALGORITHMS, Algorithm
 from securevfl.jobs.checkpoint import keepers
 from securevfl.jobs.receipt import _WORDS, check_protection
 from securevfl.jobs.simulation import Ran, check_parties, join_parties, run_parties
-from securevfl.party import Keeper
 from securevfl.privacy import READABLE_KINDS, verify
+from securevfl.site import Keeper
 from securevfl.transport import Kind
 
 SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}

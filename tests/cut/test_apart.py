@@ -12,7 +12,7 @@ from cuts import KITS, SEALED, Kit, sites
 
 import securevfl as sv
 from securevfl.cut.base import CutSpec, initial_share
-from securevfl.party import Site
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 WIDTHS = {"p1": 4, "p2": 2, "p3": 3}

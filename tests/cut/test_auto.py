@@ -104,7 +104,7 @@ def test_a_choice_that_the_job_does_not_offer_is_refused(choice: str | int) -> N
 
     async def active() -> None:
         await world["a"].links["p1"].receive(Kind.CONTROL, "cut/measured")
-        world["a"].links["p1"].send(Kind.CONTROL, "cut/choice", meta={"scheme": choice})
+        await world["a"].links["p1"].send(Kind.CONTROL, "cut/choice", meta={"scheme": choice})
 
     async def together() -> None:
         cut = AutoPassive(world["p1"], SPEC, SCHEMES, link=Speed(1e9, 0.0))

@@ -17,8 +17,8 @@ from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import PolicyError, ProtocolError, RangeError
-from securevfl.party import Site
 from securevfl.privacy import Policy
+from securevfl.site import Site
 from securevfl.transport import Kind
 
 WIDTHS = {"p1": 4, "p2": 2}

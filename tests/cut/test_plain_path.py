@@ -10,8 +10,8 @@ from torch import nn
 
 from securevfl.algorithms import Plan, Split, SplitNN, Table
 from securevfl.cut import CutSpec, Plain
-from securevfl.party import Site
 from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.site import Site
 from securevfl.transport import Array, Message, memory_pair
 
 

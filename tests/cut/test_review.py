@@ -152,7 +152,7 @@ def test_a_width_that_is_no_number_is_refused() -> None:
     meta = {"job": "j", "protection": "bfv", "h": SPEC.width, "width": True, "trainable": False}
 
     async def together() -> None:
-        world["p1"].links["a"].send(Kind.CONTROL, "cut/setup", meta=meta)
+        await world["p1"].links["a"].send(Kind.CONTROL, "cut/setup", meta=meta)
         with pytest.raises(ProtocolError, match="True wide"):
             await sealed(crypto.BFV()).active(world["a"], SPEC).setup()
 

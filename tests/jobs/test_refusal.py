@@ -308,7 +308,8 @@ def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPa
 def test_a_refusal_in_place_of_anything_else_ends_the_wait(crossed: list[Message]) -> None:
     mine, theirs = memory_pair()
     link = Link("a", "b", mine, Ledger("a", run="r", job="0"), Policy(), Clock())
-    theirs.send(Message(Kind.CONTROL, REFUSED, meta={"rule": "keys\x1b[31m too short" + "!" * 2000}))
+    refusal = Message(Kind.CONTROL, REFUSED, meta={"rule": "keys\x1b[31m too short" + "!" * 2000})
+    asyncio.run(theirs.send(refusal))
     with pytest.raises(PolicyError, match=r"'b' refuses the job: keys\?\[31m too short!{10}") as caught:
         asyncio.run(link.receive(Kind.CONTROL, "psi/hello"))
     assert len(str(caught.value)) < 600

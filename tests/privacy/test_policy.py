@@ -57,16 +57,16 @@ def test_forbidden_messages_never_leave(policy: Policy, kind: Kind, guard: Guard
     link, peer, ledger = _links(policy)
     for _ in range(2):  # what was refused once is not remembered as cleared
         with pytest.raises(PolicyError, match=match):
-            link.send(kind, "x", guard=guard, z=C)
+            asyncio.run(link.send(kind, "x", guard=guard, z=C))
     assert ledger.entries == []
-    link.send(Kind.CONTROL, "next")
+    asyncio.run(link.send(Kind.CONTROL, "next"))
     message = asyncio.run(peer.receive(Kind.CONTROL, "next"))
     assert message.what == "next"  # nothing was queued before it
 
 
 def test_allowed_messages_leave_and_are_written_down() -> None:
     link, _, ledger = _links(Policy(sealed=True, noised=frozenset({Kind.GRADIENT})))
-    link.send(Kind.CIPHERTEXT, "x", guard=PAILLIER, z=C)
+    asyncio.run(link.send(Kind.CIPHERTEXT, "x", guard=PAILLIER, z=C))
     assert [(e.way, e.peer, e.cipher, e.bits) for e in ledger.entries] == [("sent", "b", "paillier", 2048)]
 
 
@@ -114,7 +114,7 @@ def test_what_arrives_is_held_against_the_receivers_policy(
     mine, theirs = memory_pair()
     ledger = Ledger("b", run="r", job="0")
     link = Link("b", "a", theirs, ledger, policy, Clock())
-    mine.send(Message(kind, "x", {"c": C}, guard=guard))
+    asyncio.run(mine.send(Message(kind, "x", {"c": C}, guard=guard)))
     with pytest.raises(PolicyError, match=match):
         asyncio.run(link.receive(kind, "x", "c"))
     assert [entry.way for entry in ledger.entries] == ["received"]  # it did arrive, and the ledger says so
@@ -242,7 +242,7 @@ def test_labels_name_the_scheme() -> None:
 )
 def test_the_unexpected_is_a_protocol_error(kind: Kind, what: str, names: list[str]) -> None:
     link, peer, _ = _links(Policy())
-    link.send(Kind.CONTROL, "x", z=Z)
+    asyncio.run(link.send(Kind.CONTROL, "x", z=Z))
     with pytest.raises(ProtocolError, match="expected"):
         asyncio.run(peer.receive(kind, what, *names))
 

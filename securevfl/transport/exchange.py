@@ -1,0 +1,100 @@
+"""Declared exchanges: what a protocol says it will send, before it sends anything.
+
+An algorithm, a protection and the alignment each declare their messages here. The link refuses a message that nobody
+declared, at both ends. Receipts, refusals, findings, the threat model's tables and the ledger's checks read the same
+declarations, so that none of them keeps a list of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from securevfl.errors import ProtocolError
+from securevfl.transport.message import Kind
+
+__all__ = ["ACTIVE", "COORDINATOR", "PASSIVE", "Exchange", "Exchanges", "PartyRole", "Severity"]
+
+PartyRole = Literal["active", "passive", "coordinator"]
+ACTIVE: PartyRole = "active"
+PASSIVE: PartyRole = "passive"
+COORDINATOR: PartyRole = "coordinator"
+
+Severity = Literal["ok", "note", "leak"]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One declared message: a step of a protocol, in one direction.
+
+    Attributes:
+        step: the message's name, for example ``"cut/forward"``.
+        kind: what sort of information it carries.
+        sender: role of the party that sends it.
+        receiver: role of the party that receives it.
+        words: what it is, for receipts.
+        reveals: what its receiver learns about its sender, for findings; empty where receiving it teaches nothing
+            beyond sizes and timing.
+        severity: of what it reveals: ``"ok"`` harmless by design, ``"note"`` a known, limited leak, ``"leak"`` readable
+            data.
+        ciphers: the ciphers under which it may cross; empty where it crosses in the clear or masked.
+        key_bits: the least size of a Paillier modulus under which it may cross.
+        opened: what the owner of the key reads when it decrypts the message; None where nothing per row is opened.
+        noised: whether it must carry differentially private noise.
+    """
+
+    step: str
+    kind: Kind
+    sender: PartyRole
+    receiver: PartyRole
+    words: str
+    reveals: str = ""
+    severity: Severity = "ok"
+    ciphers: frozenset[str] = frozenset()
+    key_bits: int = 0
+    opened: Kind | None = None
+    noised: bool = False
+
+
+class Exchanges:
+    """Everything that a run may send, by step and direction.
+
+    Args:
+        declared: the declarations of the alignment, the protection, the algorithm and the party's program.
+
+    Raises:
+        ProtocolError: two declarations of one step and kind contradict each other.
+    """
+
+    def __init__(self, declared: Iterable[Exchange]) -> None:
+        self._by: dict[tuple[str, Kind, PartyRole, PartyRole], Exchange] = {}
+        self._words: dict[str, str] = {}
+        for exchange in declared:
+            key = (exchange.step, exchange.kind, exchange.sender, exchange.receiver)
+            if self._by.setdefault(key, exchange) != exchange:
+                raise ProtocolError(f"{exchange.step!r} is declared twice, and differently: declare each message once")
+            self._words.setdefault(exchange.step, exchange.words)
+
+    def __iter__(self) -> Iterator[Exchange]:
+        return iter(self._by.values())
+
+    def __len__(self) -> int:
+        return len(self._by)
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """Step → what it is, for receipts."""
+        return self._words
+
+    def between(self, sender: PartyRole, receiver: PartyRole) -> Mapping[tuple[str, Kind], Exchange]:
+        """What a party in one role may send to a party in another, by step and kind."""
+        return {
+            (step, kind): exchange
+            for (step, kind, from_, to), exchange in self._by.items()
+            if (from_, to) == (sender, receiver)
+        }
+
+    def find(self, step: str, kind: Kind) -> Exchange | None:
+        """The first declaration of a step and kind, in any direction."""
+        return next((e for e in self._by.values() if (e.step, e.kind) == (step, kind)), None)
