@@ -52,7 +52,7 @@ from securevfl.jobs import (
     run_sweep,
     simulate,
 )
-from securevfl.privacy import DP, Policy
+from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
 from securevfl.site import Observer
 
 __version__ = "0.1.0"
@@ -69,11 +69,14 @@ __all__ = [
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "Gaussian",
     "InputError",
     "Job",
+    "JointNoise",
     "LabelBook",
     "Local",
     "LogisticRegression",
+    "Marvell",
     "Model",
     "MultiVFL",
     "Observer",
@@ -88,6 +91,7 @@ __all__ = [
     "ProtectionInactive",
     "ProtocolError",
     "RandomMatch",
+    "RandomisedResponse",
     "RangeError",
     "Result",
     "SecureVFLError",
