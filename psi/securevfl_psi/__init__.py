@@ -34,12 +34,15 @@ from securevfl_psi.errors import (
     LinkageError,
     MalformedError,
     PeerRefused,
+    PlanRefusedError,
     PSIError,
+    RowsDifferError,
     SetSizeError,
     SmallIntersectionError,
 )
 from securevfl_psi.hash_to_curve import hash_many_to_u, hash_to_curve
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise, normalise_column
+from securevfl_psi.joint import Joint, JointResult, JointTerms
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.terms import Lasting, Terms
@@ -60,14 +63,19 @@ __all__ = [
     "IdentifierError",
     "Identifiers",
     "InputError",
+    "Joint",
+    "JointResult",
+    "JointTerms",
     "Lasting",
     "LinkageError",
     "MalformedError",
     "PSIError",
     "PairwiseKeys",
     "PeerRefused",
+    "PlanRefusedError",
     "Pseudonyms",
     "Result",
+    "RowsDifferError",
     "Server",
     "Session",
     "SetSizeError",

@@ -27,7 +27,7 @@ import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.chunks import check_points
-from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
+from securevfl_psi.errors import MalformedError, PSIError, RowsDifferError
 from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
 
 __all__ = ["CONFIRMATION_BYTES", "SHARE_BYTES", "Comparison"]
@@ -97,12 +97,12 @@ class Comparison:
 
         Raises:
             PSIError: called before `confirmation`.
-            DisagreementError: it has another thing.
+            RowsDifferError: it has another thing.
         """
         if self._key is None:
             raise PSIError("require_equal was called out of order: the peer confirms after it has this party's share")
         if not hmac.compare_digest(self._tag(self._theirs, self._peer), confirmation):
-            raise DisagreementError("the parties do not have the same common rows in the same order; none is used")
+            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")
 
     def _tag(self, share: bytes, name: bytes) -> bytes:
         key = hashlib.sha512(_framed(_DOMAIN + b" MAC", self._key or b"")).digest()

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl_psi.arrays import duplicates, match
-from securevfl_psi.errors import DisagreementError, MalformedError
+from securevfl_psi.errors import MalformedError, RowsDifferError
 
 __all__ = ["OUTPUT_BYTES", "PROOF_BYTES", "RECEIPT_BYTES", "Outputs"]
 
@@ -88,7 +88,7 @@ class Outputs:
         """Refuse a receipt that is not that of the same rows in the same order.
 
         Raises:
-            DisagreementError: another one.
+            RowsDifferError: another one.
         """
         if not hmac.compare_digest(self.receipt(lists), receipt):
-            raise DisagreementError("the parties do not have the same common rows in the same order; none is used")
+            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")

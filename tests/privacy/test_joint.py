@@ -32,7 +32,7 @@ def _release(**changes: object) -> JointRelease:
 
 def test_the_shares_of_all_parties_add_up_to_the_whole_noise() -> None:
     rows = np.arange(2000)
-    shares = [_release(rows=2000).noise(rows, 20) for _ in range(3)]
+    shares = [_release(rows=2000).noise(rows, 20).noise for _ in range(3)]
     whole = 0.5 * 2 * 1.5 * 2.0
     values = sum(shares).numpy().ravel()
     assert stats.kstest(values / whole, "norm").pvalue > 1e-6
@@ -44,7 +44,7 @@ def test_the_shares_of_all_parties_add_up_to_the_whole_noise() -> None:
 
 
 def test_a_party_whose_part_is_readable_adds_all_of_the_noise() -> None:
-    noise = _release(rows=2000, parties=1).noise(np.arange(2000), 20).numpy()
+    noise = _release(rows=2000, parties=1).noise(np.arange(2000), 20).noise.numpy()
     assert noise.std() == pytest.approx(0.5 * 2 * 1.5 * 2.0, rel=0.02)
 
 
@@ -84,7 +84,7 @@ def test_rows_are_counted_and_the_budget_ends() -> None:
 
 def test_noise_is_new_each_time() -> None:
     release = _release()
-    assert not torch.equal(release.noise(np.array([1]), 4), release.noise(np.array([1]), 4))
+    assert not torch.equal(release.noise(np.array([1]), 4).noise, release.noise(np.array([1]), 4).noise)
 
 
 def test_low_bits_of_the_noise_are_uniform_where_normal_draws_have_holes() -> None:
@@ -93,7 +93,7 @@ def test_low_bits_of_the_noise_are_uniform_where_normal_draws_have_holes() -> No
         return b"\x00" * count if next(calls) % 2 else secrets.token_bytes(count)
 
     calls = itertools.count()
-    noise = _release(rows=3000, entropy=tail).noise(np.arange(3000), 1).numpy().ravel()
+    noise = _release(rows=3000, entropy=tail).noise(np.arange(3000), 1).noise.numpy().ravel()
     width = 2.0**-20 * 2 * 1.5 * 2.0
     place = (noise - noise.min()) / width
     assert place.max() <= 1
@@ -109,7 +109,7 @@ def test_honest_norms_pass_and_weights_past_the_bound_are_found() -> None:
     releases = [_release(rows=5000, parties=2) for _ in range(2)]
     rows = np.arange(5000)
     parts = [r.clipped(100 * torch.randn(5000, 4, generator=rng, dtype=torch.float64)) for r in releases]
-    noise = sum(r.noise(rows, 6) for r in releases)
+    noise = sum(r.noise(rows, 6).noise for r in releases)
     check_norms(torch.cat(parts, dim=1) @ weights + noise, bound)
     check_norms(torch.empty(0, 6), bound)
     with pytest.raises(RangeError, match="declare a larger bound"):
@@ -119,13 +119,17 @@ def test_honest_norms_pass_and_weights_past_the_bound_are_found() -> None:
     assert largest_norm(sigma=0.0, **setting) == pytest.approx(1.5 * math.sqrt(2) * 2.0)
 
 
-def test_a_bound_has_to_be_declared_and_an_algorithm_has_to_have_it() -> None:
-    with pytest.raises(InputError, match="weight_bound"):
-        sv.DP(where="z")
-    with pytest.raises(InputError, match="did you mean 'z'"):
-        sv.DP(where="Z", weight_bound=1.0)
+def test_a_share_tells_the_noise_of_the_sum() -> None:
+    share = _release(sigma=0.5, clip=1.5, weight_bound=2.0, parties=3).noise(np.array([1]), 4)
+    assert (share.multiplier, share.sensitivity) == (0.5, 6.0)
+
+
+def test_a_bound_has_to_be_declared() -> None:
+    with pytest.raises(InputError, match="weight_bound is missing"):
+        sv.JointNoise()
+    with pytest.raises(InputError, match="weight_bound is 0"):
+        sv.JointNoise(weight_bound=0)
     with pytest.raises(InputError):
         _release(parties=0)
     with pytest.raises(InputError):
         _release(weight_bound=math.inf)
-    assert "features at z" in sv.DP(where="z", weight_bound=3.0).describe()

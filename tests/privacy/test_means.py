@@ -15,7 +15,9 @@ def test_means_have_the_stated_noise_on_sums_and_sizes() -> None:
     clip, sigma, count = 2.0, 1.5, 4000
     groups = np.repeat(np.arange(count), 30)  # so large that no noisy size is raised to 1
     vectors = torch.full((len(groups), 3), 0.5, dtype=torch.float64)
-    means, sizes, spent = group_means(vectors, groups, count, clip=clip, sigma=sigma, delta=1e-5)
+    noisy, counts, spent = group_means(vectors, groups, count, clip=clip, sigma=sigma, delta=1e-5)
+    assert {(m.multiplier, m.sensitivity) for m in (noisy, counts)} == {(sigma, 2 * clip)}
+    means, sizes = noisy.value, counts.value
     assert stats.kstest((sizes - 30).numpy() / (2 * sigma), "norm").pvalue > 1e-6
     sums = (means * sizes[:, None] - 15.0)[torch.linalg.vector_norm(means, dim=1) < 0.99 * clip]  # those not clipped
     assert float(sums.std()) == pytest.approx(2 * clip * sigma, rel=0.03)
@@ -28,7 +30,8 @@ def test_means_of_many_rows_are_near_and_empty_groups_are_no_error() -> None:
     rng = np.random.default_rng(0)
     groups = rng.integers(0, 3, 30_000)
     vectors = torch.from_numpy(rng.normal(size=(30_000, 4)) * 0.1 + groups[:, None])
-    means, sizes, _ = group_means(vectors, groups, 4, clip=5.0, sigma=2.0, delta=1e-5)
+    noisy, counts, _ = group_means(vectors, groups, 4, clip=5.0, sigma=2.0, delta=1e-5)
+    means, sizes = noisy.value, counts.value
     for kind in range(3):
         assert torch.allclose(means[kind], torch.full((4,), float(kind), dtype=torch.float64), atol=0.02)
         assert sizes[kind] == pytest.approx((groups == kind).sum(), abs=40)
@@ -38,9 +41,9 @@ def test_means_of_many_rows_are_near_and_empty_groups_are_no_error() -> None:
 def test_replacing_a_row_moves_sums_and_sizes_by_no_more_than_the_sensitivity(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[torch.Tensor, float]] = []
 
-    def watched(values: torch.Tensor, sigma: float, sensitivity: float, entropy: object) -> torch.Tensor:
+    def watched(values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entropy) -> Noised[torch.Tensor]:
         seen.append((values, sensitivity))
-        return values
+        return noised(values, sigma, sensitivity, entropy)
 
     monkeypatch.setattr("securevfl.privacy.means.noised", watched)
     base = torch.tensor([[30.0, 0.0], [0.0, 0.1]])
