@@ -126,7 +126,7 @@ class Link:
         return message
 
     async def exchange(self, outgoing: Awaitable[object], incoming: Awaitable[_T]) -> _T:
-        """Send in bulk and receive in bulk at the same time, so that two parties that both send cannot block each other.
+        """Send and receive in bulk at the same time, so that two parties that both send cannot block each other.
 
         Args:
             outgoing: sends over this link.

@@ -136,10 +136,10 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
     sent: dict[tuple[str, str], Any] = {}
     original = Link.send
 
-    def watched(self: Link, kind: Any, what: str, **more: Any) -> None:
+    async def watched(self: Link, kind: Any, what: str, **more: Any) -> None:
         if what.startswith("fedda/") and "u" in more:
             sent[self.me, what] = more["u"]
-        original(self, kind, what, **more)
+        await original(self, kind, what, **more)
 
     monkeypatch.setattr(Link, "send", watched)
     monkeypatch.setattr(RowRelease, "_noised", lambda self, values: values * 0 + 0.125)

@@ -47,9 +47,9 @@ def test_steps_leave_snapshots_and_what_was_sent_as_they_were() -> None:
     channel = sites["shop"].links["bank"]._channel
     original = channel.send
 
-    def send(message: Message) -> int:
+    async def send(message: Message) -> int:
         sent.extend(message.arrays.values())
-        return original(message)
+        return await original(message)
 
     channel.send = send  # type: ignore[method-assign]
 

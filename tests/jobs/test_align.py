@@ -239,10 +239,10 @@ def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatc
 def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pytest.MonkeyPatch, said: object) -> None:
     original = Link.send
 
-    def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
+    async def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
         if what == "psi/common":
             more["meta"] = {} if said is None else {"common": said}
-        original(self, kind, what, **more)  # type: ignore[arg-type]
+        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", lies)
     for people in (_with_book(), parties(passive=2)):
@@ -261,10 +261,10 @@ def _lying(monkeypatch: pytest.MonkeyPatch, liar: str, step: str, change: Callab
     """A party whose arrays of one step are others."""
     original = Link.send
 
-    def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
+    async def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
         if (self.me, what) == (liar, step):
             more |= {name: change(value) for name, value in more.items() if isinstance(value, np.ndarray)}
-        original(self, kind, what, **more)  # type: ignore[arg-type]
+        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", lies)
 
@@ -308,9 +308,9 @@ def test_arrays_of_another_form_end_the_alignment(
 def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
     original = agreement.send_rows
 
-    def crumbs(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], *guard: Guard) -> None:
+    async def crumbs(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], *guard: Guard) -> None:
         single = (part[row : row + 1] for part in chunks for row in range(len(part)))
-        original(link, what, name, single, *guard)
+        await original(link, what, name, single, *guard)
 
     for module in (everyone, pairwise):
         monkeypatch.setattr(module, "send_rows", crumbs)
@@ -337,10 +337,10 @@ def test_hellos_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, passive: int, k
     original = Link.send
     for liar in ("bank", "shop1"):
 
-        def lies(self: Link, kind: Kind, what: str, liar: str = liar, **more: object) -> None:
+        async def lies(self: Link, kind: Kind, what: str, liar: str = liar, **more: object) -> None:
             if (self.me, what) == (liar, "psi/hello"):
                 more["meta"] = {**more["meta"], key: value}  # type: ignore[dict-item]
-            original(self, kind, what, **more)  # type: ignore[arg-type]
+            await original(self, kind, what, **more)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Link, "send", lies)
         with pytest.raises(sv.ProtocolError, match=str(value)):
@@ -351,10 +351,10 @@ def test_hellos_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, passive: int, k
 def test_nonces_and_keys_are_fresh_and_long_enough(monkeypatch: pytest.MonkeyPatch, passive: int) -> None:
     original, said = Link.send, set()
 
-    def listens(self: Link, kind: Kind, what: str, **more: object) -> None:
+    async def listens(self: Link, kind: Kind, what: str, **more: object) -> None:
         if (self.me, self.peer) == ("bank", "shop1") and what in ("psi/hello", "psi/common"):
             said.add(more["meta"]["nonce"] if what == "psi/hello" else more["key"].tobytes())  # type: ignore[index,attr-defined]
-        original(self, kind, what, **more)  # type: ignore[arg-type]
+        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", listens)
     people = parties(passive=passive, rows=40)
@@ -362,19 +362,19 @@ def test_nonces_and_keys_are_fresh_and_long_enough(monkeypatch: pytest.MonkeyPat
         align_parties(people, JOB)
     assert len(said) == 4
 
-    def shortens(self: Link, kind: Kind, what: str, **more: object) -> None:
+    async def shortens(self: Link, kind: Kind, what: str, **more: object) -> None:
         if what == "psi/hello" and self.me == "bank":
             more["meta"] = {**more["meta"], "nonce": "00" * 15}  # type: ignore[dict-item]
-        original(self, kind, what, **more)  # type: ignore[arg-type]
+        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", shortens)
     with pytest.raises(sv.ProtocolError, match="nonce of 15 bytes"):
         align_parties(people, JOB)
 
-    def cuts(self: Link, kind: Kind, what: str, **more: object) -> None:
+    async def cuts(self: Link, kind: Kind, what: str, **more: object) -> None:
         if what == "psi/common":
             more["key"] = more["key"][:31]  # type: ignore[index]
-        original(self, kind, what, **more)  # type: ignore[arg-type]
+        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", cuts)
     with pytest.raises(sv.ProtocolError, match="digest key of 31 bytes"):

@@ -30,9 +30,9 @@ def crossed(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     seen: list[Message] = []
     original = MemoryChannel.send
 
-    def send(self: MemoryChannel, message: Message) -> int:
+    async def send(self: MemoryChannel, message: Message) -> int:
         seen.append(message)
-        return original(self, message)
+        return await original(self, message)
 
     monkeypatch.setattr(MemoryChannel, "send", send)
     return seen

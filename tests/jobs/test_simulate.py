@@ -69,9 +69,9 @@ def test_the_bytes_that_are_counted_are_those_that_the_codec_writes(
     """Each message of a whole run, written out: its length is what the ledgers say, and it comes back the same."""
     original, seen = MemoryChannel.send, 0
 
-    def writes(self: MemoryChannel, message: Message) -> int:
+    async def writes(self: MemoryChannel, message: Message) -> int:
         nonlocal seen
-        size, raw = original(self, message), encode(message)
+        size, raw = await original(self, message), encode(message)
         assert size == len(raw)
         back = decode(raw)
         assert (back.kind, back.what, dict(back.meta)) == (message.kind, message.what, dict(message.meta))

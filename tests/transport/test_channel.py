@@ -140,7 +140,7 @@ def test_a_sender_that_waits_learns_that_nobody_will_read(who: str) -> None:
         writer = asyncio.create_task(a.send(_message(1)))
         await asyncio.sleep(0)
         (b if who == "peer" else a).close()
-        with pytest.raises(ProtocolError, match="will not read|was closed"):
+        with pytest.raises(ProtocolError, match=r"will not read|was closed"):
             await asyncio.wait_for(writer, 5)
 
     asyncio.run(main())
