@@ -14,13 +14,13 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.engine.compiled_long import LongKernels
+from securevfl_crypto.engine.conversions import SLACK
 from securevfl_crypto.engine.cpu import threads
-from securevfl_crypto.engine.packing import SLACK
 from securevfl_crypto.engine.rows import GROUP
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import Batch, Modulus
-from securevfl_crypto.modular_forms import form_of
-from securevfl_crypto.modular_gmpy import checked_modulus, checked_places, checked_rows, pairing
+from securevfl_crypto.modular.base import Batch, Modulus
+from securevfl_crypto.modular.checks import check_pairing, checked_modulus, checked_places, checked_rows
+from securevfl_crypto.modular.montgomery import montgomery_form
 
 __all__ = ["LaneBatch", "Lanes", "address", "aligned"]
 
@@ -87,7 +87,7 @@ class Lanes(Modulus):
         self.kernels, self.lanes = kernels, kernels.path.lanes
         limbs = kernels.limbs
         self._bits, self._tile = limbs.bits, limbs.tile
-        form = form_of(self.m, limbs, root)
+        form = montgomery_form(self.m, limbs, root)
         self.limbs = form.limbs
         self.step = -(-self.limbs // GROUP) * GROUP
         self._own = local()
@@ -200,6 +200,7 @@ class Lanes(Modulus):
     # Modulus
 
     def load(self, numbers: np.ndarray) -> LaneBatch:
+        """See `Modulus.load`."""
         given = checked_rows(numbers, self.width, "numbers")
         out = self.blocks(len(given))
         blocks = len(out)
@@ -221,6 +222,7 @@ class Lanes(Modulus):
         return self.batch(out, len(given))
 
     def store(self, batch: Batch) -> np.ndarray:
+        """See `Modulus.store`."""
         data = self.data(batch)
         plain = aligned(*data.shape)
         plain[:, self.limbs :] = 0
@@ -238,15 +240,18 @@ class Lanes(Modulus):
         return np.ascontiguousarray(target[: len(batch), : self.width])
 
     def from_ints(self, numbers: Sequence[int | mpz]) -> LaneBatch:
+        """See `Modulus.from_ints`."""
         raw = b"".join(int(mpz(x) % self.m).to_bytes(self.width, "little") for x in numbers)
         return self.load(np.frombuffer(raw, dtype=np.uint8).reshape(len(numbers), self.width))
 
     def to_ints(self, batch: Batch) -> list[mpz]:
+        """See `Modulus.to_ints`."""
         raw, w = self.store(batch).tobytes(), self.width
         return [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
 
     def mul(self, a: Batch, b: Batch) -> LaneBatch:
-        pairing(a, b)
+        """See `Modulus.mul`."""
+        check_pairing(a, b)
         left, right = self.data(a), self.data(b)
         if len(a) == len(b):
             return self.batch(self.products(left, right), len(a))
@@ -256,11 +261,13 @@ class Lanes(Modulus):
         return self.batch(self.products(many, factor), count)
 
     def take(self, batch: Batch, rows: np.ndarray) -> LaneBatch:
+        """See `Modulus.take`."""
         data = self.data(batch)
         places = checked_places(rows, len(batch))
         return self.from_rows(data[places // self.lanes, :, places % self.lanes])
 
     def concat(self, batches: Sequence[Batch]) -> LaneBatch:
+        """See `Modulus.concat`."""
         count = sum(len(batch) for batch in batches)
         parts = [self.data(batch) for batch in batches]
         if any(len(batch) % self.lanes for batch in batches[:-1]):

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.modular import Batch, FixedBase
-from securevfl_crypto.modular_buckets import power_products
-from securevfl_crypto.modular_gmpy import checked_exponents, checked_power, inverses
-from securevfl_crypto.modular_lanes import LaneBatch, Lanes, address, aligned
-from securevfl_crypto.modular_walks import VectorFixedBase
+from securevfl_crypto.modular.base import Batch, FixedBase
+from securevfl_crypto.modular.buckets import power_products
+from securevfl_crypto.modular.checks import checked_exponents, checked_power
+from securevfl_crypto.modular.inverses import inverses
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.tables import VectorFixedBase
 
 __all__ = ["VectorModulus"]
 
@@ -20,6 +21,7 @@ class VectorModulus(Lanes):
     """Arithmetic modulo m in lanes."""
 
     def invert(self, batch: Batch) -> LaneBatch:
+        """See `Modulus.invert`."""
         if not len(batch):
             return self.batch(self.blocks(0), 0)
         first = aligned(*self.data(batch).shape)
@@ -46,6 +48,7 @@ class VectorModulus(Lanes):
         return self.batch(found, len(batch))
 
     def power(self, batch: Batch, exponent: int | mpz) -> LaneBatch:
+        """See `Modulus.power`."""
         data, e = self.data(batch), checked_power(exponent)
         out = aligned(*data.shape)
         if not e:
@@ -72,7 +75,9 @@ class VectorModulus(Lanes):
         return self.batch(out, len(batch))
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """See `Modulus.fixed_base`."""
         return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan)
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:
+        """See `Modulus.power_products`."""
         return power_products(self, bases, checked_exponents(exponents, len(bases)))

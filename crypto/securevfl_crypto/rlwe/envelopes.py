@@ -15,18 +15,18 @@ from enum import IntEnum
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.rlwe.packing import Tiling
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
-from securevfl_crypto.rlwe.seal import SEED_BYTES, Engine
+from securevfl_crypto.rlwe.seal import SEED_BYTES, SealContext
+from securevfl_crypto.rlwe.tiling import Tiling
 
-__all__ = ["Envelope", "Kind"]
+__all__ = ["Content", "Envelope"]
 
 _HEAD = struct.Struct("<4sBBBB8s5I")
 _MAGIC, _VERSION = b"SVRL", 1
 
 
-class Kind(IntEnum):
+class Content(IntEnum):
     """What a message carries."""
 
     WEIGHTS = 1
@@ -40,26 +40,26 @@ class Envelope:
     """What a message has to look like.
 
     Attributes:
-        kind: what it carries.
+        content: what it carries.
         scheme: number of the scheme.
         chain: which of its chains.
         tag: of the key.
         tiling: of the block.
         rows: of x or S; 0 where messages do not depend on it.
-        engine: of the chain.
+        seal: the context of the chain.
     """
 
-    kind: Kind
+    content: Content
     scheme: int
     chain: int
     tag: bytes
     tiling: Tiling
     rows: int
-    engine: Engine
+    seal: SealContext
 
     def write_uploads(self, sealed: Sequence[tuple[np.ndarray, bytes]]) -> np.ndarray:
         """Of (c0, seed) pairs: uint8 (1, bytes)."""
-        widths = self.engine.chain.widths
+        widths = self.seal.chain.widths
         return self._write([part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed)
 
     def read_uploads(self, message: np.ndarray, count: int) -> list[tuple[np.ndarray, bytes]]:
@@ -68,8 +68,8 @@ class Envelope:
         Raises:
             MalformedError: another type, length, head, or residues that are none.
         """
-        primes = self.engine.data.primes
-        widths = self.engine.chain.widths
+        primes = self.seal.data.primes
+        widths = self.seal.chain.widths
         size = SEED_BYTES + DEGREE * sum(widths)
         body, found = self._body(message, count, count * size), []
         for start in range(0, len(body), size):
@@ -79,7 +79,7 @@ class Envelope:
 
     def write_answers(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Of (coefficients of c0, c1) pairs: uint8 (1, bytes)."""
-        widths = self.engine.chain.widths[: len(self.engine.kept.primes)]
+        widths = self.seal.chain.widths[: len(self.seal.kept.primes)]
         return self._write([write_residues(half, widths) for pair in answers for half in pair], answers)
 
     def read_answers(self, message: np.ndarray, sizes: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -88,8 +88,8 @@ class Envelope:
         Raises:
             MalformedError: another type, length, head, or residues that are none.
         """
-        primes = self.engine.kept.primes
-        widths = self.engine.chain.widths[: len(primes)]
+        primes = self.seal.kept.primes
+        widths = self.seal.chain.widths[: len(primes)]
         width = sum(widths)
         body, found = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), []
         for size in sizes:
@@ -101,7 +101,7 @@ class Envelope:
 
     def _head(self, count: int) -> bytes:
         tile = self.tiling.rows, self.tiling.features, self.tiling.outputs
-        return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.kind, self.chain, self.tag, *tile, self.rows, count)
+        return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.content, self.chain, self.tag, *tile, self.rows, count)
 
     def _write(self, parts: list[bytes], elements: Sequence[object]) -> np.ndarray:
         return np.frombuffer(b"".join([self._head(len(elements)), *parts]), dtype=np.uint8)[None]
