@@ -70,3 +70,10 @@ def test_noise_by_name_is_refused() -> None:
         asyncio.run(link.send(Kind.GRADIENT, "x", g=_released(2.0), labels=torch.zeros(3)))
     assert ledger.entries == []
     asyncio.run(link.send(Kind.GRADIENT, "x", g=_released(2.0)))
+
+
+def test_noise_does_not_stand_in_for_sealing() -> None:
+    link, _, ledger = _links(Policy(sealed=True))
+    with pytest.raises(PolicyError, match="demands them sealed"):
+        asyncio.run(link.send(Kind.GRADIENT, "x", g=_released(2.0)))
+    assert ledger.entries == []

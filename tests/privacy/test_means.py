@@ -9,6 +9,7 @@ from scipy import stats
 
 from securevfl.errors import InputError
 from securevfl.privacy import GaussianRelease, epsilon_rdp, group_means
+from securevfl.privacy.noise import Entropy, Noised, noised
 
 
 def test_means_have_the_stated_noise_on_sums_and_sizes() -> None:

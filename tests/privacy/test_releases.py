@@ -1,6 +1,8 @@
-"""What one party plans to release, against its policy; what it cost; what a run that broke off may have cost besides."""
+"""What one party plans to release, against its policy; what it cost; what a broken run may have cost besides."""
 
 from __future__ import annotations
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -21,6 +23,13 @@ from securevfl.privacy import (
 
 FIXED = Gaussian(noise_multiplier=3.0, epsilon=5.0, on_budget="stop")
 ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
+
+
+def _each(count: int, epochs: int) -> list[int]:
+    """So many mechanisms, each once an epoch."""
+    return [epochs] * count
+
+
 VALUES, ROWS = torch.ones(4, 2), np.arange(4)
 
 
@@ -58,7 +67,7 @@ def test_what_protects_the_same_is_added_up_and_what_does_not_is_not() -> None:
     releases.rows("representations", Gaussian(epsilon=2.0), rows=4, times=1)
     releases.rows("gradients", Gaussian(epsilon=2.5), rows=4, times=1)
     with pytest.raises(PolicyError, match="releasing activations as planned"):
-        releases.rows("activations", Gaussian(epsilon=2.0), rows=4, times=1)
+        releases.rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
 
 
 def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
@@ -86,7 +95,8 @@ def test_a_budget_that_ends_training_finds_the_last_epoch() -> None:
 def test_a_budget_that_suffices_or_ends_nothing_leaves_the_plan() -> None:
     for mechanisms, epochs in (([FIXED], ALLOWED), ([Gaussian(noise_multiplier=0.2)], 30), ([Gaussian()], 30), ([], 9)):
         releases = Releases("bank", Policy())
-        assert releases.epochs_within(mechanisms, lambda e, n=len(mechanisms): [e] * n, epochs, 1) == epochs
+        count = len(mechanisms)
+        assert releases.epochs_within(mechanisms, partial(_each, count), epochs, 1) == epochs
         assert releases.end_of_plan == ""
     releases = Releases("bank", Policy())
     assert releases.epochs_within([FIXED], lambda epochs: [1], 300, 1) == 300  # drawn once, paid once
@@ -141,9 +151,7 @@ def test_after_training_only_the_test_rows_features_can_have_been_released() -> 
 
 def test_losses_beyond_the_policy_are_refused() -> None:
     releases, _ = _pair(Policy(max_epsilon=4.5))
-    with pytest.raises(
-        PolicyError, match=r"allows 4.5.* released a row 4 times more than is remembered.*'shop' has to"
-    ):
+    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than is remembered.*'shop' has to"):
         releases.lose(np.array([0]), np.array([5]), np.array([0]), 3, 2, over=False)
 
 
