@@ -235,7 +235,7 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
-        out.print(f"securevfl {sv.__version__}", highlight=False)
+        typer.echo(f"securevfl {sv.__version__}")
         raise typer.Exit
 
 
