@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import securevfl_crypto as crypto
-from securevfl_crypto.paillier_scheme import Paillier
+from securevfl_crypto.paillier import Paillier
 
 __all__ = ["ready_keys"]
 

@@ -95,6 +95,9 @@ class Noised(Generic[_T_co]):
         object.__setattr__(self, "multiplier", multiplier)
         object.__setattr__(self, "sensitivity", sensitivity)
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Noised has no subclasses: one could make itself without a mechanism")
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a Noised stays as the mechanism made it")
 
@@ -145,6 +148,9 @@ class NoiseShare:
         object.__setattr__(self, "noise", noise)
         object.__setattr__(self, "multiplier", multiplier)
         object.__setattr__(self, "sensitivity", sensitivity)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("NoiseShare has no subclasses: one could make itself without a mechanism")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a NoiseShare stays as the mechanism made it")

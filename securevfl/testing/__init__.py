@@ -6,5 +6,4 @@ the toolkit never does.
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.places import sites
 
-
 __all__ = ["CheckFailed", "sites"]

@@ -8,19 +8,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import nn
 
-from securevfl.algorithms.networks import Bottom, block, build_bottom, mlp
-from securevfl.cut import CutSpec, Protection
+from securevfl.cut import ActiveCut, CutSpec, Protection
+from securevfl.privacy import Noised
+from securevfl.privacy.noise import NoiseShare
 from securevfl.site import Site
+from securevfl.training.networks import Bottom, block, build_bottom, mlp
+from securevfl.training.state import State, as_dict, as_pair
 
-__all__ = ["ActiveHalf", "Architecture", "PassiveHalf", "State"]
-
-State = dict[str, object]
-"""What a half has learned and what its optimiser remembers; a tree of dicts, lists, numbers, texts and tensors."""
+__all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf", "bare"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,24 +44,27 @@ class ActiveHalf:
     """The active party's half: its bottom and own block of the cut, and the top model.
 
     Args:
-        shape: of the active party's features.
+        architecture: shapes and rates.
+        cut: this party's side of the cut.
+        spec: of the cut.
+        passive: how many passive parties there are.
+        shape: of a row of the active party's features.
         outputs: width of the logits.
     """
 
     def __init__(
         self,
         architecture: Architecture,
-        site: Site,
+        cut: ActiveCut,
         spec: CutSpec,
-        protection: Protection,
-        noise: float,
+        passive: int,
         shape: Sequence[int],
         outputs: int,
     ) -> None:
-        self.cut = protection.active_cut(site, spec, noise)
+        self.cut = cut
         self.bottom, self.own_width = build_bottom(architecture.bottom, shape)
         self.own = block(self.own_width, architecture.hidden)
-        self.top = self.build_top(architecture, len(site.passive), outputs)
+        self.top = self.build_top(architecture, passive, outputs)
         self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(spec.device)
         self.optimizer = torch.optim.Adam(
             self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay
@@ -94,17 +95,26 @@ class ActiveHalf:
         self._remote = remote.requires_grad_()
         return self.join(self._remote, self.own(activations))
 
-    async def backward(self, outputs: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
-        """Step the whole network on the derivative of `outputs` (a loss, or logits with their `gradient`)."""
+    async def backward(self, outputs: torch.Tensor, gradient: Noised[torch.Tensor] | None = None) -> None:
+        """Step the whole network on the derivative of `outputs`: a loss, or logits with their noised `gradient`.
+
+        Raises:
+            ValueError: no training forward before it, or a top model that does not depend on z.
+        """
         remote, self._remote = self._remote, None
         if remote is None:
             raise ValueError("backward without a training forward before it")
         forget_gradients(self.optimizer)
-        torch.autograd.backward(outputs, gradient)
+
+        def at_the_cut(above: torch.Tensor | None) -> torch.Tensor:
+            torch.autograd.backward(outputs, above)
+            if remote.grad is None and remote.numel():
+                raise ValueError("the top model does not depend on z")
+            return remote if remote.grad is None else remote.grad
+
+        below = at_the_cut(None) if gradient is None else gradient.map(at_the_cut)
         if remote.grad is not None:
-            await self.cut.backward(remote.grad)
-        elif remote.numel():
-            raise ValueError("the top model does not depend on z")
+            await self.cut.backward(below)
         self.optimizer.step()
 
     def snapshot(self) -> object:
@@ -130,19 +140,18 @@ class PassiveHalf:
     """A passive party's half: its bottom, below the cut.
 
     Args:
-        shape: of the party's features.
+        architecture: shapes and rates.
+        site: the party's place.
+        spec: of the cut.
+        protection: of what crosses it.
+        shape: of a row of the party's features.
     """
 
     def __init__(
-        self,
-        architecture: Architecture,
-        site: Site,
-        spec: CutSpec,
-        protection: Protection,
-        noise: float,
-        shape: Sequence[int],
+        self, architecture: Architecture, site: Site, spec: CutSpec, protection: Protection, shape: Sequence[int]
     ) -> None:
-        self.cut = protection.passive_cut(site, spec, noise)
+        self.cut = protection.passive_cut(site, spec)
+        self.cut_width = spec.width
         self.bottom, self.width = build_bottom(architecture.bottom, shape)
         self.bottom.to(spec.device)
         parameters = list(self.bottom.parameters())
@@ -156,15 +165,20 @@ class PassiveHalf:
     async def setup(self) -> None:
         await self.cut.setup(self.width, trainable=self.trainable)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool) -> None:
-        await self.cut.forward(activations.detach(), train=train)
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
+        """Feed the cut with activations (n, d), and with this party's share of the noise on z where there is one."""
+        cut_off = activations.map(torch.Tensor.detach) if isinstance(activations, Noised) else activations.detach()
+        await self.cut.forward(cut_off, train=train, noise=noise)
 
-    async def backward(self, activations: torch.Tensor) -> None:
+    async def backward(self, activations: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Step the cut's block and the bottom that `activations` came from."""
         gradient = await self.cut.backward()
-        if self.optimizer is not None and gradient is not None and activations.requires_grad:
+        a = bare(activations)
+        if self.optimizer is not None and gradient is not None and a.requires_grad:
             forget_gradients(self.optimizer)
-            torch.autograd.backward(activations, gradient)
+            torch.autograd.backward(a, gradient)
             self.optimizer.step()
 
     def snapshot(self) -> object:
@@ -195,45 +209,43 @@ def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
             parameter.grad = None
 
 
-def as_pair(state: object) -> tuple[dict[str, torch.Tensor], object]:
-    """A snapshot that a half made of its networks' weights and of its side of the cut.
+class Networks:
+    """Networks and their optimiser that use no cut: a part of a role that hands over what they make itself.
 
-    Raises:
-        TypeError: something else.
+    Args:
+        model: the networks.
+        lr: Adam's learning rate.
+        weight_decay: L2 penalty.
+        device: where they live.
     """
-    if not isinstance(state, tuple | list) or len(state) != 2:
-        raise TypeError("not a snapshot of this half")
-    return state[0], state[1]
+
+    def __init__(self, model: nn.Module, lr: float, weight_decay: float, device: str) -> None:
+        self.model = model.to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
+
+    async def setup(self) -> None:
+        """Nothing has to be agreed on."""
+
+    def step(self, outputs: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
+        """One step on the derivative of `outputs`, which is a loss unless a `gradient` comes with it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(outputs, gradient)
+        self.optimizer.step()
+
+    def snapshot(self) -> object:
+        return copy.deepcopy(self.model.state_dict())
+
+    def restore(self, state: object) -> None:
+        self.model.load_state_dict(as_dict(state))
+
+    def state(self) -> State:
+        return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        self.restore(state["weights"])
+        self.optimizer.load_state_dict(as_dict(state["optimizer"]))
 
 
-def as_dict(state: object) -> dict[str, object]:
-    """A dict.
-
-    Raises:
-        TypeError: something else.
-    """
-    if not isinstance(state, dict):
-        raise TypeError("not a state of this half")
-    return state
-
-
-def as_tensor(state: object) -> torch.Tensor:
-    """A tensor.
-
-    Raises:
-        TypeError: something else.
-    """
-    if not isinstance(state, torch.Tensor):
-        raise TypeError("not a state of this role")
-    return state
-
-
-def as_list(state: object) -> list[list[Any]]:
-    """A list.
-
-    Raises:
-        TypeError: something else.
-    """
-    if not isinstance(state, list):
-        raise TypeError("not a state of this role")
-    return state
+def bare(activations: torch.Tensor | Noised[torch.Tensor]) -> torch.Tensor:
+    """The tensor itself, noised or not: for what the party that made it computes with it."""
+    return activations.value if isinstance(activations, Noised) else activations

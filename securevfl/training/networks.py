@@ -9,15 +9,17 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
+from msgspec import Meta
 from torch import nn
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["BOTTOMS", "Bottom", "block", "build_bottom", "check_bottom", "mlp", "resnet18_stem"]
+__all__ = ["BOTTOMS", "Bottom", "block", "bottom_problems", "build_bottom", "mlp", "resnet18_stem"]
 
-Bottom = tuple[int, ...] | str
+Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str
 """Widths of a perceptron (``()`` for the identity), or a name from `BOTTOMS`."""
 
 
@@ -85,23 +87,16 @@ BOTTOMS = {
 """Name → convolutional layers, and the width of a linear layer after them (0 for none)."""
 
 
-def check_bottom(value: object, where: str) -> Bottom:
-    """`value` as a bottom.
+def bottom_problems(bottom: Bottom, where: str) -> list[str]:
+    """What is wrong with a bottom, as sentences: a name that `BOTTOMS` has not. Widths carry their bounds themselves.
 
-    Raises:
-        InputError: widths that are no whole numbers from 1 to 65,536.
-        UnknownNameError: a name that `BOTTOMS` has not.
+    Args:
+        bottom: widths or a name.
+        where: path of the field.
     """
-    if isinstance(value, str):
-        if value not in BOTTOMS:
-            raise UnknownNameError(where, value, BOTTOMS)
-        return value
-    if not isinstance(value, Sequence):
-        raise InputError(f"{where} is {value!r}; widths, such as [32], or one of {', '.join(BOTTOMS)} were expected")
-    for width in value:
-        if isinstance(width, bool) or not isinstance(width, int) or not 1 <= width <= 1 << 16:
-            raise InputError(f"{where} has a width of {width!r}; widths are whole numbers from 1 to {1 << 16}")
-    return tuple(value)
+    if isinstance(bottom, str) and bottom not in BOTTOMS:
+        return [str(UnknownNameError(where, bottom, BOTTOMS))]
+    return []
 
 
 def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tuple[nn.Module, int]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from securevfl.algorithms.halves import State, as_list
-from securevfl.algorithms.split import Split
 from securevfl.privacy import Reading, Spent
+from securevfl.training.split import Split
+from securevfl.training.state import State, as_list
 
-__all__ = ["Epoch", "Plan", "Table", "Trained"]
+__all__ = ["Epoch", "Features", "NumberedRows", "Plan", "Trained"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Plan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
+class NumberedRows:
     """A party's rows, ready to train on, and how all parties number rows.
 
     All parties number rows alike: first the aligned ones in the common order, then, for each party in the order of
@@ -96,6 +96,47 @@ class Table:
         return np.where((rows < self.aligned) | ((rows >= first) & (rows < first + len(mine))), at, -1)
 
 
+class Features:
+    """The features of a party's rows, on the device that trains.
+
+    Args:
+        table: the party's numbered rows.
+        device: ``"cpu"`` or ``"cuda"``.
+
+    Attributes:
+        x: (n, …) float32, as `NumberedRows.x`.
+        fill: (1, …), what stands in for a row that the party lacks; zeros until an algorithm says otherwise.
+    """
+
+    def __init__(self, table: NumberedRows, device: str) -> None:
+        self.x = table.x.to(device)
+        self.fill = torch.zeros_like(self.x[:1])
+        self._at = np.append(table.own(np.arange(table.rows)), -1)  # the last: a row numbered -1 is nobody's
+
+    def __call__(self, rows: np.ndarray) -> torch.Tensor:
+        """Features of numbered rows, (n, …); `fill` where this party lacks them."""
+        place = self._at[rows]
+        at = torch.from_numpy(place).to(self.x.device, non_blocking=True)
+        if not len(place) or place.min() >= 0:
+            return self.x.index_select(0, at)
+        found = self.x.index_select(0, at.clamp_min(0))
+        found[at < 0] = self.fill
+        return found
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of one row."""
+        return self.x.shape[1:]
+
+    def own(self) -> np.ndarray:
+        """Numbers of the rows whose features this party has, (n,)."""
+        return np.flatnonzero(self._at[:-1] >= 0)
+
+    def mean(self, rows: np.ndarray) -> torch.Tensor:
+        """The mean of rows that this party has, by their places in `x`, (1, …)."""
+        return self.x[torch.from_numpy(rows)].mean(dim=0, keepdim=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Epoch:
     """One epoch as the active party saw it."""
@@ -122,6 +163,7 @@ class Trained:
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
         notes: what the report should tell of this party's part in the run.
+        split: which aligned rows trained, validated and tested.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -137,6 +179,7 @@ class Trained:
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     notes: list[str] = field(default_factory=list)
+    split: Split = field(default_factory=Split.empty)
 
     def restore_readings(self, readings: object) -> None:
         """Readings of a checkpoint."""

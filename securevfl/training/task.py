@@ -1,13 +1,14 @@
-"""What is learned: the loss, the probabilities and the metrics of a classification with two or more classes."""
+"""What is learned: the probabilities and the metrics of a classification with two or more classes.
+
+The loss and its sensitivity are an object of their own, see `securevfl.privacy.loss`.
+"""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.metrics import log_loss, roc_auc_score, roc_curve
 from torch.nn import functional
 
 __all__ = ["Task"]
@@ -29,30 +30,9 @@ class Task:
         return 1 if self.classes == 2 else self.classes
 
     @property
-    def label_sensitivity(self) -> float:
-        """How far ∂loss/∂logits of a row moves, in L2 norm, when its label is replaced: p − y against p − y'."""
-        return 1.0 if self.classes == 2 else math.sqrt(2.0)
-
-    @property
     def score(self) -> str:
         """The metric by which checkpoints are chosen; larger is better."""
         return "auc" if self.classes == 2 else "accuracy"
-
-    def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross entropy of each row, (n,).
-
-        Args:
-            logits: (n, outputs).
-            labels: classes (n,) int64, or probabilities of the classes (n, classes) float.
-        """
-        if labels.dtype == torch.int64:
-            if self.classes == 2:
-                target = labels.to(logits.dtype)
-                return functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
-            return functional.cross_entropy(logits, labels, reduction="none")
-        if self.classes == 2:
-            return functional.binary_cross_entropy_with_logits(logits[:, 0], labels[:, 1], reduction="none")
-        return functional.cross_entropy(logits, labels, reduction="none")
 
     def one_hot(self, labels: torch.Tensor) -> torch.Tensor:
         """(n, classes) float32 of classes (n,)."""
@@ -71,6 +51,8 @@ class Task:
 
         A metric that the rows do not define (AUC where they are all of one class) is left out.
         """
+        from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+
         found = {
             "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
             "log_loss": float(log_loss(labels, probabilities, labels=list(range(self.classes)))),
