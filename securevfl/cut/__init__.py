@@ -1,6 +1,7 @@
-"""The cut layer, plain and sealed: the one place where protection lives."""
+"""The cut layer, plain and sealed: the one place where protections live. Training and algorithms may import it; it
+imports privacy, transport and sites."""
 
-from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
 
@@ -11,6 +12,7 @@ __all__ = [
     "ActiveCut",
     "Auto",
     "CutSpec",
+    "CutUse",
     "Paillier",
     "PassiveCut",
     "Plain",
