@@ -54,6 +54,11 @@ class Algorithm(Config):
     reveals: ClassVar[str] = ""
     protects: ClassVar[frozenset[str]] = frozenset()
 
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All installed algorithms, or a class itself where it has a name."""
+        return super().known() or {name: find_algorithm(name) for name in algorithms()}
+
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
         """The active party's role."""
@@ -82,24 +87,25 @@ class Algorithm(Config):
         """What the algorithm asks of the cut layer; None if it does not use one."""
         return None
 
-    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+    def exchanges(self, protection: Protection, passive: Sequence[str]) -> tuple[Exchange, ...]:
         """Every message of the algorithm's training: those of the cut, and what a subclass adds.
 
         Args:
             protection: of the job.
-            passive: how many passive parties there are.
+            passive: names of the passive parties.
         """
         return () if self.cut is None else protection.exchanges(self.cut, passive)
 
-    def declared(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+    def declared(self, protection: Protection, passive: Sequence[str]) -> tuple[Exchange, ...]:
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
-    def program(self, site: Site, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs.
 
         Args:
             site: the party's place.
+            plan: of the job.
             settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
                 and none at a coordinator.
         """
@@ -136,7 +142,7 @@ class Algorithm(Config):
         """
         names: dict[PartyRole, list[str]] = {ACTIVE: [active], PASSIVE: list(passive), COORDINATOR: ["coordinator"]}
         found = []
-        declared = self.exchanges(protection, len(passive))
+        declared = self.exchanges(protection, passive)
         for exchange in declared:
             if not exchange.reveals:
                 continue
