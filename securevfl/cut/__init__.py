@@ -4,6 +4,7 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
+from securevfl.cut.wrapped import MarvellCut, NormBoundedCut
 
 __all__ = [
     "BFV",
@@ -13,6 +14,8 @@ __all__ = [
     "Auto",
     "CutSpec",
     "CutUse",
+    "MarvellCut",
+    "NormBoundedCut",
     "Paillier",
     "PassiveCut",
     "Plain",

@@ -19,7 +19,7 @@ from securevfl.site import Site
 from securevfl.training import NumberedRows, Split
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
-__all__ = ["EXCHANGES", "Agreed", "agree_rows", "encode", "fit_rows", "number_rows"]
+__all__ = ["EXCHANGES", "Agreed", "agree_rows", "encode", "fit_rows", "number_rows", "own_split"]
 
 _ROWS, _START = "train/rows", "train/start"
 EXCHANGES = (
@@ -114,6 +114,16 @@ def _choice(
             f"the first label owner, {site.name!r}, validates and tests: mark its rows in PartyTable(fold=…)"
         )
     return _BY_SEED, none
+
+
+def own_split(table: PartyTable, alignment: Alignment, job: Job) -> Split:
+    """How the only label owner splits the common rows: as its table marks them, or from the job's seed.
+
+    Raises:
+        InputError: too few rows to give each part one.
+    """
+    marks = np.empty(0, dtype=np.uint8) if table.fold is None else table.fold[alignment.rows]
+    return _split(_BY_SEED if table.fold is None else _BY_MARK, marks, len(alignment.rows), job)
 
 
 def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
