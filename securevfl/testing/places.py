@@ -65,7 +65,6 @@ def sites(
         }
         made[name] = Site(
             name=name,
-            role="active" if name == active else "passive",
             active=active,
             passive=tuple(passive),
             links=links,
