@@ -4,7 +4,7 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
-from securevfl.cut.wrapped import MarvellCut, NormBoundedCut
+from securevfl.cut.wrapped import BoundedCut, PerturbedCut, WrappedCut
 
 __all__ = [
     "BFV",
@@ -12,14 +12,15 @@ __all__ = [
     "PROTECTIONS",
     "ActiveCut",
     "Auto",
+    "BoundedCut",
     "CutSpec",
     "CutUse",
-    "MarvellCut",
-    "NormBoundedCut",
     "Paillier",
     "PassiveCut",
+    "PerturbedCut",
     "Plain",
     "Protection",
     "Sealed",
+    "WrappedCut",
     "agree_masks",
 ]

@@ -3,7 +3,6 @@ these; receipts, refusals, findings and links read them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from securevfl.cut.base import CutUse
@@ -16,20 +15,18 @@ __all__ = ["Ciphers", "measuring_exchanges", "plain_exchanges", "sealed_exchange
 _SETUP = Exchange("cut/setup", Kind.CONTROL, PASSIVE, ACTIVE, "width of the activations")
 
 
-def plain_exchanges(dp: DP | None, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange, ...]:
     """Of a cut without encryption; none without passive parties.
 
     Args:
         dp: differential privacy of the job.
         use: what the algorithm asks of the cut.
-        passive: names of the passive parties.
+        passive: number of passive parties.
     """
     if not passive:
         return ()
     features = dp is not None and dp.features is not None
-    up = about_features(
-        sealed=False, noisy=features, trainable=use.trainable, parties=len(passive), together=use.together
-    )
+    up = about_features(sealed=False, noisy=features, trainable=use.trainable, parties=passive, together=use.together)
     down = about_labels(dp, sealed=False, trainable=use.trainable)
     return (
         _SETUP,
@@ -109,24 +106,22 @@ class Ciphers:
         )
 
 
-def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int) -> tuple[Exchange, ...]:
     """Of the sealed cut; none without passive parties.
 
     Args:
         dp: differential privacy of the job.
         ciphers: what content may cross under.
         use: what the algorithm asks of the cut.
-        passive: names of the passive parties.
+        passive: number of passive parties.
     """
     if not passive:
         return ()
     features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
-    up = about_features(
-        sealed=True, noisy=features, trainable=use.trainable, parties=len(passive), together=use.together
-    )
+    up = about_features(sealed=True, noisy=features, trainable=use.trainable, parties=passive, together=use.together)
     down = about_labels(dp, sealed=True, trainable=use.trainable)
     found = [_SETUP]
-    if use.together and len(passive) > 1:
+    if use.together and passive > 1:
         found.append(Exchange("cut/seed", Kind.PUBLIC_KEY, PASSIVE, PASSIVE, "public key for pairwise masks"))
     found += [
         Exchange("cut/public key", Kind.PUBLIC_KEY, ACTIVE, PASSIVE, "public key"),
@@ -178,11 +173,11 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: Sequ
     return tuple(found)
 
 
-def measuring_exchanges(passive: Sequence[str], *, probes: bool) -> tuple[Exchange, ...]:
+def measuring_exchanges(passive: int, *, probes: bool) -> tuple[Exchange, ...]:
     """Of the choice of a scheme by measurement; none without passive parties.
 
     Args:
-        passive: names of the passive parties.
+        passive: number of passive parties.
         probes: whether links are timed too.
     """
     if not passive:

@@ -4,7 +4,7 @@ policy that enforces it. Nothing outside this file knows a protection by its nam
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, ClassVar
 
@@ -80,12 +80,12 @@ class Protection(Config):
         return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
 
     @abstractmethod
-    def exchanges(self, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         """Every message of the cut, with what its receiver learns. Links refuse all others.
 
         Args:
             use: what the algorithm asks of the cut.
-            passive: names of the passive parties; there are no messages without any.
+            passive: number of passive parties; there are no messages without any.
         """
 
     @abstractmethod
@@ -130,7 +130,7 @@ class Plain(Protection):
     def integers(self) -> bool:
         return self.fixed_point
 
-    def exchanges(self, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         return plain_exchanges(self.dp, use, passive)
 
     def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
@@ -166,7 +166,7 @@ class Sealed(Protection):
             return True
         return None if use.trainable else False
 
-    def exchanges(self, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.reshares(use))
         return sealed_exchanges(self.dp, ciphers, use, passive)
 
@@ -317,7 +317,7 @@ class Auto(Sealed):
         """The links as stated, or None."""
         return None if self.mbit is None else Speed(self.mbit * 1e6 / 8, self.latency_ms / 1e3)
 
-    def exchanges(self, use: CutUse, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
         return measuring_exchanges(passive, probes=self.link is None) + super().exchanges(use, passive)
 
     def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:

@@ -9,7 +9,7 @@ from securevfl.cut.base import ActiveCut
 from securevfl.privacy import MarvellNoise, Noised, bare
 from securevfl.privacy.joint import check_norms
 
-__all__ = ["MarvellCut", "NormBoundedCut", "WrappedCut"]
+__all__ = ["BoundedCut", "PerturbedCut", "WrappedCut"]
 
 
 class WrappedCut:
@@ -45,7 +45,7 @@ class WrappedCut:
         self._cut.restore(state)
 
 
-class MarvellCut(WrappedCut):
+class PerturbedCut(WrappedCut):
     """Adds Marvell's noise to the gradients.
 
     Args:
@@ -67,7 +67,7 @@ class MarvellCut(WrappedCut):
         await super().backward(self.marvell(bare(gradient), self.labels))
 
 
-class NormBoundedCut(WrappedCut):
+class BoundedCut(WrappedCut):
     """Stops where z is longer than the declared bound on the weights allows, see `privacy.joint`.
 
     Args:
