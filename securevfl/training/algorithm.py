@@ -95,11 +95,12 @@ class Algorithm(Config):
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
-    def program(self, site: Site, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs.
 
         Args:
-            site: the party's place.
+            site: the party's place, linked with all its peers.
+            plan: of the job, as all parties have it.
             settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
                 and none at a coordinator.
         """
