@@ -4,7 +4,6 @@ aligned."""
 from __future__ import annotations
 
 from dataclasses import replace
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -59,7 +58,7 @@ class Local(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return _Idle(self, setting)
 
-    def exchanges(self, protection: Protection, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         return ()
 
     def check(self, protection: Protection) -> None:

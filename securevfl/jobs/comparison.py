@@ -289,7 +289,7 @@ def _record(
         links=links(ran.ledgers),
         epsilon=budgets(spent),
         epsilon_totals=totals(spent),
-        receipt=receipt(ran.ledgers, declared(job, passive).words),
+        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
         learned=_learned(findings),
         rows_trained=sum(ran.trained[owner].rows for owner in owners),
         notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],

@@ -46,7 +46,7 @@ def sites_of(
     passive = tuple(name for name in names if name not in owners and name != coordinator)
     roles: dict[str, PartyRole] = dict.fromkeys(passive, PASSIVE) | dict.fromkeys(owners, ACTIVE)
     roles |= {coordinator: COORDINATOR} if coordinator else {}
-    messages = declared(job, passive)
+    messages = declared(job, len(passive))
     ends: dict[tuple[str, str], MemoryChannel] = {}
     for i, one in enumerate(names):
         for other in names[i + 1 :]:

@@ -119,7 +119,7 @@ def check_protection(
                 "differential privacy was asked for, but a party alone releases nothing: leave it out"
             )
         return
-    training = Exchanges(job.algorithm.exchanges(job.protection, passive))
+    training = Exchanges(job.algorithm.exchanges(job.protection, len(passive)))
     if not len(training):
         return
     for name, ledger in ledgers.items():

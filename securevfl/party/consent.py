@@ -102,7 +102,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
     protection, mine = job.protection, party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
     aligning = alignment_exchanges(len(passive), book=pairwise)
-    training = job.algorithm.exchanges(protection, passive) if passive else ()
+    training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
     known_to = active if pairwise and not mine and len(passive) > 1 else ""
     sends = frozenset({Kind.CONTROL}) | _kinds(e for e in aligning if e.sender == role)
     if not training:

@@ -5,8 +5,6 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from securevfl.align import EXCHANGES
 from securevfl.party import consent, numbering
 from securevfl.party.job import Job
@@ -15,8 +13,8 @@ from securevfl.transport import Exchange, Exchanges
 __all__ = ["declared"]
 
 
-def declared(job: Job, passive: Sequence[str]) -> Exchanges:
-    """All messages of a job with these passive parties, from consent to prediction.
+def declared(job: Job, passive: int) -> Exchanges:
+    """All messages of a job with so many passive parties, from consent to prediction.
 
     Raises:
         ProtocolError: two parts of it declare one message differently.

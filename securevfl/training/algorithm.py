@@ -87,16 +87,16 @@ class Algorithm(Config):
         """What the algorithm asks of the cut layer; None if it does not use one."""
         return None
 
-    def exchanges(self, protection: Protection, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """Every message of the algorithm's training: those of the cut, and what a subclass adds.
 
         Args:
             protection: of the job.
-            passive: names of the passive parties.
+            passive: how many passive parties there are.
         """
         return () if self.cut is None else protection.exchanges(self.cut, passive)
 
-    def declared(self, protection: Protection, passive: Sequence[str]) -> tuple[Exchange, ...]:
+    def declared(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
@@ -104,8 +104,8 @@ class Algorithm(Config):
         """What the party at `site` runs.
 
         Args:
-            site: the party's place.
-            plan: of the job.
+            site: the party's place, linked with all its peers.
+            plan: of the job, as all parties have it.
             settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
                 and none at a coordinator.
         """
@@ -142,7 +142,7 @@ class Algorithm(Config):
         """
         names: dict[PartyRole, list[str]] = {ACTIVE: [active], PASSIVE: list(passive), COORDINATOR: ["coordinator"]}
         found = []
-        declared = self.exchanges(protection, passive)
+        declared = self.exchanges(protection, len(passive))
         for exchange in declared:
             if not exchange.reveals:
                 continue
