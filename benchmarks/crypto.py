@@ -20,7 +20,7 @@ import phe
 import securevfl_crypto as crypto
 from gmpy2 import mpz
 from securevfl_crypto.engine import available
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import modulus
 
 from benchmarks.common import write
 

@@ -52,7 +52,7 @@ def _key(bits: int, number: int) -> Any:
 
 def ready_keys(monkeypatch: Any) -> None:
     """Let Paillier take keys made earlier in this process, in turns: making one takes longer than a small run."""
-    from securevfl_crypto.paillier_scheme import Paillier
+    from securevfl_crypto.paillier import Paillier
 
     turns = count()
     monkeypatch.setattr(Paillier, "generate", lambda self: _key(self.bits, next(turns) % 3))

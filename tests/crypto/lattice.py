@@ -10,13 +10,13 @@ from securevfl_crypto.block import Block
 from securevfl_crypto.rlwe import BFV, CKKS, RlweSecretKey
 from securevfl_crypto.rlwe.base import RlweScheme
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.owner import times_secret
-from securevfl_crypto.rlwe.packing import Tiling
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.plan import Demand
 from securevfl_crypto.rlwe.residues import Basis
 from securevfl_crypto.rlwe.seal import Engine, engine
-from securevfl_crypto.rlwe.wire import Envelope, Kind
+from securevfl_crypto.rlwe.tiling import Tiling
 from securevfl_crypto.scheme import SecretKey
 
 __all__ = ["centred", "known_key", "phase", "product_view"]
@@ -28,14 +28,14 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
     scheme = {s.number: s for s in (BFV(), CKKS())}[key.public.scheme]
     kind, chain = int(message[0, 6]), int(message[0, 7])
     *tile, rows, count = struct.unpack("<5I", message[0, 16:36].tobytes())
-    assert kind == Kind.PRODUCT
+    assert kind == Content.PRODUCT
     tiling, own = Tiling(*tile), engine(key.public.chains[chain])
     width = sum(key.public.chains[chain].widths[:-1])
     outputs = ((message.size - 36) // width - count * DEGREE) // rows
     downs = [min(tiling.rows, rows - start) for start in range(0, rows, tiling.rows)]
     outs = [min(tiling.outputs, outputs - start) for start in range(0, outputs, tiling.outputs)]
     places = [tiling.product(down, out) for down in downs for out in outs]
-    envelope = Envelope(Kind.PRODUCT, scheme.number, chain, key.public.tag, tiling, rows, own)
+    envelope = Envelope(Content.PRODUCT, scheme.number, chain, key.public.tag, tiling, rows, own)
     encoding = _encoding(scheme, chain)
     seen: list[float] = []
     for (first, second), place in zip(

@@ -15,11 +15,11 @@ from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.rlwe import holder as holder_module
 from securevfl_crypto.rlwe.base import RlweScheme
+from securevfl_crypto.rlwe.envelopes import Content
 from securevfl_crypto.rlwe.holder import RlweHolder
 from securevfl_crypto.rlwe.owner import RlweOwner
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.residues import Basis
-from securevfl_crypto.rlwe.wire import Kind
 
 from tests.crypto.lattice import centred, known_key, phase
 from tests.crypto.schemes import close, zero_shares
@@ -153,7 +153,7 @@ class Spy:
 
     def evaluation(self, x: np.ndarray) -> tuple[Any, list[tuple[Any, Any]]]:
         """The owner's own sum of products for a guess, and its terms."""
-        weights = self.holder._load(self.plan.envelope(Kind.WEIGHTS, self.plan.products), self.sealed, 1)
+        weights = self.holder._load(self.plan.envelope(Content.WEIGHTS, self.plan.products), self.sealed, 1)
         terms = [(weights[0], self.holder._tile(x, self.plan.products))]
         return self.engine.combine(*([part] for part in terms[0])), terms
 

@@ -30,13 +30,13 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.integers import uniform_masks
 from securevfl_crypto.masks import ZeroShares
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlwePublicKey
-from securevfl_crypto.rlwe.packing import Places
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.rlwe.tiling import Places
 from securevfl_crypto.scheme import Holder
 
 __all__ = ["RlweHolder"]
@@ -76,7 +76,7 @@ class RlweHolder(Holder):
             check_integers(extra, block.width_out, 63, "what is added to the product")
             if len(extra) != len(x):
                 raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
-        envelope = plan.envelope(wire.Kind.WEIGHTS, encoding)
+        envelope = plan.envelope(Content.WEIGHTS, encoding)
         weights = self._load(envelope, sealed, len(plan.inputs) * len(plan.outputs))
         plain, outs = self._encode(x, encoding), len(plan.outputs)
         masks = encoding.masked(x, share, extra, self._zero)
@@ -85,7 +85,7 @@ class RlweHolder(Holder):
             for row in plain
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.PRODUCT, encoding, len(x))
+        envelope = plan.envelope(Content.PRODUCT, encoding, len(x))
         return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)))
 
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +94,7 @@ class RlweHolder(Holder):
         check_integers(x, block.width_in, block.x_bits, "an activation")
         check_batch(len(x), block.batch)
         outs = len(plan.outputs)
-        envelope = plan.envelope(wire.Kind.STEPS, encoding, len(x))
+        envelope = plan.envelope(Content.STEPS, encoding, len(x))
         steps = self._load(envelope, sealed, len(plan.rows(len(x))) * outs)
         plain = self._encode(x, encoding)
         phi = self._random(block.phi_bits)
@@ -103,11 +103,11 @@ class RlweHolder(Holder):
             for across in range(len(plan.inputs))
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.GRADIENT, encoding)
+        envelope = plan.envelope(Content.GRADIENT, encoding)
         answer = self._answer(envelope, encoding, sums, encoding.messages(-phi), plan.gradient_tiles())
         return answer, phi
 
-    def _load(self, envelope: wire.Envelope, sealed: np.ndarray, count: int) -> list[Any]:
+    def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
         """Transformed ciphertexts."""
         engine, uploads = envelope.engine, envelope.read_uploads(sealed, count)
         return [engine.transform(engine.expand(first, seed)) for first, seed in uploads]
@@ -131,7 +131,7 @@ class RlweHolder(Holder):
 
     def _answer(
         self,
-        envelope: wire.Envelope,
+        envelope: Envelope,
         encoding: Encoding,
         sums: Iterator[list[tuple[Any, Any | None]]],
         masks: np.ndarray,

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tenseal import sealapi
 
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
@@ -101,8 +100,8 @@ def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
     halves, sealers, openers = [], [], []
     for chain in chains:
         own = engine(chain)
-        secret = sealapi.KeyGenerator(own.context).secret_key()
-        sealer = sealapi.Encryptor(own.context, secret)
+        secret = own.seal.KeyGenerator(own.context).secret_key()
+        sealer = own.seal.Encryptor(own.context, secret)
         halves.append(own.shrink(sealer.encrypt_zero_symmetric()))
         sealers.append(sealer)
         residues = own.read_plaintext(secret, len(own.keys.primes))

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlweSecretKey
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
@@ -39,7 +39,7 @@ class RlweOwner(Owner):
             raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
         messages = plan.products.messages(share)
         tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in plan.inputs for o in plan.outputs)
-        return self._seal(plan.envelope(wire.Kind.WEIGHTS, plan.products), plan.products, messages, tiles)
+        return self._seal(plan.envelope(Content.WEIGHTS, plan.products), plan.products, messages, tiles)
 
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
         """See `Owner.seal_steps`."""
@@ -47,7 +47,7 @@ class RlweOwner(Owner):
         check_integers(steps, self.block.width_out, self.block.s_bits, "a step")
         check_batch(len(steps), self.block.batch)
         tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(len(steps)) for o in plan.outputs)
-        envelope = plan.envelope(wire.Kind.STEPS, plan.gradients, len(steps))
+        envelope = plan.envelope(Content.STEPS, plan.gradients, len(steps))
         return self._seal(envelope, plan.gradients, plan.gradients.messages(steps), tiles)
 
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
@@ -57,7 +57,7 @@ class RlweOwner(Owner):
         if rows < 1:
             raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
         tiles = list(self._plan.product_tiles(rows))
-        envelope = self._plan.envelope(wire.Kind.PRODUCT, self._plan.products, rows)
+        envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
         found = self._open(envelope, self._plan.products, messages, tiles)
         product = _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
         largest = max(int(product.max()), -int(product.min()))
@@ -76,7 +76,7 @@ class RlweOwner(Owner):
             OverflowRefused: an entry that no gradient and mask within their ranges add up to.
         """
         block, encoding, tiles = self.block, self._plan.gradients, list(self._plan.gradient_tiles())
-        found = self._open(self._plan.envelope(wire.Kind.GRADIENT, encoding), encoding, [message], tiles)
+        found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
         shape = (block.width_in, block.width_out)
         if self.ring.modulus is not None:
             return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
@@ -89,9 +89,7 @@ class RlweOwner(Owner):
             )
         return gradient
 
-    def _seal(
-        self, envelope: wire.Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]
-    ) -> np.ndarray:
+    def _seal(self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]) -> np.ndarray:
         sealer, engine = self._key.sealers[envelope.chain], encoding.engine
         sealed = []
         for a, b, places in tiles:
@@ -104,7 +102,7 @@ class RlweOwner(Owner):
 
     def _open(
         self,
-        envelope: wire.Envelope,
+        envelope: Envelope,
         encoding: Encoding,
         messages: Sequence[np.ndarray],
         tiles: list[Tile],

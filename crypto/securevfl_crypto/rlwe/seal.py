@@ -26,8 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from tenseal import sealapi
 
 from securevfl_crypto.errors import EngineError, MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
@@ -81,6 +79,9 @@ class Engine:
     """
 
     def __init__(self, chain: Chain) -> None:
+        from tenseal import sealapi  # here: loading it takes longer than all the rest of this package
+
+        self.seal: Any = sealapi
         parameters = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.BFV)
         parameters.set_poly_modulus_degree(DEGREE)
         parameters.set_coeff_modulus(sealapi.CoeffModulus.Create(DEGREE, list(chain.sizes)))
@@ -121,6 +122,8 @@ class Engine:
         body = memoryview(raw)[header:]
         try:
             if compression == _ZSTD:
+                import pyarrow as pa
+
                 body = memoryview(pa.decompress(body, decompressed_size=size, codec="zstd", asbytes=False)).cast("B")
             elif compression == _ZLIB:
                 body = memoryview(zlib.decompress(body))
@@ -168,13 +171,13 @@ class Engine:
     def ciphertext(self, halves: np.ndarray) -> Any:
         """A ciphertext from both halves, (2, primes, N) residues."""
         head = self._ciphertext_head(halves.shape[1], halves.size, transformed=False)
-        return self._load(sealapi.Ciphertext(), [head, _words(halves)])
+        return self._load(self.seal.Ciphertext(), [head, _words(halves)])
 
     def expand(self, first: np.ndarray, seed: bytes) -> Any:
         """A ciphertext from its first half, (primes, N), and the seed of the second."""
         head = self._ciphertext_head(first.shape[0], first.size, transformed=False)
         tail = self._header(_HEADER.size + 1 + SEED_BYTES) + bytes([_BLAKE2XB]) + seed
-        return self._load(sealapi.Ciphertext(), [head, _words(first), tail])
+        return self._load(self.seal.Ciphertext(), [head, _words(first), tail])
 
     def shrink(self, seeded: Any) -> tuple[np.ndarray, bytes]:
         """First half and seed of a fresh symmetric encryption; the inverse of `expand`."""
@@ -191,7 +194,7 @@ class Engine:
         """A plaintext from transformed residues (primes, N)."""
         identity = struct.pack("<4Q", *self._levels[len(residues)])
         head = identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
-        return self._load(sealapi.Plaintext(), [head, _words(residues)])
+        return self._load(self.seal.Plaintext(), [head, _words(residues)])
 
     def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
         """Transformed residues (primes, N) of a plaintext, or of a secret key."""
@@ -212,7 +215,7 @@ class Engine:
         modulus = 2 << X_BITS
         words = _words(np.where(coefficients < 0, coefficients + modulus, coefficients))
         head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array(DEGREE)
-        plain = self._load(sealapi.Plaintext(), [head, words])
+        plain = self._load(self.seal.Plaintext(), [head, words])
         self.evaluator.transform_to_ntt_inplace(plain, self._first)
         return plain
 
@@ -234,7 +237,7 @@ class Engine:
         Raises:
             MalformedError: the second half of a sum is zero.
         """
-        total, term = sealapi.Ciphertext(), sealapi.Ciphertext()
+        total, term = self.seal.Ciphertext(), self.seal.Ciphertext()
         try:
             self.evaluator.multiply_plain(ciphertexts[0], plaintexts[0], total)
             for ciphertext, plain in zip(ciphertexts[1:], plaintexts[1:], strict=True):

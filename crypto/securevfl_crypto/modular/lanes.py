@@ -14,13 +14,13 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.engine.compiled_long import LongKernels
+from securevfl_crypto.engine.conversions import SLACK
 from securevfl_crypto.engine.cpu import threads
-from securevfl_crypto.engine.packing import SLACK
 from securevfl_crypto.engine.rows import GROUP
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import Batch, Modulus
-from securevfl_crypto.modular_forms import form_of
-from securevfl_crypto.modular_gmpy import checked_modulus, checked_places, checked_rows, pairing
+from securevfl_crypto.modular.base import Batch, Modulus
+from securevfl_crypto.modular.checks import check_pairing, checked_modulus, checked_places, checked_rows
+from securevfl_crypto.modular.montgomery import montgomery_form
 
 __all__ = ["LaneBatch", "Lanes", "address", "aligned"]
 
@@ -87,7 +87,7 @@ class Lanes(Modulus):
         self.kernels, self.lanes = kernels, kernels.path.lanes
         limbs = kernels.limbs
         self._bits, self._tile = limbs.bits, limbs.tile
-        form = form_of(self.m, limbs, root)
+        form = montgomery_form(self.m, limbs, root)
         self.limbs = form.limbs
         self.step = -(-self.limbs // GROUP) * GROUP
         self._own = local()
@@ -246,7 +246,7 @@ class Lanes(Modulus):
         return [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
 
     def mul(self, a: Batch, b: Batch) -> LaneBatch:
-        pairing(a, b)
+        check_pairing(a, b)
         left, right = self.data(a), self.data(b)
         if len(a) == len(b):
             return self.batch(self.products(left, right), len(a))

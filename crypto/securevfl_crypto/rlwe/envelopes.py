@@ -15,18 +15,18 @@ from enum import IntEnum
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.rlwe.packing import Tiling
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
 from securevfl_crypto.rlwe.seal import SEED_BYTES, Engine
+from securevfl_crypto.rlwe.tiling import Tiling
 
-__all__ = ["Envelope", "Kind"]
+__all__ = ["Content", "Envelope"]
 
 _HEAD = struct.Struct("<4sBBBB8s5I")
 _MAGIC, _VERSION = b"SVRL", 1
 
 
-class Kind(IntEnum):
+class Content(IntEnum):
     """What a message carries."""
 
     WEIGHTS = 1
@@ -40,7 +40,7 @@ class Envelope:
     """What a message has to look like.
 
     Attributes:
-        kind: what it carries.
+        content: what it carries.
         scheme: number of the scheme.
         chain: which of its chains.
         tag: of the key.
@@ -49,7 +49,7 @@ class Envelope:
         engine: of the chain.
     """
 
-    kind: Kind
+    content: Content
     scheme: int
     chain: int
     tag: bytes
@@ -101,7 +101,7 @@ class Envelope:
 
     def _head(self, count: int) -> bytes:
         tile = self.tiling.rows, self.tiling.features, self.tiling.outputs
-        return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.kind, self.chain, self.tag, *tile, self.rows, count)
+        return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.content, self.chain, self.tag, *tile, self.rows, count)
 
     def _write(self, parts: list[bytes], elements: Sequence[object]) -> np.ndarray:
         return np.frombuffer(b"".join([self._head(len(elements)), *parts]), dtype=np.uint8)[None]

@@ -8,11 +8,12 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.engine.walks import scan_window
+from securevfl_crypto.engine.tables import scan_window
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import Batch, FixedBase
-from securevfl_crypto.modular_gmpy import checked_rows, inverse
-from securevfl_crypto.modular_lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.base import Batch, FixedBase
+from securevfl_crypto.modular.checks import checked_rows
+from securevfl_crypto.modular.inverses import inverse
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
 
 __all__ = ["VectorFixedBase", "by_tables", "indexed"]
 

@@ -28,11 +28,10 @@ import gmpy2
 from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
-from securevfl_crypto.modular import Batch, FixedBase, Modulus
-from securevfl_crypto.moduli import modulus
-from securevfl_crypto.paillier_public import MAX_BITS, MIN_BITS, PaillierPublicKey, exponents, units
+from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
+from securevfl_crypto.paillier.public_key import MAX_BITS, MIN_BITS, PaillierPublicKey, exponents, units
 
-__all__ = ["MAX_BITS", "MIN_BITS", "PaillierPrivateKey", "PaillierPublicKey", "check_size", "generate_keypair"]
+__all__ = ["PaillierPrivateKey", "check_size", "generate_keypair"]
 
 
 @dataclass(frozen=True, repr=False)

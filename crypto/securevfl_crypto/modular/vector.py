@@ -7,11 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from gmpy2 import mpz
 
-from securevfl_crypto.modular import Batch, FixedBase
-from securevfl_crypto.modular_buckets import power_products
-from securevfl_crypto.modular_gmpy import checked_exponents, checked_power, inverses
-from securevfl_crypto.modular_lanes import LaneBatch, Lanes, address, aligned
-from securevfl_crypto.modular_walks import VectorFixedBase
+from securevfl_crypto.modular.base import Batch, FixedBase
+from securevfl_crypto.modular.buckets import power_products
+from securevfl_crypto.modular.checks import checked_exponents, checked_power
+from securevfl_crypto.modular.inverses import inverses
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.tables import VectorFixedBase
 
 __all__ = ["VectorModulus"]
 

@@ -8,13 +8,13 @@ from gmpy2 import mpz
 
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular_gmpy import inverse
+from securevfl_crypto.modular.inverses import inverse
 
-__all__ = ["Form", "form_of"]
+__all__ = ["MontgomeryForm", "montgomery_form"]
 
 
 @dataclass(frozen=True, repr=False)
-class Form:
+class MontgomeryForm:
     """Numbers modulo m in L limbs. It shows no limbs: m may be secret.
 
     Attributes:
@@ -34,7 +34,7 @@ class Form:
     one: tuple[int, ...]
 
 
-def form_of(m: mpz, limbs: Limbs, root: mpz | None) -> Form:
+def montgomery_form(m: mpz, limbs: Limbs, root: mpz | None) -> MontgomeryForm:
     """Of a modulus; in pairs (`engine.pairs`) if its root n is given, else whole (`engine.montgomery`).
 
     Raises:
@@ -55,7 +55,7 @@ def form_of(m: mpz, limbs: Limbs, root: mpz | None) -> Form:
 
     modulus, complement = words(base), words(radix - base)
     if root is None:
-        return Form(length, modulus, negative, complement, words(radix * radix % m), words(radix % m))
+        return MontgomeryForm(length, modulus, negative, complement, words(radix * radix % m), words(radix % m))
 
     def pair(number: mpz) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return words(number % m % base), words(number % m // base)
@@ -64,4 +64,4 @@ def form_of(m: mpz, limbs: Limbs, root: mpz | None) -> Form:
     enter = (*cube[0], *square[0], *cube[1], *square[1])
     # C: R − 1, whose limbs are all ones, and limb by limb what it lacks of a multiple of n.
     multiple = tuple(limbs.top + word for word in words((1 - radix) % base))
-    return Form(2 * length, (*modulus, *multiple), negative, complement, enter, sum(pair(radix), ()))
+    return MontgomeryForm(2 * length, (*modulus, *multiple), negative, complement, enter, sum(pair(radix), ()))

@@ -14,8 +14,7 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
-from securevfl_crypto.modular import Batch, FixedBase, Modulus
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
 
 __all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "exponents", "units"]
 

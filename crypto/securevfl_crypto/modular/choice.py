@@ -12,8 +12,9 @@ from gmpy2 import mpz
 
 from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
 from securevfl_crypto.errors import EngineError, MalformedError
-from securevfl_crypto.modular import Modulus
-from securevfl_crypto.modular_gmpy import GmpyModulus, checked_modulus
+from securevfl_crypto.modular.base import Modulus
+from securevfl_crypto.modular.checks import checked_modulus
+from securevfl_crypto.modular.gmp import GmpModulus
 
 if TYPE_CHECKING:  # it needs llvmlite
     from securevfl_crypto.engine.compiled_long import LongKernels
@@ -56,7 +57,7 @@ def _kept(m: mpz, name: str | None, root: mpz | None) -> Modulus:
 def _made(m: mpz, name: str | None, root: mpz | None) -> Modulus:
     if name is not None:
         vector = next((path for path in VECTOR_PATHS if path.name == name), None)
-        return GmpyModulus(m) if vector is None else _on(vector, m, root)
+        return GmpModulus(m) if vector is None else _on(vector, m, root)
     features = host_features()
     for path in VECTOR_PATHS:
         if features.issuperset(path.needs):
@@ -64,14 +65,14 @@ def _made(m: mpz, name: str | None, root: mpz | None) -> Modulus:
                 return _on(path, m, root)
             except EngineError as error:
                 warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
-    return GmpyModulus(m)
+    return GmpModulus(m)
 
 
 def _on(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
     missing = sorted(set(path.needs) - host_features())
     if missing:
         raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
-    from securevfl_crypto.modular_vector import VectorModulus
+    from securevfl_crypto.modular.vector import VectorModulus
 
     try:
         kernels = _kernels(path, m, root)
@@ -89,13 +90,13 @@ def _kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
 
     if root is None:
         return long_kernels(path, m.bit_length())
-    return long_kernels(path, root.bit_length() + 2, squares=True)  # two bits more: see `form_of`
+    return long_kernels(path, root.bit_length() + 2, squares=True)  # two bits more: see `montgomery_form`
 
 
 @lru_cache(maxsize=16)
 def _tested(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
     """`self_test`, once for each set of kernels."""
-    from securevfl_crypto.modular_vector import VectorModulus
+    from securevfl_crypto.modular.vector import VectorModulus
 
     prime = (mpz(1) << 1279) - 1  # Mersenne's: all limbs are ones, and residues have inverses
     m, root = (prime**2, prime) if squares else (prime, None)
@@ -108,7 +109,7 @@ def _tested(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
 
 def self_test(candidate: Modulus) -> bool:
     """Whether every operation agrees with GMP on random and extreme numbers modulo a large prime or its square."""
-    right = GmpyModulus(candidate.m)
+    right = GmpModulus(candidate.m)
     raw = secrets.token_bytes(candidate.width * 13)
     values = [mpz(int.from_bytes(raw[i : i + candidate.width], "little")) for i in range(0, len(raw), candidate.width)]
     values = [*values, mpz(1), candidate.m - 1, mpz(2), candidate.m >> 1]

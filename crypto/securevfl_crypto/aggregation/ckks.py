@@ -19,7 +19,7 @@ from typing import ClassVar
 import gmpy2
 import numpy as np
 
-from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
+from securevfl_crypto.aggregation.base import Addends, Aggregation, Aggregator
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public

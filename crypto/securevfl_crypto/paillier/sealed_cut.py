@@ -37,8 +37,9 @@ from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.integers import uniform_masks
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.modular import Batch
-from securevfl_crypto.packing import Packing
-from securevfl_crypto.paillier import PaillierPrivateKey, PaillierPublicKey, check_size, generate_keypair
+from securevfl_crypto.paillier.packing import Packing
+from securevfl_crypto.paillier.private_key import PaillierPrivateKey, check_size, generate_keypair
+from securevfl_crypto.paillier.public_key import PaillierPublicKey
 from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, SecretKey
 
 __all__ = ["Paillier", "PaillierHolder", "PaillierOwner"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from securevfl_crypto.modular import Batch
-from securevfl_crypto.modular_lanes import LaneBatch, Lanes, address, aligned
-from securevfl_crypto.modular_walks import by_tables, indexed
+from securevfl_crypto.modular.base import Batch
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.tables import by_tables, indexed
 
 __all__ = ["power_products"]
 
