@@ -86,6 +86,7 @@ class CkksAggregator(Aggregator):
 
     @property
     def body_bytes(self) -> int:
+        """Bytes of a message without its header: c0 where it carries values, and all of c1."""
         return sum(count + DEGREE for count in self._counts) * sum(self._widths)
 
     def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes:

@@ -69,6 +69,7 @@ class PaillierAggregator(Aggregator):
 
     @property
     def body_bytes(self) -> int:
+        """Bytes of a message without its header: one ciphertext for each plaintext."""
         return self._plaintexts * self.key.ciphertext_bytes
 
     def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes:

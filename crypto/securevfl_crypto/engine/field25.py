@@ -27,6 +27,7 @@ class Field25(Field):
         return [job() for job in jobs]
 
     def mul(self, a: Limbs, b: Limbs) -> Limbs:
+        """See `Field.mul`."""
         f = self.f
         b19 = [f.mul32(x, f.constant(19)) for x in b[1:]]
         twice = {i: f.add(a[i], a[i]) for i in range(1, 10, 2)}
@@ -39,6 +40,7 @@ class Field25(Field):
         return self._carry([x for x in r if x is not None])
 
     def square(self, a: Limbs) -> Limbs:
+        """See `Field.square`."""
         f = self.f
         a19 = [f.mul32(x, f.constant(19)) for x in a[1:]]
         scaled = {1: a, 2: [f.add(x, x) for x in a]}
@@ -56,6 +58,7 @@ class Field25(Field):
         r[k] = product if old is None else self.f.add(old, product)
 
     def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+        """See `Field.mul_add_small`."""
         f = self.f
         return self._carry([f.add(x, f.mul32(y, f.constant(factor))) for x, y in zip(a, b, strict=True)])
 
@@ -75,10 +78,12 @@ class Field25(Field):
         r[(i + 1) % 10] = f.add(r[(i + 1) % 10], c)
 
     def narrow(self, a: Limbs) -> Limbs:
+        """See `Field.narrow`."""
         fits = all(x.top <= top for x, top in zip(a, self.tops, strict=True))
         return a if fits or max(x.top for x in a) * 19 < 1 << 32 else self._carry(a)
 
     def settle(self, a: Limbs) -> Limbs:
+        """See `Field.settle`."""
         return a if all(x.top <= top for x, top in zip(a, self.tops, strict=True)) else self._carry(a)
 
     def _chain(self, a: Limbs) -> Limbs:
@@ -99,6 +104,7 @@ class Field25(Field):
         return r
 
     def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+        """See `Field.unpack`."""
         f = self.f
         r = []
         for k, start in enumerate(self.positions):
@@ -111,6 +117,7 @@ class Field25(Field):
         return r
 
     def pack(self, a: Limbs) -> list[Vec]:
+        """See `Field.pack`."""
         f = self.f
         words = []
         for word in range(4):

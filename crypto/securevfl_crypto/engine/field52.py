@@ -19,6 +19,7 @@ class Field52(Field):
     tops = (MASK52, MASK52, MASK52, MASK52, (1 << 47) + (1 << 12))
 
     def mul(self, a: Limbs, b: Limbs) -> Limbs:
+        """See `Field.mul`."""
         f = self.f
         t = [f.constant(0)] * 10
         for i in range(5):
@@ -29,6 +30,7 @@ class Field52(Field):
         return self._fold(t)
 
     def square(self, a: Limbs) -> Limbs:
+        """See `Field.square`."""
         f = self.f
         t = [f.constant(0)] * 10
         for i in range(5):
@@ -58,6 +60,7 @@ class Field52(Field):
         return r
 
     def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+        """See `Field.mul_add_small`."""
         f = self.f
         c = f.constant(factor)
         r = [f.madd_low(x, y, c) for x, y in zip(a, b, strict=True)]
@@ -79,6 +82,7 @@ class Field52(Field):
         return [*(f.low52(x) for x in r[:4]), r[4]]
 
     def settle(self, a: Limbs) -> Limbs:
+        """See `Field.settle`."""
         r = a if any(x.partial for x in a) else self.narrow(a)
         return [*(self.f.mask(x, 52) for x in r[:4]), r[4]]
 
@@ -102,6 +106,7 @@ class Field52(Field):
         return r
 
     def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+        """See `Field.unpack`."""
         f = self.f
         w0, w1, w2, w3 = words
 
@@ -117,6 +122,7 @@ class Field52(Field):
         ]
 
     def pack(self, a: Limbs) -> list[Vec]:
+        """See `Field.pack`."""
         f = self.f
         return [
             f.bitwise("or", a[0], f.shift_left_wrapping(a[1], 52)),

@@ -120,6 +120,7 @@ class GmpModulus(Modulus):
         self.width = -(-self.m.bit_length() // 8)
 
     def load(self, numbers: np.ndarray) -> IntBatch:
+        """See `Modulus.load`."""
         raw, w = checked_rows(numbers, self.width, "numbers").tobytes(), self.width
         values = [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
         if any(value >= self.m for value in values):
@@ -127,17 +128,21 @@ class GmpModulus(Modulus):
         return IntBatch(values)
 
     def store(self, batch: Batch) -> np.ndarray:
+        """See `Modulus.store`."""
         values = _values(batch)
         raw = b"".join(int(value).to_bytes(self.width, "little") for value in values)
         return np.frombuffer(raw, dtype=np.uint8).reshape(len(values), self.width)
 
     def from_ints(self, numbers: Sequence[int | mpz]) -> IntBatch:
+        """See `Modulus.from_ints`."""
         return IntBatch([mpz(x) % self.m for x in numbers])
 
     def to_ints(self, batch: Batch) -> list[mpz]:
+        """See `Modulus.to_ints`."""
         return list(_values(batch))
 
     def mul(self, a: Batch, b: Batch) -> IntBatch:
+        """See `Modulus.mul`."""
         check_pairing(a, b)
         left, right, m = _values(a), _values(b), self.m
         if len(left) == len(right):
@@ -146,28 +151,34 @@ class GmpModulus(Modulus):
         return IntBatch([x * one % m for x in many])
 
     def take(self, batch: Batch, rows: np.ndarray) -> IntBatch:
+        """See `Modulus.take`."""
         values = _values(batch)
         return IntBatch([values[i] for i in checked_places(rows, len(values)).tolist()])
 
     def concat(self, batches: Sequence[Batch]) -> IntBatch:
+        """See `Modulus.concat`."""
         return IntBatch([value for batch in batches for value in _values(batch)])
 
     def invert(self, batch: Batch) -> IntBatch:
+        """See `Modulus.invert`."""
         return IntBatch(inverses(_values(batch), self.m))
 
     def power(self, batch: Batch, exponent: int | mpz) -> IntBatch:
+        """See `Modulus.power`."""
         e, m = checked_power(exponent), self.m
         if not e:
             return IntBatch([mpz(1)] * len(batch))
         return IntBatch(_in_threads(lambda part: [gmpy2.powmod_sec(x, e, m) for x in part], _values(batch)))
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """See `Modulus.fixed_base`."""
         number = mpz(base) % self.m
         if bits < 1:
             raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
         return _Ladder(number, bits, self.m) if scan else _Table(number, bits, self.m)
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> IntBatch:
+        """See `Modulus.power_products`."""
         values, table = _values(bases), checked_exponents(exponents, len(bases))
         rows, count = table.shape
         if not table.size:

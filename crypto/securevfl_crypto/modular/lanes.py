@@ -200,6 +200,7 @@ class Lanes(Modulus):
     # Modulus
 
     def load(self, numbers: np.ndarray) -> LaneBatch:
+        """See `Modulus.load`."""
         given = checked_rows(numbers, self.width, "numbers")
         out = self.blocks(len(given))
         blocks = len(out)
@@ -221,6 +222,7 @@ class Lanes(Modulus):
         return self.batch(out, len(given))
 
     def store(self, batch: Batch) -> np.ndarray:
+        """See `Modulus.store`."""
         data = self.data(batch)
         plain = aligned(*data.shape)
         plain[:, self.limbs :] = 0
@@ -238,14 +240,17 @@ class Lanes(Modulus):
         return np.ascontiguousarray(target[: len(batch), : self.width])
 
     def from_ints(self, numbers: Sequence[int | mpz]) -> LaneBatch:
+        """See `Modulus.from_ints`."""
         raw = b"".join(int(mpz(x) % self.m).to_bytes(self.width, "little") for x in numbers)
         return self.load(np.frombuffer(raw, dtype=np.uint8).reshape(len(numbers), self.width))
 
     def to_ints(self, batch: Batch) -> list[mpz]:
+        """See `Modulus.to_ints`."""
         raw, w = self.store(batch).tobytes(), self.width
         return [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
 
     def mul(self, a: Batch, b: Batch) -> LaneBatch:
+        """See `Modulus.mul`."""
         check_pairing(a, b)
         left, right = self.data(a), self.data(b)
         if len(a) == len(b):
@@ -256,11 +261,13 @@ class Lanes(Modulus):
         return self.batch(self.products(many, factor), count)
 
     def take(self, batch: Batch, rows: np.ndarray) -> LaneBatch:
+        """See `Modulus.take`."""
         data = self.data(batch)
         places = checked_places(rows, len(batch))
         return self.from_rows(data[places // self.lanes, :, places % self.lanes])
 
     def concat(self, batches: Sequence[Batch]) -> LaneBatch:
+        """See `Modulus.concat`."""
         count = sum(len(batch) for batch in batches)
         parts = [self.data(batch) for batch in batches]
         if any(len(batch) % self.lanes for batch in batches[:-1]):

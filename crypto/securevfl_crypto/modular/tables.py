@@ -112,6 +112,7 @@ class VectorFixedBase(FixedBase):
             self._rows = self._entries_together(self._rows)
 
     def powers(self, exponents: np.ndarray) -> LaneBatch:
+        """See `FixedBase.powers`."""
         digits = self._digits(checked_rows(exponents, self._width, "exponents"))
         modulus = self._modulus
         if not self._scan:

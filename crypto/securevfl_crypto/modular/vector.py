@@ -21,6 +21,7 @@ class VectorModulus(Lanes):
     """Arithmetic modulo m in lanes."""
 
     def invert(self, batch: Batch) -> LaneBatch:
+        """See `Modulus.invert`."""
         if not len(batch):
             return self.batch(self.blocks(0), 0)
         first = aligned(*self.data(batch).shape)
@@ -47,6 +48,7 @@ class VectorModulus(Lanes):
         return self.batch(found, len(batch))
 
     def power(self, batch: Batch, exponent: int | mpz) -> LaneBatch:
+        """See `Modulus.power`."""
         data, e = self.data(batch), checked_power(exponent)
         out = aligned(*data.shape)
         if not e:
@@ -73,7 +75,9 @@ class VectorModulus(Lanes):
         return self.batch(out, len(batch))
 
     def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """See `Modulus.fixed_base`."""
         return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan)
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:
+        """See `Modulus.power_products`."""
         return power_products(self, bases, checked_exponents(exponents, len(bases)))

@@ -97,6 +97,7 @@ class Plan:
 
 
 def length(tile: slice) -> int:
+    """The number of rows or columns in a tile."""
     return int(tile.stop - tile.start)
 
 
@@ -117,5 +118,10 @@ def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> Non
 
 
 def check_batch(rows: int, most: int) -> None:
+    """Checks that a batch has at most as many rows as were planned.
+
+    Raises:
+        MalformedError: it has more.
+    """
     if rows > most:
         raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")
