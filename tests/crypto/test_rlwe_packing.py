@@ -13,7 +13,7 @@ from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import Basis, fraction, high, read_residues, scale, write_residues
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
-from securevfl_crypto.rlwe.seal import engine
+from securevfl_crypto.rlwe.seal import seal_context
 from securevfl_crypto.rlwe.tiling import Places, Tiling
 
 PRIMES = (1099510054913, 72057594037616641, 1152921504606748673)  # 40, 56 and 60 bits
@@ -137,13 +137,13 @@ def test_the_flood_fills_its_range(bits: int) -> None:
 
 
 def envelope(kind: Content = Content.STEPS, tag: bytes = b"12345678", rows: int = 5) -> Envelope:
-    return Envelope(kind, 1, 0, tag, Tiling(4, 3, 2), rows, engine(Chain((48, 40), 56)))
+    return Envelope(kind, 1, 0, tag, Tiling(4, 3, 2), rows, seal_context(Chain((48, 40), 56)))
 
 
 def test_messages_travel_and_name_what_they_are() -> None:
     own = envelope()
     first = np.stack(
-        [np.array([secrets.randbelow(p) for _ in range(DEGREE)], dtype=np.uint64) for p in own.engine.data.primes]
+        [np.array([secrets.randbelow(p) for _ in range(DEGREE)], dtype=np.uint64) for p in own.seal.data.primes]
     )
     message = own.write_uploads([(first, b"s" * 64)])
     ((back, seed),) = own.read_uploads(message, 1)
@@ -176,7 +176,7 @@ def test_an_answer_carries_no_coefficient_but_those_asked_for() -> None:
 
 
 def test_seal_reads_back_what_it_wrote_and_refuses_zeros() -> None:
-    own = engine(Chain((48, 40), 56))
+    own = seal_context(Chain((48, 40), 56))
     rng = np.random.default_rng(1)
     halves = np.stack([[rng.integers(0, p, DEGREE, dtype=np.uint64) for p in own.data.primes] for _ in range(2)])
     assert np.array_equal(own.read(own.ciphertext(halves)), halves)

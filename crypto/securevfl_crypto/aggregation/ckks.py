@@ -26,7 +26,7 @@ from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, r
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
 from securevfl_crypto.rlwe.sampling import binomial, ternary
-from securevfl_crypto.rlwe.seal import engine
+from securevfl_crypto.rlwe.seal import seal_context
 from securevfl_crypto.scheme import PublicKey, SecretKey
 
 __all__ = ["CkksAggregation", "CkksAggregator"]
@@ -67,8 +67,8 @@ class CkksAggregator(Aggregator):
 
     def __init__(self, key: RlwePublicKey, addends: Addends) -> None:
         super().__init__(key, addends)
-        self._engine = engine(_CHAIN)
-        self._basis = self._engine.kept
+        self._context = seal_context(_CHAIN)
+        self._basis = self._context.kept
         self._widths = _CHAIN.widths[: len(_CHAIN.kept)]
         self._shift = _NOISE_BITS + 2 + (addends.parties - 1).bit_length()  # log₂ Δ
         need, room = addends.sum_bits + 1 + self._shift, self._basis.modulus.bit_length() - 1
@@ -106,7 +106,7 @@ class CkksAggregator(Aggregator):
         Lyubashevsky, Peikert and Regev's: the key's own, times a fresh ternary polynomial, and fresh noise on both
         halves; then the small prime is divided out.
         """
-        own = self._engine
+        own = self._context
         fresh = own.combine([self.key.blinders[0]], [own.plaintext(ternary())])
         noise = np.stack([own.data.residues(binomial()), own.data.residues(binomial())])
         own.evaluator.add_inplace(fresh, own.ciphertext(noise))
@@ -126,7 +126,7 @@ class CkksAggregator(Aggregator):
         """c0 + c1 s, from 0 to below q: Δ m + e, and the masks unless they cancel; an object array."""
         if not isinstance(key, RlweSecretKey):
             raise MalformedError(f"a key of type {type(key).__name__}; an RlweSecretKey is needed")
-        own, loaded, found = self._engine, self._load(body), []
+        own, loaded, found = self._context, self._load(body), []
         for c0, c1 in zip(loaded[::2], loaded[1::2], strict=True):
             lifted = own.ciphertext(np.stack([c1, c1]))
             own.evaluator.transform_to_ntt_inplace(lifted)

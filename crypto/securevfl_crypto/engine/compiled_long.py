@@ -39,15 +39,18 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
         batches.power,
     ),
     "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", tables.subsets),
-    "walk": (
+    "entry_products": (
         f"ptr %out, ptr %rows, ptr %index, i64 %levels, i64 %squarings, i64 %factors, ptr %scratch, {_EACH}",
-        tables.walk,
+        tables.entry_products,
     ),
-    "scanned_walk": (
+    "scanned_products": (
         f"ptr %out, ptr %tables, ptr %digits, i64 %factors, ptr %scratch, {_EACH}",
-        tables.scanned_walk,
+        tables.scanned_products,
     ),
-    "chain": (f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}", tables.chain),
+    "prefix_products": (
+        f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}",
+        tables.prefix_products,
+    ),
     "unpack": ("ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks", conversions.unpack),
     "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", conversions.pack),
     "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", conversions.leave),

@@ -8,7 +8,7 @@ from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
 from securevfl_crypto.engine.montgomery import call_multiply
 
-__all__ = ["chain", "scan", "scan_window", "scanned_walk", "subsets", "walk"]
+__all__ = ["entry_products", "prefix_products", "scan", "scan_window", "scanned_products", "subsets"]
 
 
 def _lanes_of(f: Function, block: str, each: str, plus: str) -> list[str]:
@@ -62,7 +62,7 @@ def subsets(f: Function, limbs: Limbs) -> None:
     f.loop("%blocks", body)
 
 
-def walk(f: Function, limbs: Limbs) -> None:
+def entry_products(f: Function, limbs: Limbs) -> None:
     """``(out, rows, index, i64 levels, i64 squarings, i64 factors, scratch, ...)``: products of rows.
 
     For each level but the first the product so far is squared `squarings` times; then come `factors` rows. `index` is
@@ -138,7 +138,7 @@ def scan(f: Function, limbs: Limbs) -> None:
     f.loop(f.scalar(f"mul i64 %tiles, {limbs.tile}"), limb)
 
 
-def scanned_walk(f: Function, limbs: Limbs) -> None:
+def scanned_products(f: Function, limbs: Limbs) -> None:
     """``(out, tables, digits, i64 factors, scratch, ...)``: products of entries of secret digits.
 
     `digits` is [block, factor, lane]; the k-th of them looks up the k-th table (`scan`). A table serves all blocks
@@ -172,7 +172,7 @@ def scanned_walk(f: Function, limbs: Limbs) -> None:
     f.loop(f.scalar("sub i64 %factors, 1"), factor, perhaps=True)
 
 
-def chain(f: Function, limbs: Limbs) -> None:
+def prefix_products(f: Function, limbs: Limbs) -> None:
     """``(prefixes, rows, index, i64 count, one, scratch, ...)``: the products of the first rows, of one, two, ...
 
     `index` is [block, count, lane] and one vector more. With n = count + 1, prefix v of lane l of block b becomes row

@@ -22,7 +22,7 @@ _MOST_BYTES = 1 << 27
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _Method:
     """A method for products of powers.
 
     Attributes:
@@ -40,7 +40,7 @@ class _Plan:
     parts: int = 1
 
 
-def _plans(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> Iterator[_Plan]:
+def _methods(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> Iterator[_Method]:
     def padded(count: int) -> int:
         return -(-count // modulus.lanes) * modulus.lanes
 
@@ -54,7 +54,7 @@ def _plans(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> 
                 continue
             tables = entries * each + padded(bases) * (window - 1)
             row = levels * groups * each + (levels - 1) * window * _SQUARE
-            yield _Plan(tables + padded(rows) * row, window, levels, together)
+            yield _Method(tables + padded(rows) * row, window, levels, together)
     for window in range(2, 12):
         levels = max(1, -(-(magnitude + 1) // window))
         for doublings in range(8):
@@ -64,7 +64,7 @@ def _plans(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -> 
             job = (-(-bases // parts) + (1 << (window - 1))) * each
             joined = padded(rows) * (levels * (1 + window * _SQUARE) + levels * (parts - 1))
             cost = padded(rows * levels * parts) * job + joined + 3 * padded(bases) + 15 * modulus.lanes
-            yield _Plan(cost, window, levels, parts=parts)
+            yield _Method(cost, window, levels, parts=parts)
 
 
 def power_products(modulus: Lanes, bases: Batch, exponents: np.ndarray) -> LaneBatch:
@@ -76,10 +76,10 @@ def power_products(modulus: Lanes, bases: Batch, exponents: np.ndarray) -> LaneB
         return modulus.batch(out, rows)
     low, high = min(0, int(exponents.min())), max(0, int(exponents.max()))
     magnitude, span = max(-low, high).bit_length(), (high - low).bit_length()
-    plan = min(_plans(modulus, rows, count, magnitude, span), key=lambda plan: plan.cost)
-    if plan.together:
-        return by_tables(modulus, bases, exponents, plan.window, plan.together, plan.levels)
-    return by_buckets(modulus, bases, exponents, plan.window, plan.levels, plan.parts)
+    method = min(_methods(modulus, rows, count, magnitude, span), key=lambda method: method.cost)
+    if method.together:
+        return by_tables(modulus, bases, exponents, method.window, method.together, method.levels)
+    return by_buckets(modulus, bases, exponents, method.window, method.levels, method.parts)
 
 
 def _signed_digits(exponents: np.ndarray, window: int, levels: int) -> np.ndarray:
@@ -159,9 +159,9 @@ def _jobs(modulus: Lanes, table: np.ndarray, digits: np.ndarray, first: np.ndarr
         room = address(scratch)
         for block in range(start, start + blocks):
             chain = address(index, block * longest * lanes), longest, address(modulus.one)
-            modulus.kernels["chain"](address(prefixes), address(table), *chain, room, *context, 1)
+            modulus.kernels["prefix_products"](address(prefixes), address(table), *chain, room, *context, 1)
             place, pick = address(out, block * step * lanes), address(picks, block * half * lanes)
-            modulus.kernels["walk"](place, address(prefixes), pick, 1, 0, half, room, *context, 1)
+            modulus.kernels["entry_products"](place, address(prefixes), pick, 1, 0, half, room, *context, 1)
 
     modulus.each_part(len(out), longest + half, task)
     return modulus.batch(out, jobs)

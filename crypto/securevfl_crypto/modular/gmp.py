@@ -1,4 +1,7 @@
-"""Arithmetic modulo one number on lists of GMP's integers: it runs everywhere, and the vector paths must equal it."""
+"""Arithmetic modulo one number on lists of GMP's integers.
+
+This implementation runs on every machine. The compiled one (`vector`) must give the same results.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ __all__ = ["GmpModulus", "IntBatch"]
 
 _WINDOW = 8
 _ALONE = 8
-"""Powers that one thread computes before a second is worth its start."""
+"""A second thread pays off from twice as many powers on."""
 
 
 class IntBatch(Batch):
@@ -67,7 +70,7 @@ class _Table(FixedBase):
 
 
 class _Ladder(FixedBase):
-    """Without a table, by GMP's exponentiation whose addresses do not depend on the exponent."""
+    """Powers without a table, by GMP's exponentiation, whose memory accesses do not depend on the exponent."""
 
     def __init__(self, base: mpz, bits: int, m: mpz) -> None:
         self.bits, self._base, self._m = bits, base, m
@@ -75,7 +78,9 @@ class _Ladder(FixedBase):
     def powers(self, exponents: np.ndarray) -> IntBatch:
         rows = checked_rows(exponents, -(-self.bits // 8), "exponents")
         numbers = [mpz(int.from_bytes(row.tobytes(), "little")) for row in rows]
-        top = mpz(1) << 8 * rows.shape[1]  # sets one bit above all, and takes it out: lengths are alike, and none is 0
+        top = (
+            mpz(1) << 8 * rows.shape[1]
+        )  # an extra top bit, divided out below: exponents have equal lengths and none is 0
         out = _in_threads(lambda part: [gmpy2.powmod_sec(self._base, e + top, self._m) for e in part], numbers)
         rest = inverse(gmpy2.powmod(self._base, top, self._m), self._m)
         return IntBatch([value * rest % self._m for value in out])
@@ -87,7 +92,7 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child h
 
 
 def _in_threads(task: Callable[[list[mpz]], list[mpz]], values: list[mpz]) -> list[mpz]:
-    """The task on parts of the values, side by side; GMP works without the interpreter's lock."""
+    """Run the task on parts of the values in several threads; GMP releases the interpreter's lock."""
     workers = min(threads(), len(values) // _ALONE)
     if workers <= 1:
         return task(values)
@@ -108,11 +113,11 @@ def _values(batch: Batch) -> list[mpz]:
 
 
 class GmpModulus(Modulus):
-    """Arithmetic modulo m by GMP, one number after the other; powers in threads.
+    """Arithmetic modulo m by GMP, one number after another; powers run in threads.
 
     Args:
-        m: as `moduli.modulus` takes it.
-        root: likewise; GMP has no use for it.
+        m: as `choice.modulus` takes it.
+        root: as `choice.modulus` takes it; GMP has no use for it.
     """
 
     def __init__(self, m: int | mpz, *, root: int | mpz | None = None) -> None:
@@ -187,9 +192,6 @@ class GmpModulus(Modulus):
         window = best_window(bits, rows)
         shared = count * ((1 << window) + rows * -(-bits // window))
         buckets = rows * min(-(-bits // w) * (count + (2 << (w - 1)) + w) for w in range(2, 9)) + 3 * count
-        try:
-            if bits > 40 or shared <= buckets:
-                return IntBatch(shared_tables(values, table, self.m))
-            return IntBatch(many_bases(values, table, self.m))
-        except ZeroDivisionError:
-            raise MalformedError("a base that has no inverse modulo m; all must be units") from None
+        if bits > 40 or shared <= buckets:
+            return IntBatch(shared_tables(values, table, self.m))
+        return IntBatch(many_bases(values, table, self.m))

@@ -1,9 +1,9 @@
 """Products of powers, ``Π_j b_j^{e_j}``: integer matrices times rows of ciphertexts.
 
-Three shapes occur at a sealed cut and each has its best method: few bases for many rows of short exponents (tables
-shared by all rows, Straus 1964), many bases for few rows (buckets, Pippenger 1976), few bases with long exponents
-(Straus again, its window chosen by cost). Exponents are signed. The digits of the exponents decide which products are
-formed: the time tells about them to whoever shares the machine with the party that owns them.
+A sealed cut needs three shapes, each with a best method: few bases for many rows of short exponents (tables shared by
+all rows, Straus 1964); many bases for few rows (buckets, Pippenger 1976); few bases with long exponents (Straus with a
+window chosen by cost). Exponents are signed. Running time depends on the digits of the exponents, and whoever shares
+the machine can measure it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
+from securevfl_crypto.modular.inverses import inverse, inverses
+
 __all__ = ["best_window", "many_bases", "shared_tables"]
 
 
 def best_window(bits: int, rows: int) -> int:
-    """Window w that minimises products for one base of Straus' method: a table of 2^w, then ⌈bits/w⌉ for each row."""
+    """The window w with the fewest products for one base in Straus' method: a table of 2^w, and ⌈bits/w⌉ per row."""
     return min(range(1, 13), key=lambda w: (1 << w) + rows * -(-bits // w))
 
 
@@ -31,6 +33,9 @@ def shared_tables(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> 
         bases: d units modulo `modulus`.
         exponents: (rows, d) integers, any sign, int64 or Python's.
         modulus: odd.
+
+    Raises:
+        MalformedError: a base has no inverse.
     """
     rows = exponents.astype(object)
     bits = max((abs(int(e)).bit_length() for e in rows.flat), default=0) + 1
@@ -39,7 +44,7 @@ def shared_tables(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> 
     product = mpz(1)
     for base in bases:
         product = product * base % modulus
-    correction = gmpy2.invert(gmpy2.powmod(product, offset, modulus), modulus)
+    correction = inverse(gmpy2.powmod(product, offset, modulus), modulus)
     tables = [_powers(base, 1 << window, modulus) for base in bases]
     mask, top = (1 << window) - 1, (bits - 1) // window
     out = []
@@ -73,13 +78,16 @@ def many_bases(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> lis
         bases: B units modulo `modulus`.
         exponents: (rows, B) int64, magnitudes below 2^40.
         modulus: odd.
+
+    Raises:
+        MalformedError: a base has no inverse.
     """
     if exponents.size == 0:
         return [mpz(1)] * len(exponents)
     bits = int(np.abs(exponents).max()).bit_length() + 1
     window = min(range(2, 9), key=lambda w: -(-bits // w) * (len(bases) + 2 * (1 << (w - 1)) + w))
     half, full = 1 << (window - 1), 1 << window
-    inverses = _inverses(bases, modulus)
+    inverted = inverses(bases, modulus)
     digits = []
     rest = exponents.astype(np.int64)
     while rest.any():
@@ -93,17 +101,17 @@ def many_bases(bases: Sequence[mpz], exponents: np.ndarray, modulus: mpz) -> lis
             if level < len(digits) - 1:
                 for _ in range(window):
                     value = value * value % modulus
-            value = value * _buckets(bases, inverses, digits[level][i].tolist(), half, modulus) % modulus
+            value = value * _buckets(bases, inverted, digits[level][i].tolist(), half, modulus) % modulus
         out.append(value)
     return out
 
 
-def _buckets(bases: Sequence[mpz], inverses: Sequence[mpz], digits: list[int], half: int, modulus: mpz) -> mpz:
+def _buckets(bases: Sequence[mpz], inverted: Sequence[mpz], digits: list[int], half: int, modulus: mpz) -> mpz:
     """``Π_j bases[j]^digits[j]``: gather bases by digit, then ``Π_v bucket_v^v`` by running products."""
     buckets: list[mpz | None] = [None] * (half + 1)
-    for base, inverse, digit in zip(bases, inverses, digits, strict=True):
+    for base, inverse_of_base, digit in zip(bases, inverted, digits, strict=True):
         if digit:
-            factor, place = (base, digit) if digit > 0 else (inverse, -digit)
+            factor, place = (base, digit) if digit > 0 else (inverse_of_base, -digit)
             held = buckets[place]
             buckets[place] = factor if held is None else held * factor % modulus
     running, total = mpz(1), mpz(1)
@@ -112,16 +120,3 @@ def _buckets(bases: Sequence[mpz], inverses: Sequence[mpz], digits: list[int], h
             running = running * held % modulus
         total = total * running % modulus
     return total
-
-
-def _inverses(values: Sequence[mpz], modulus: mpz) -> list[mpz]:
-    """All inverses with one inversion (Montgomery's trick)."""
-    prefix = [mpz(1)]
-    for value in values:
-        prefix.append(prefix[-1] * value % modulus)
-    inverse = gmpy2.invert(prefix[-1], modulus)
-    out = [mpz(0)] * len(values)
-    for i in range(len(values) - 1, -1, -1):
-        out[i] = inverse * prefix[i] % modulus
-        inverse = inverse * values[i] % modulus
-    return out

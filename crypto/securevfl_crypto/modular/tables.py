@@ -63,7 +63,7 @@ def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
     return flat
 
 
-def _walk(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
+def _entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
     """Products of rows.
 
     Args:
@@ -83,7 +83,7 @@ def _walk(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, sq
             width // levels,
         )
 
-    modulus.run("walk", len(out), width + (levels - 1) * squarings, arguments, 1)
+    modulus.run("entry_products", len(out), width + (levels - 1) * squarings, arguments, 1)
     return modulus.batch(out, len(numbers))
 
 
@@ -117,7 +117,7 @@ class VectorFixedBase(FixedBase):
         modulus = self._modulus
         if not self._scan:
             first = np.arange(self._count, dtype=np.int64) << self._window
-            return _walk(modulus, self._rows, digits + first, 1, 0)
+            return _entry_products(modulus, self._rows, digits + first, 1, 0)
         index = indexed(modulus, digits)
         out = modulus.blocks(len(digits))
 
@@ -129,7 +129,7 @@ class VectorFixedBase(FixedBase):
                 self._count,
             )
 
-        modulus.run("scanned_walk", len(out), self._count, arguments, 1)
+        modulus.run("scanned_products", len(out), self._count, arguments, 1)
         return modulus.batch(out, len(digits))
 
     def _entries_together(self, rows: np.ndarray) -> np.ndarray:
@@ -186,7 +186,7 @@ def by_tables(
         shift = np.uint64(window * (levels - 1 - level))
         digits = (shifted >> shift & np.uint64((1 << window) - 1)).reshape(rows, groups, together)
         index[:, level] = (digits << places).sum(axis=2).astype(np.int64) + first
-    out = _walk(modulus, table, index.reshape(rows, -1), levels, window)
+    out = _entry_products(modulus, table, index.reshape(rows, -1), levels, window)
     if not low:
         return out
     whole = modulus.to_ints(product_of_all(modulus, bases))[0]

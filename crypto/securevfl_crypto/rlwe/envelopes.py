@@ -17,7 +17,7 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
-from securevfl_crypto.rlwe.seal import SEED_BYTES, Engine
+from securevfl_crypto.rlwe.seal import SEED_BYTES, SealContext
 from securevfl_crypto.rlwe.tiling import Tiling
 
 __all__ = ["Content", "Envelope"]
@@ -46,7 +46,7 @@ class Envelope:
         tag: of the key.
         tiling: of the block.
         rows: of x or S; 0 where messages do not depend on it.
-        engine: of the chain.
+        seal: the context of the chain.
     """
 
     content: Content
@@ -55,11 +55,11 @@ class Envelope:
     tag: bytes
     tiling: Tiling
     rows: int
-    engine: Engine
+    seal: SealContext
 
     def write_uploads(self, sealed: Sequence[tuple[np.ndarray, bytes]]) -> np.ndarray:
         """Of (c0, seed) pairs: uint8 (1, bytes)."""
-        widths = self.engine.chain.widths
+        widths = self.seal.chain.widths
         return self._write([part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed)
 
     def read_uploads(self, message: np.ndarray, count: int) -> list[tuple[np.ndarray, bytes]]:
@@ -68,8 +68,8 @@ class Envelope:
         Raises:
             MalformedError: another type, length, head, or residues that are none.
         """
-        primes = self.engine.data.primes
-        widths = self.engine.chain.widths
+        primes = self.seal.data.primes
+        widths = self.seal.chain.widths
         size = SEED_BYTES + DEGREE * sum(widths)
         body, found = self._body(message, count, count * size), []
         for start in range(0, len(body), size):
@@ -79,7 +79,7 @@ class Envelope:
 
     def write_answers(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
         """Of (coefficients of c0, c1) pairs: uint8 (1, bytes)."""
-        widths = self.engine.chain.widths[: len(self.engine.kept.primes)]
+        widths = self.seal.chain.widths[: len(self.seal.kept.primes)]
         return self._write([write_residues(half, widths) for pair in answers for half in pair], answers)
 
     def read_answers(self, message: np.ndarray, sizes: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -88,8 +88,8 @@ class Envelope:
         Raises:
             MalformedError: another type, length, head, or residues that are none.
         """
-        primes = self.engine.kept.primes
-        widths = self.engine.chain.widths[: len(primes)]
+        primes = self.seal.kept.primes
+        widths = self.seal.chain.widths[: len(primes)]
         width = sum(widths)
         body, found = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), []
         for size in sizes:

@@ -109,8 +109,8 @@ class RlweHolder(Holder):
 
     def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
         """Transformed ciphertexts."""
-        engine, uploads = envelope.engine, envelope.read_uploads(sealed, count)
-        return [engine.transform(engine.expand(first, seed)) for first, seed in uploads]
+        seal, uploads = envelope.seal, envelope.read_uploads(sealed, count)
+        return [seal.transform(seal.expand(first, seed)) for first, seed in uploads]
 
     def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
         """Tiles of x as transformed plaintexts, None where all is zero; kept for the next call with the same x."""
@@ -127,7 +127,7 @@ class RlweHolder(Holder):
             return None
         places, coefficients = self._plan.tiling.x(*x.shape), np.zeros(DEGREE, dtype=np.int64)
         coefficients[places.index] = np.where(places.negative, -x.ravel(), x.ravel())
-        return encoding.engine.plaintext(coefficients)
+        return encoding.seal.plaintext(coefficients)
 
     def _answer(
         self,
@@ -138,12 +138,12 @@ class RlweHolder(Holder):
         tiles: Iterator[Tile],
     ) -> np.ndarray:
         """Sums of products, masked, re-randomised, flooded and shortened."""
-        engine, answers = encoding.engine, []
+        seal, answers = encoding.seal, []
         for terms, (a, b, places) in zip(sums, tiles, strict=True):
             tile = masks[..., a, b]
             total = self._hide(envelope.chain, encoding, terms, tile.reshape(*tile.shape[:-2], -1), places)
-            engine.evaluator.mod_switch_to_next_inplace(total)
-            halves = engine.read(total)
+            seal.evaluator.mod_switch_to_next_inplace(total)
+            halves = seal.read(total)
             answers.append((halves[0][:, places.index], halves[1]))
         return envelope.write_answers(answers)
 
@@ -151,14 +151,14 @@ class RlweHolder(Holder):
         self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
     ) -> Any:
         """The sum of products and mask, re-randomised and flooded at the places that are sent."""
-        engine = encoding.engine
+        seal = encoding.seal
         there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
-        there.append((self._key.blinders[chain], engine.plaintext(ternary())))
-        total = engine.combine([c for c, _ in there], [p for _, p in there])
-        lifted = engine.data.negate(encoding.lift(mask), places.negative)
-        noise = flood(engine.data, len(places.index), encoding.noise.flood_bits)
-        added = np.zeros((2, len(engine.data.primes), DEGREE), dtype=np.uint64)
-        added[0][:, places.index] = engine.data.add(lifted, noise)
-        added[1] = engine.data.residues(binomial())
-        engine.evaluator.add_inplace(total, engine.ciphertext(added))
+        there.append((self._key.blinders[chain], seal.plaintext(ternary())))
+        total = seal.combine([c for c, _ in there], [p for _, p in there])
+        lifted = seal.data.negate(encoding.lift(mask), places.negative)
+        noise = flood(seal.data, len(places.index), encoding.noise.flood_bits)
+        added = np.zeros((2, len(seal.data.primes), DEGREE), dtype=np.uint64)
+        added[0][:, places.index] = seal.data.add(lifted, noise)
+        added[1] = seal.data.residues(binomial())
+        seal.evaluator.add_inplace(total, seal.ciphertext(added))
         return total

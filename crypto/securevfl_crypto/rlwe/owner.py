@@ -13,7 +13,7 @@ from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlweSecretKey
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
-from securevfl_crypto.rlwe.seal import Engine
+from securevfl_crypto.rlwe.seal import SealContext
 from securevfl_crypto.scheme import Owner
 
 __all__ = ["RlweOwner", "times_secret"]
@@ -90,13 +90,13 @@ class RlweOwner(Owner):
         return gradient
 
     def _seal(self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]) -> np.ndarray:
-        sealer, engine = self._key.sealers[envelope.chain], encoding.engine
+        sealer, seal = self._key.sealers[envelope.chain], encoding.seal
         sealed = []
         for a, b, places in tiles:
-            first, seed = engine.shrink(sealer.encrypt_zero_symmetric())
+            first, seed = seal.shrink(sealer.encrypt_zero_symmetric())
             tile = messages[..., a, b]
-            lifted = engine.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
-            first[:, places.index] = engine.data.add(first[:, places.index], lifted)
+            lifted = seal.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
+            first[:, places.index] = seal.data.add(first[:, places.index], lifted)
             sealed.append((first, seed))
         return envelope.write_uploads(sealed)
 
@@ -108,7 +108,7 @@ class RlweOwner(Owner):
         tiles: list[Tile],
     ) -> list[np.ndarray]:
         """Messages of each tile, added up over the holders."""
-        basis = encoding.engine.kept
+        basis = encoding.seal.kept
         sizes = [len(places.index) for *_, places in tiles]
         total = envelope.read_answers(messages[0], sizes)
         for message in messages[1:]:
@@ -118,18 +118,18 @@ class RlweOwner(Owner):
         for start in range(0, len(total), 2):  # c1 of two answers are multiplied with the secret at once
             pair = total[start : start + 2]
             secret = self._key.openers[envelope.chain]
-            products = times_secret(encoding.engine, secret, [second for _, second in pair])
+            products = times_secret(encoding.seal, secret, [second for _, second in pair])
             for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
                 phase = basis.add(first, product[:, places.index])
                 found.append(encoding.lower(basis.negate(phase, places.negative)))
         return found
 
 
-def times_secret(engine: Engine, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
+def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
     """c1 s in coefficients for one or two c1, residues (kept primes, N)."""
     other = seconds[1] if len(seconds) == 2 else np.zeros_like(seconds[0])
-    ciphertext = engine.transform(engine.ciphertext(np.stack([other, seconds[0]])))
-    halves = engine.read(engine.combine([ciphertext], [secret]))
+    ciphertext = seal.transform(seal.ciphertext(np.stack([other, seconds[0]])))
+    halves = seal.read(seal.combine([ciphertext], [secret]))
     return [halves[1], halves[0]][: len(seconds)]
 
 

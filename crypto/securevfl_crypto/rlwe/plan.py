@@ -63,7 +63,7 @@ class Plan:
     def envelope(self, content: Content, encoding: Encoding, rows: int = 0) -> Envelope:
         """What messages of a kind look like, for so many rows if it matters."""
         chain = self.key.chains.index(encoding.noise.chain)
-        return Envelope(content, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.engine)
+        return Envelope(content, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.seal)
 
     def tiles(self, length: int, size: int) -> list[slice]:
         """Of an axis."""
