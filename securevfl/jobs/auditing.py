@@ -214,7 +214,9 @@ def _declared(chain: Chain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
     Raises:
         AuditError: a message that the run did not declare.
     """
-    found = {(str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"}
+    found: dict[tuple[str, str], Mapping[str, Scalar]] = {
+        (str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"
+    }
     strange = [e for e in chain.entries if found and (e.what, e.kind.value) not in found]
     if strange:
         raise AuditError(
