@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import securevfl as sv
-from benchmarks.common import RESULTS, write
+from benchmarks.common import RESULTS, data, write
 from securevfl.data import datasets
 from securevfl.report import RunRecord
 
@@ -152,8 +152,8 @@ def main() -> None:
     path = RESULTS / f"{name}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if options.only and path.exists() else {}
     for title, (parties, jobs) in tables(quick=options.quick).items():
-        if options.only in title:
-            known[title] = table(parties(), jobs)
+        if options.only in title and (found := data(parties, title)) is not None:
+            known[title] = table(found, jobs)
             write(name, {key: value for key, value in known.items() if key not in ("machine", "versions")})
 
 

@@ -166,7 +166,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
 
     def __repr__(self) -> str:
         parts = [
-            f"{item.name}={getattr(self, item.name)!r}"
+            f"{item.name}={_shown(getattr(self, item.name))}"
             for item in _fields(type(self)).values()
             if item.required or getattr(self, item.name) != _default(item)
         ]
@@ -191,6 +191,10 @@ def plain_values(value: object) -> Any:
     if isinstance(value, tuple | list):
         return [plain_values(item) for item in value]
     return value
+
+
+def _shown(value: object) -> str:
+    return repr(dict(value) if isinstance(value, Mapping) else value)
 
 
 def _default(item: structs.FieldInfo) -> object:

@@ -65,13 +65,19 @@ class PublicKey(Protocol):
     """
 
     @property
-    def bits(self) -> int: ...
+    def bits(self) -> int:
+        """Bits of the modulus."""
+        ...
 
     @property
-    def security(self) -> int: ...
+    def security(self) -> int:
+        """Bits of security."""
+        ...
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """The first 16 bytes of SHA-256 of `to_bytes`, hexadecimal."""
+        ...
 
     def to_bytes(self) -> bytes:
         """Version, parameters, key."""
@@ -82,7 +88,9 @@ class SecretKey(Protocol):
     """A key pair; the secret half has no serialised form."""
 
     @property
-    def public(self) -> PublicKey: ...
+    def public(self) -> PublicKey:
+        """The public half."""
+        ...
 
 
 class Owner(ABC):

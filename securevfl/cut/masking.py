@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, fan_out
 from securevfl.site import Site
 from securevfl.transport import Kind
 
@@ -31,8 +32,11 @@ async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[cr
     secret = X25519PrivateKey.generate()
     mine = secret.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     others = [name for name in names if name != site.name]
-    for name in others:
-        await site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
+
+    async def send(link: Link) -> None:
+        await link.send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
+
+    await fan_out([site.links[name] for name in others], send)
     pairs = []
     for name in others:
         message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")

@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv as pa_csv
-import pyarrow.parquet as pa_parquet
 
 from securevfl.data.table import PartyTable, encode_labels
 from securevfl.errors import InputError, UnknownNameError
@@ -43,6 +40,9 @@ def read_csv(
         InputError: the file or what it holds cannot be used; says where and what to do.
         UnknownNameError: a column that does not exist; says which is nearest.
     """
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+
     file = _existing(path)
     texts = {id, *categorical}
     convert = pa_csv.ConvertOptions(column_types={column: pa.string() for column in texts}, strings_can_be_null=True)
@@ -73,6 +73,9 @@ def read_parquet(
     classes: Sequence[object] | None = None,
 ) -> PartyTable:
     """A party's table from a Parquet file; arguments and errors as for `read_csv`."""
+    import pyarrow as pa
+    import pyarrow.parquet as pa_parquet
+
     file = _existing(path)
     try:
         table = pa_parquet.read_table(file)
@@ -92,6 +95,8 @@ def read_parquet(
 
 def from_pandas(frame: Any, *, name: str, id: str, **options: Any) -> PartyTable:
     """A party's table from a pandas DataFrame; its index is not used. Arguments and errors as for `read_csv`."""
+    import pyarrow as pa
+
     names = [str(column) for column in frame.columns]
     doubled = sorted({column for column in names if names.count(column) > 1})
     if doubled:
@@ -164,6 +169,8 @@ def _existing(path: str | Path) -> Path:
 
 
 def _ids(values: Any, column: str, where: str) -> list[str]:
+    import pyarrow as pa
+
     kind = values.type
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
         raise InputError(
@@ -180,6 +187,8 @@ def _ids(values: Any, column: str, where: str) -> list[str]:
 
 
 def _numbers(values: Any, column: str, where: str) -> np.ndarray:
+    import pyarrow as pa
+
     kind = values.type
     if pa.types.is_null(kind):
         raise InputError(f"{where}: column {column!r} is null in all rows; drop it with features=…")

@@ -111,6 +111,8 @@ def compare(
     Raises:
         SecureVFLError: whatever ended it.
     """
+    import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
+
     first = _check(jobs, parties, baselines)
     observer = observer or Observer()
     observer.run("alignment by PSI")

@@ -22,7 +22,7 @@ from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
 from securevfl.privacy.mechanisms import Gaussian, JointNoise, Marvell, RandomisedResponse
-from securevfl.privacy.noise import Noised, NoiseShare, clip_rows, gaussian
+from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussian, mapped
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
@@ -68,6 +68,7 @@ __all__ = [
     "Spent",
     "Terms",
     "Total",
+    "bare",
     "broken_rule",
     "calibrate",
     "clip_rows",
@@ -76,6 +77,7 @@ __all__ = [
     "fan_out",
     "gaussian",
     "group_means",
+    "mapped",
     "protection_of",
     "protects",
     "raise_refusal",

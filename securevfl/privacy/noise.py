@@ -25,13 +25,16 @@ __all__ = [
     "NoiseShare",
     "Noised",
     "RememberedRows",
+    "bare",
     "clip_rows",
     "gaussian",
+    "mapped",
     "noise_share",
     "noised",
     "uniform",
 ]
 
+_T = TypeVar("_T")
 _T_co = TypeVar("_T_co", covariant=True)
 _U = TypeVar("_U")
 _MADE_HERE = object()
@@ -92,6 +95,9 @@ class Noised(Generic[_T_co]):
         object.__setattr__(self, "multiplier", multiplier)
         object.__setattr__(self, "sensitivity", sensitivity)
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Noised has no subclasses: one could make itself without a mechanism")
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a Noised stays as the mechanism made it")
 
@@ -105,6 +111,16 @@ class Noised(Generic[_T_co]):
 
     def __repr__(self) -> str:
         return f"Noised(σ = {self.multiplier:.4g}, Δ = {self.sensitivity:.4g})"
+
+
+def bare(value: _T | Noised[_T]) -> _T:
+    """The value itself, whether it has noise or not. What is sent of it counts as without noise; see `mapped`."""
+    return value.value if isinstance(value, Noised) else value
+
+
+def mapped(value: _T | Noised[_T], compute: Callable[[_T], _U]) -> _U | Noised[_U]:
+    """`compute` of the value, `Noised` where the value is: see `Noised.map`."""
+    return value.map(compute) if isinstance(value, Noised) else compute(value)
 
 
 @final
@@ -132,6 +148,9 @@ class NoiseShare:
         object.__setattr__(self, "noise", noise)
         object.__setattr__(self, "multiplier", multiplier)
         object.__setattr__(self, "sensitivity", sensitivity)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("NoiseShare has no subclasses: one could make itself without a mechanism")
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"{name!r} of a NoiseShare stays as the mechanism made it")

@@ -153,7 +153,9 @@ class Algorithm(Config):
                 found.append(Finding(active, name, "which of the people that it has labels for it knows", "note"))
             found += [Finding(name, active, "for which of its rows labels are known", "note") for name in passive]
         if not declared:
-            found += [Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive]
+            found += [
+                Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive
+            ]
         return found
 
     def notes(self, protection: Protection) -> list[str]:
@@ -207,7 +209,9 @@ def find_algorithm(name: str) -> type[Algorithm]:
     try:
         kind = known[name].load()
     except (ImportError, AttributeError) as error:
-        raise InputError(f"algorithm {name!r} is registered as {known[name].value} and does not load: {error}") from error
+        raise InputError(
+            f"algorithm {name!r} is registered as {known[name].value} and does not load: {error}"
+        ) from error
     if not isinstance(kind, type) or not issubclass(kind, Algorithm) or kind.name != name:
         raise InputError(
             f"algorithm {name!r} is registered as {known[name].value}, which is no Algorithm of that name: its class "

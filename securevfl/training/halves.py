@@ -20,6 +20,7 @@ from securevfl.training.state import State, as_dict, as_pair
 
 __all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf", "bare"]
 
+
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
     """Shapes and learning rates of a split network.
@@ -52,7 +53,13 @@ class ActiveHalf:
     """
 
     def __init__(
-        self, architecture: Architecture, cut: ActiveCut, spec: CutSpec, passive: int, shape: Sequence[int], outputs: int
+        self,
+        architecture: Architecture,
+        cut: ActiveCut,
+        spec: CutSpec,
+        passive: int,
+        shape: Sequence[int],
+        outputs: int,
     ) -> None:
         self.cut = cut
         self.bottom, self.own_width = build_bottom(architecture.bottom, shape)

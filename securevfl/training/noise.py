@@ -97,9 +97,7 @@ class LabelNoise:
             return
         held_out = np.concatenate([table.split.valid, table.split.test])
         training = np.setdiff1d(np.arange(table.rows), held_out)
-        self.drawn = role.releases.labels(
-            dp.randomised, table.y, training, classes=table.classes, person=table.person
-        )
+        self.drawn = role.releases.labels(dp.randomised, table.y, training, classes=table.classes, person=table.person)
         self.draw()
 
     def draw(self) -> None:

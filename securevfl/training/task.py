@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from sklearn.metrics import log_loss, roc_auc_score, roc_curve
 from torch.nn import functional
 
 __all__ = ["Task"]
@@ -52,6 +51,8 @@ class Task:
 
         A metric that the rows do not define (AUC where they are all of one class) is left out.
         """
+        from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+
         found = {
             "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
             "log_loss": float(log_loss(labels, probabilities, labels=list(range(self.classes)))),

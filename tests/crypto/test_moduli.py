@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gmpy2 import mpz
-from securevfl_crypto import moduli
 from securevfl_crypto.engine.compiled_long import long_kernels
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.errors import EngineError, MalformedError
-from securevfl_crypto.modular import Modulus
-from securevfl_crypto.modular_gmpy import GmpyModulus
-from securevfl_crypto.modular_vector import VectorModulus
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import Modulus, choice, modulus
+from securevfl_crypto.modular.gmp import GmpModulus
+from securevfl_crypto.modular.vector import VectorModulus
 
 VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
 PRIME = (mpz(1) << 1279) - 1
@@ -70,37 +68,37 @@ def test_moduli_out_of_range_are_refused(m: mpz) -> None:
 
 @pytest.fixture
 def fresh() -> Iterator[None]:
-    for cache in (moduli._kept, moduli._tested):
+    for cache in (choice._kept, choice._tested):
         cache.cache_clear()
     yield
-    for cache in (moduli._kept, moduli._tested):
+    for cache in (choice._kept, choice._tested):
         cache.cache_clear()
 
 
 @pytest.mark.skipif(not VECTORS, reason="no vector path here")
 @pytest.mark.usefixtures("fresh")
 def test_a_path_that_fails_its_self_test_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moduli, "self_test", lambda candidate: False)
+    monkeypatch.setattr(choice, "self_test", lambda candidate: False)
     monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
     with pytest.raises(EngineError, match="multiplies wrongly"):
         modulus(PRIME, VECTORS[0])
     with pytest.warns(RuntimeWarning, match="taking a slower path"):
-        assert isinstance(modulus(PRIME), GmpyModulus)
+        assert isinstance(modulus(PRIME), GmpModulus)
 
 
 @pytest.mark.usefixtures("fresh")
 def test_the_self_test_sees_wrong_products() -> None:
-    class Wrong(GmpyModulus):
+    class Wrong(GmpModulus):
         def invert(self, batch: Any) -> Any:
             return super().invert(super().mul(batch, batch))
 
-    assert moduli.self_test(GmpyModulus(PRIME))
-    assert not moduli.self_test(Wrong(PRIME))
+    assert choice.self_test(GmpModulus(PRIME))
+    assert not choice.self_test(Wrong(PRIME))
 
 
 def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECUREVFL_ENGINE", "libsodium")
-    assert isinstance(modulus(PRIME), GmpyModulus)
+    assert isinstance(modulus(PRIME), GmpModulus)
     for path in VECTORS:
         monkeypatch.setenv("SECUREVFL_ENGINE", path)
         found = modulus(PRIME)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.packing import Packing
+from securevfl_crypto.paillier.packing import Packing
 
 
 @settings(max_examples=150, deadline=None)

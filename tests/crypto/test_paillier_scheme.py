@@ -10,14 +10,19 @@ import numpy as np
 import pytest
 from gmpy2 import mpz
 from scipy import stats
-from securevfl_crypto import paillier_public
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
 from securevfl_crypto.masks import ZeroShares
-from securevfl_crypto.modular_gmpy import GmpyModulus
-from securevfl_crypto.paillier import PaillierPrivateKey, generate_keypair
-from securevfl_crypto.paillier_public import PaillierPublicKey
-from securevfl_crypto.paillier_scheme import Paillier, PaillierHolder, PaillierOwner
+from securevfl_crypto.modular.gmp import GmpModulus
+from securevfl_crypto.paillier import (
+    Paillier,
+    PaillierHolder,
+    PaillierOwner,
+    PaillierPrivateKey,
+    PaillierPublicKey,
+    generate_keypair,
+    public_key,
+)
 
 from tests.crypto.schemes import SCHEMES, Cut
 
@@ -161,7 +166,7 @@ def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(
     """ρ has 40 bits more than |Σ α_j x_j| can have, in both answers: as asked for, and as drawn."""
     asked: list[int] = []
     drawn: list[np.ndarray] = []
-    blindings, exponents = PaillierPublicKey.blindings, paillier_public.exponents
+    blindings, exponents = PaillierPublicKey.blindings, public_key.exponents
 
     def spy_asked(key: PaillierPublicKey, count: int, extra_bits: int = 0, **options: bool) -> Any:
         asked.append(key.randomness_bits + extra_bits)
@@ -175,7 +180,7 @@ def test_the_blinding_exponent_is_long_enough_to_drown_the_owners(
     weights, x = owner.seal_weights(holder.fresh_share()), np.ones((batch, d), dtype=np.int64)
     steps = owner.seal_steps(np.ones((batch, h), dtype=np.int64))
     monkeypatch.setattr(PaillierPublicKey, "blindings", spy_asked)
-    monkeypatch.setattr(paillier_public, "exponents", spy_drawn)
+    monkeypatch.setattr(public_key, "exponents", spy_drawn)
     assert len(weights) > d or h > 1 or d == 1  # in one case several places add to the sum
     answers = [holder.product(weights, x, holder.fresh_share()), holder.gradient(steps, x)[0]]
     alpha = (1 << SMALL.public.randomness_bits) - 1
@@ -302,7 +307,7 @@ def test_keys_may_be_larger_than_agreed_and_not_smaller() -> None:
 def test_the_scheme_computes_by_gmp_where_nothing_faster_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages of one path are read by the other: what travels are numbers."""
     raw = SMALL.public.to_bytes()
-    monkeypatch.setattr(paillier_public, "modulus", GmpyModulus)
+    monkeypatch.setattr(public_key, "modulus", GmpModulus)
     slow = PaillierPublicKey.from_bytes(raw, unsafe_small_key=True)
     owner, fast = _halves(_block())
     holder = PaillierHolder(SCHEME, slow, _block(), ALONE)

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
-from securevfl_crypto.rlwe.packing import Places, Tiling
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import Basis, fraction, high, read_residues, scale, write_residues
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
-from securevfl_crypto.rlwe.seal import engine
-from securevfl_crypto.rlwe.wire import Envelope, Kind
+from securevfl_crypto.rlwe.seal import seal_context
+from securevfl_crypto.rlwe.tiling import Places, Tiling
 
 PRIMES = (1099510054913, 72057594037616641, 1152921504606748673)  # 40, 56 and 60 bits
 words = st.integers(0, 2**64 - 1)
@@ -136,21 +136,21 @@ def test_the_flood_fills_its_range(bits: int) -> None:
     assert abs(scaled.std() - 1 / np.sqrt(3)) < 0.03
 
 
-def envelope(kind: Kind = Kind.STEPS, tag: bytes = b"12345678", rows: int = 5) -> Envelope:
-    return Envelope(kind, 1, 0, tag, Tiling(4, 3, 2), rows, engine(Chain((48, 40), 56)))
+def envelope(kind: Content = Content.STEPS, tag: bytes = b"12345678", rows: int = 5) -> Envelope:
+    return Envelope(kind, 1, 0, tag, Tiling(4, 3, 2), rows, seal_context(Chain((48, 40), 56)))
 
 
 def test_messages_travel_and_name_what_they_are() -> None:
     own = envelope()
     first = np.stack(
-        [np.array([secrets.randbelow(p) for _ in range(DEGREE)], dtype=np.uint64) for p in own.engine.data.primes]
+        [np.array([secrets.randbelow(p) for _ in range(DEGREE)], dtype=np.uint64) for p in own.seal.data.primes]
     )
     message = own.write_uploads([(first, b"s" * 64)])
     ((back, seed),) = own.read_uploads(message, 1)
     assert np.array_equal(back, first)
     assert seed == b"s" * 64
     assert message.shape == (1, 36 + 64 + DEGREE * 18)
-    for other in (envelope(Kind.WEIGHTS), envelope(tag=b"12345679"), envelope(rows=6)):
+    for other in (envelope(Content.WEIGHTS), envelope(tag=b"12345679"), envelope(rows=6)):
         with pytest.raises(MalformedError, match="begins with"):
             other.read_uploads(message, 1)
     with pytest.raises(MalformedError, match="was expected"):
@@ -162,7 +162,7 @@ def test_messages_travel_and_name_what_they_are() -> None:
 
 
 def test_an_answer_carries_no_coefficient_but_those_asked_for() -> None:
-    own = envelope(Kind.GRADIENT)
+    own = envelope(Content.GRADIENT)
     answers = [
         (np.full((2, size), 7 + size, dtype=np.uint64), np.full((2, DEGREE), 3, dtype=np.uint64)) for size in (6, 2)
     ]
@@ -176,7 +176,7 @@ def test_an_answer_carries_no_coefficient_but_those_asked_for() -> None:
 
 
 def test_seal_reads_back_what_it_wrote_and_refuses_zeros() -> None:
-    own = engine(Chain((48, 40), 56))
+    own = seal_context(Chain((48, 40), 56))
     rng = np.random.default_rng(1)
     halves = np.stack([[rng.integers(0, p, DEGREE, dtype=np.uint64) for p in own.data.primes] for _ in range(2)])
     assert np.array_equal(own.read(own.ciphertext(halves)), halves)

@@ -15,11 +15,11 @@ from securevfl_crypto.engine.compiled_long import long_text
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular_forms import form_of
-from securevfl_crypto.modular_gmpy import GmpyModulus
-from securevfl_crypto.modular_lanes import LaneBatch
-from securevfl_crypto.modular_vector import VectorModulus
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import modulus
+from securevfl_crypto.modular.gmp import GmpModulus
+from securevfl_crypto.modular.lanes import LaneBatch
+from securevfl_crypto.modular.montgomery import montgomery_form
+from securevfl_crypto.modular.vector import VectorModulus
 
 VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
 NAMES = [*VECTORS, "cryptography"]
@@ -201,7 +201,7 @@ def test_a_root_must_be_one(name: str) -> None:
         with pytest.raises(MalformedError, match="an odd one"):
             modulus(even**2, name, root=even)
     assert modulus(m, name, root=int(PRIME)) is modulus(m, name, root=PRIME)
-    assert isinstance(GmpyModulus(m, root=PRIME), GmpyModulus)
+    assert isinstance(GmpModulus(m, root=PRIME), GmpModulus)
 
 
 @pytest.mark.parametrize("path", VECTORS)
@@ -218,7 +218,7 @@ def test_the_two_forms_do_not_mix(path: str) -> None:
 def test_what_stands_for_minus_the_quotient(path: object, n: mpz) -> None:
     known = next(found for found in VECTOR_PATHS if found is path)
     limbs = limbs_for(known, n.bit_length() + 2)
-    form = form_of(n * n, limbs, n)
+    form = montgomery_form(n * n, limbs, n)
     half = form.limbs // 2
     assert "modulus=" not in repr(form)
     assert half % limbs.tile == 0

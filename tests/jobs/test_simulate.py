@@ -290,7 +290,7 @@ def test_a_protection_that_does_not_act_is_an_error(monkeypatch: pytest.MonkeyPa
 
 def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The active party's build makes short keys: its peers refuse them before they encrypt anything."""
-    from securevfl_crypto.paillier_scheme import Paillier
+    from securevfl_crypto.paillier import Paillier
 
     weak = generate_keypair(768, unsafe_small_key=True)
     monkeypatch.setattr(Paillier, "generate", lambda self: weak)

@@ -33,7 +33,7 @@ class _Words(Encoding):
 
     def __init__(self, noise: Noise) -> None:
         super().__init__(noise, 1 << _WORD)
-        self._wrap = np.uint64(self.engine.data.modulus % self.modulus)
+        self._wrap = np.uint64(self.seal.data.modulus % self.modulus)
 
     def messages(self, integers: np.ndarray) -> np.ndarray:
         if integers.dtype == np.int64:
@@ -51,10 +51,10 @@ class _Words(Encoding):
     def lift(self, messages: np.ndarray) -> np.ndarray:
         # round(q m / t) = (q m − r) / t with r = q m modulo t around zero; and q is 0 modulo each prime
         rest = (messages * self._wrap).view(np.int64)
-        return _divided(self.engine.data, rest, self.modulus)
+        return _divided(self.seal.data, rest, self.modulus)
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
-        basis = self.engine.kept
+        basis = self.seal.kept
         total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
         for term, prime in zip(basis.terms(phases), basis.primes, strict=True):
             whole, part = fraction(term, prime)
@@ -90,11 +90,11 @@ class _Wide(Encoding):
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
         half = self.modulus // 2
-        rest = ((messages * self.engine.data.modulus + half) & (self.modulus - 1)) - half
-        return _divided(self.engine.data, rest, self.modulus)
+        rest = ((messages * self.seal.data.modulus + half) & (self.modulus - 1)) - half
+        return _divided(self.seal.data, rest, self.modulus)
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
-        basis = self.engine.kept
+        basis = self.seal.kept
         scaled = basis.integers(phases) * self.modulus + basis.modulus // 2
         return self.messages(scaled // basis.modulus)
 

@@ -32,7 +32,7 @@ from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
 from securevfl_crypto.rlwe.residues import scale
-from securevfl_crypto.rlwe.seal import engine
+from securevfl_crypto.rlwe.seal import seal_context
 
 __all__ = ["CKKS"]
 
@@ -43,15 +43,15 @@ class _Residues(Encoding):
     """Modulo q': messages are residues, uint64 (kept primes, …)."""
 
     def __init__(self, noise: Noise) -> None:
-        super().__init__(noise, engine(noise.chain).kept.modulus)
+        super().__init__(noise, seal_context(noise.chain).kept.modulus)
         self.error = noise.sent
-        self._dropped = self.engine.data.primes[-1]
+        self._dropped = self.seal.data.primes[-1]
 
     def messages(self, integers: np.ndarray) -> np.ndarray:
-        return self.engine.kept.residues(integers)
+        return self.seal.kept.residues(integers)
 
     def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
-        basis, messages = self.engine.kept, self.messages(share)
+        basis, messages = self.seal.kept, self.messages(share)
         total = np.stack([_product(x, row, prime) for row, prime in zip(messages, basis.primes, strict=True)])
         if extra is not None:
             total = basis.add(total, self.messages(extra))
@@ -63,14 +63,14 @@ class _Residues(Encoding):
         return total
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
-        scaled = self.engine.kept.scale(messages, self._dropped)
+        scaled = self.seal.kept.scale(messages, self._dropped)
         return np.concatenate([scaled, np.zeros_like(scaled[:1])])
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
         return phases
 
     def numbers(self, messages: np.ndarray) -> np.ndarray:
-        return messages[0].astype(object) if len(messages) == 1 else self.engine.kept.integers(messages)
+        return messages[0].astype(object) if len(messages) == 1 else self.seal.kept.integers(messages)
 
     def integers(self, messages: np.ndarray) -> np.ndarray:
         if len(messages) > 1:
@@ -113,7 +113,7 @@ class CKKS(RlweScheme):
     def _encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
         """On the first chain where numbers below each bound fit, around zero, with the errors of all holders."""
         for chain in self.chains:
-            modulus = engine(chain).kept.modulus
+            modulus = seal_context(chain).kept.modulus
             if all(2 * (bound + MOST_HOLDERS * demand.noise(chain).sent) < modulus for demand, bound in demands):
                 return _Residues(demands[0][0].noise(chain))
         raise refuse(what, max(bound.bit_length() + 1 for _, bound in demands))

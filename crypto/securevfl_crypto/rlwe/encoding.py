@@ -9,7 +9,7 @@ import numpy as np
 from securevfl_crypto.errors import OverflowRefused
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.noise import Noise
-from securevfl_crypto.rlwe.seal import Engine, engine
+from securevfl_crypto.rlwe.seal import SealContext, seal_context
 
 __all__ = ["Encoding", "refuse"]
 
@@ -25,7 +25,7 @@ class Encoding(ABC):
     Attributes:
         noise: as given.
         modulus: as given.
-        engine: of the chain.
+        seal: the context of the chain.
         error: how far one opened message can be from the exact one.
     """
 
@@ -33,7 +33,7 @@ class Encoding(ABC):
 
     def __init__(self, noise: Noise, modulus: int) -> None:
         self.noise, self.modulus = noise, modulus
-        self.engine: Engine = engine(noise.chain)
+        self.seal: SealContext = seal_context(noise.chain)
 
     @abstractmethod
     def messages(self, integers: np.ndarray) -> np.ndarray:

@@ -30,13 +30,13 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.integers import uniform_masks
 from securevfl_crypto.masks import ZeroShares
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlwePublicKey
-from securevfl_crypto.rlwe.packing import Places
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.rlwe.tiling import Places
 from securevfl_crypto.scheme import Holder
 
 __all__ = ["RlweHolder"]
@@ -76,7 +76,7 @@ class RlweHolder(Holder):
             check_integers(extra, block.width_out, 63, "what is added to the product")
             if len(extra) != len(x):
                 raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
-        envelope = plan.envelope(wire.Kind.WEIGHTS, encoding)
+        envelope = plan.envelope(Content.WEIGHTS, encoding)
         weights = self._load(envelope, sealed, len(plan.inputs) * len(plan.outputs))
         plain, outs = self._encode(x, encoding), len(plan.outputs)
         masks = encoding.masked(x, share, extra, self._zero)
@@ -85,7 +85,7 @@ class RlweHolder(Holder):
             for row in plain
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.PRODUCT, encoding, len(x))
+        envelope = plan.envelope(Content.PRODUCT, encoding, len(x))
         return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)))
 
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +94,7 @@ class RlweHolder(Holder):
         check_integers(x, block.width_in, block.x_bits, "an activation")
         check_batch(len(x), block.batch)
         outs = len(plan.outputs)
-        envelope = plan.envelope(wire.Kind.STEPS, encoding, len(x))
+        envelope = plan.envelope(Content.STEPS, encoding, len(x))
         steps = self._load(envelope, sealed, len(plan.rows(len(x))) * outs)
         plain = self._encode(x, encoding)
         phi = self._random(block.phi_bits)
@@ -103,14 +103,14 @@ class RlweHolder(Holder):
             for across in range(len(plan.inputs))
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.GRADIENT, encoding)
+        envelope = plan.envelope(Content.GRADIENT, encoding)
         answer = self._answer(envelope, encoding, sums, encoding.messages(-phi), plan.gradient_tiles())
         return answer, phi
 
-    def _load(self, envelope: wire.Envelope, sealed: np.ndarray, count: int) -> list[Any]:
+    def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
         """Transformed ciphertexts."""
-        engine, uploads = envelope.engine, envelope.read_uploads(sealed, count)
-        return [engine.transform(engine.expand(first, seed)) for first, seed in uploads]
+        seal, uploads = envelope.seal, envelope.read_uploads(sealed, count)
+        return [seal.transform(seal.expand(first, seed)) for first, seed in uploads]
 
     def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
         """Tiles of x as transformed plaintexts, None where all is zero; kept for the next call with the same x."""
@@ -127,23 +127,23 @@ class RlweHolder(Holder):
             return None
         places, coefficients = self._plan.tiling.x(*x.shape), np.zeros(DEGREE, dtype=np.int64)
         coefficients[places.index] = np.where(places.negative, -x.ravel(), x.ravel())
-        return encoding.engine.plaintext(coefficients)
+        return encoding.seal.plaintext(coefficients)
 
     def _answer(
         self,
-        envelope: wire.Envelope,
+        envelope: Envelope,
         encoding: Encoding,
         sums: Iterator[list[tuple[Any, Any | None]]],
         masks: np.ndarray,
         tiles: Iterator[Tile],
     ) -> np.ndarray:
         """Sums of products, masked, re-randomised, flooded and shortened."""
-        engine, answers = encoding.engine, []
+        seal, answers = encoding.seal, []
         for terms, (a, b, places) in zip(sums, tiles, strict=True):
             tile = masks[..., a, b]
             total = self._hide(envelope.chain, encoding, terms, tile.reshape(*tile.shape[:-2], -1), places)
-            engine.evaluator.mod_switch_to_next_inplace(total)
-            halves = engine.read(total)
+            seal.evaluator.mod_switch_to_next_inplace(total)
+            halves = seal.read(total)
             answers.append((halves[0][:, places.index], halves[1]))
         return envelope.write_answers(answers)
 
@@ -151,14 +151,14 @@ class RlweHolder(Holder):
         self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
     ) -> Any:
         """The sum of products and mask, re-randomised and flooded at the places that are sent."""
-        engine = encoding.engine
+        seal = encoding.seal
         there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
-        there.append((self._key.blinders[chain], engine.plaintext(ternary())))
-        total = engine.combine([c for c, _ in there], [p for _, p in there])
-        lifted = engine.data.negate(encoding.lift(mask), places.negative)
-        noise = flood(engine.data, len(places.index), encoding.noise.flood_bits)
-        added = np.zeros((2, len(engine.data.primes), DEGREE), dtype=np.uint64)
-        added[0][:, places.index] = engine.data.add(lifted, noise)
-        added[1] = engine.data.residues(binomial())
-        engine.evaluator.add_inplace(total, engine.ciphertext(added))
+        there.append((self._key.blinders[chain], seal.plaintext(ternary())))
+        total = seal.combine([c for c, _ in there], [p for _, p in there])
+        lifted = seal.data.negate(encoding.lift(mask), places.negative)
+        noise = flood(seal.data, len(places.index), encoding.noise.flood_bits)
+        added = np.zeros((2, len(seal.data.primes), DEGREE), dtype=np.uint64)
+        added[0][:, places.index] = seal.data.add(lifted, noise)
+        added[1] = seal.data.residues(binomial())
+        seal.evaluator.add_inplace(total, seal.ciphertext(added))
         return total

@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tenseal import sealapi
 
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
-from securevfl_crypto.rlwe.seal import SEED_BYTES, engine
+from securevfl_crypto.rlwe.seal import SEED_BYTES, seal_context
 
 __all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public"]
 
@@ -72,7 +71,7 @@ class RlwePublicKey:
         """The encryptions of zero, transformed."""
         loaded = []
         for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
-            loaded.append(engine(chain).transform(engine(chain).expand(first, seed)))
+            loaded.append(seal_context(chain).transform(seal_context(chain).expand(first, seed)))
         return tuple(loaded)
 
 
@@ -92,7 +91,7 @@ class RlweSecretKey:
 
 
 def _primes(chain: Chain) -> bytes:
-    primes = engine(chain).data.primes
+    primes = seal_context(chain).data.primes
     return struct.pack(f"<B{len(primes)}Q", len(primes), *primes)
 
 
@@ -100,9 +99,9 @@ def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
     """A fresh pair for each chain: ternary secrets, by SEAL from the operating system's randomness."""
     halves, sealers, openers = [], [], []
     for chain in chains:
-        own = engine(chain)
-        secret = sealapi.KeyGenerator(own.context).secret_key()
-        sealer = sealapi.Encryptor(own.context, secret)
+        own = seal_context(chain)
+        secret = own.new_secret_key()
+        sealer = own.encryptor(secret)
         halves.append(own.shrink(sealer.encrypt_zero_symmetric()))
         sealers.append(sealer)
         residues = own.read_plaintext(secret, len(own.keys.primes))
@@ -133,7 +132,7 @@ def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePubl
             raise MalformedError("a public key for other primes; both sides have to use the same parameters")
         start = len(primes) + SEED_BYTES
         seed = bytes(rest[len(primes) : start])
-        first = read_residues(rest[start : start + size], engine(chain).data.primes, chain.widths, DEGREE)
+        first = read_residues(rest[start : start + size], seal_context(chain).data.primes, chain.widths, DEGREE)
         halves.append((first, seed))
         rest = rest[start + size :]
     return RlwePublicKey(scheme, chains, tuple(halves))

@@ -9,13 +9,13 @@ import numpy as np
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlwePublicKey
 from securevfl_crypto.rlwe.noise import Noise
-from securevfl_crypto.rlwe.packing import Places, Tiling
 from securevfl_crypto.rlwe.parameters import Chain
 from securevfl_crypto.rlwe.seal import X_BITS
+from securevfl_crypto.rlwe.tiling import Places, Tiling
 from securevfl_crypto.scheme import Ring
 
 __all__ = ["Choice", "Demand", "Plan", "Tile", "check_batch", "check_integers", "length"]
@@ -60,10 +60,10 @@ class Plan:
         )
         self.ring = Ring(None if block.integer_shares else self.products.modulus)
 
-    def envelope(self, kind: wire.Kind, encoding: Encoding, rows: int = 0) -> wire.Envelope:
+    def envelope(self, content: Content, encoding: Encoding, rows: int = 0) -> Envelope:
         """What messages of a kind look like, for so many rows if it matters."""
         chain = self.key.chains.index(encoding.noise.chain)
-        return wire.Envelope(kind, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.engine)
+        return Envelope(content, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.seal)
 
     def tiles(self, length: int, size: int) -> list[slice]:
         """Of an axis."""
@@ -97,6 +97,7 @@ class Plan:
 
 
 def length(tile: slice) -> int:
+    """The number of rows or columns in a tile."""
     return int(tile.stop - tile.start)
 
 
@@ -117,5 +118,10 @@ def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> Non
 
 
 def check_batch(rows: int, most: int) -> None:
+    """Checks that a batch has at most as many rows as were planned.
+
+    Raises:
+        MalformedError: it has more.
+    """
     if rows > most:
         raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")

@@ -120,7 +120,7 @@ class MultiVFL(SplitNN):
         """What adds changes up under encryption."""
         if self.aggregation == "paillier":
             return PaillierAggregation(self.paillier_bits)
-        from securevfl_crypto.aggregation_ckks import CkksAggregation
+        from securevfl_crypto.aggregation import CkksAggregation
 
         return CkksAggregation()
 
