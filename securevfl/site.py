@@ -110,10 +110,10 @@ class Site:
     def federation(self, owner: str) -> Site:
         """This site as a member of one label owner's federation: that owner and all passive parties.
 
-        Where there is one label owner it is the same site. Where there are several, links lead to members only, and
-        batches are drawn from a seed of the federation's own.
+        With one label owner and no coordinator it is the same site: there is one federation. Otherwise links lead to
+        members only, and batches are drawn from a seed of the federation's own.
         """
-        if len(self.label_owners) == 1:
+        if len(self.label_owners) == 1 and not self.coordinator:
             return self
         inside = {owner, *self.passive}
         links = {name: link for name, link in self.links.items() if name in inside}

@@ -29,9 +29,9 @@ SEALED = [name for name, kind in PROTECTIONS.items() if kind().policy().sealed]
 """Protections that seal; a test holds that they have the same findings, so that one column tells of all."""
 WAYS: dict[str, Protection] = {
     "plain": sv.Plain(),
-    "plain + DP": sv.Plain(dp=sv.DP()),
+    "plain + DP": sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
     "sealed": sv.Paillier(),
-    "sealed + DP": sv.Paillier(dp=sv.DP()),
+    "sealed + DP": sv.Paillier(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
 }
 BOTTOMS: dict[str, tuple[int, ...]] = {"identity": (), "trainable": (4,)}
 ACTIVE, PASSIVE = "A", ("P", "Q")

@@ -18,13 +18,16 @@ from securevfl.transport import Kind
 __all__ = ["agree_masks"]
 
 
-async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[crypto.PairwiseMasks]:
+async def agree_masks(
+    site: Site, names: Sequence[str], purpose: str, *, step: str = "cut/seed"
+) -> list[crypto.PairwiseMasks]:
     """A seed with each other party of `names`: X25519, then HKDF over purpose, job and both names.
 
     Args:
         site: this party's, linked with all of them.
         names: all parties that share masks, this one included.
         purpose: of the masks; seeds for another purpose are independent.
+        step: as which the message with the public key is declared.
 
     Raises:
         ProtocolError: a peer's key is none.
@@ -34,12 +37,12 @@ async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[cr
     others = [name for name in names if name != site.name]
 
     async def send(link: Link) -> None:
-        await link.send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
+        await link.send(Kind.PUBLIC_KEY, step, key=np.frombuffer(mine, dtype=np.uint8))
 
     await fan_out([site.links[name] for name in others], send)
     pairs = []
     for name in others:
-        message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")
+        message = await site.links[name].receive(Kind.PUBLIC_KEY, step, "key")
         theirs = np.asarray(message.arrays["key"]).tobytes()
         try:
             shared = secret.exchange(X25519PublicKey.from_public_bytes(theirs))

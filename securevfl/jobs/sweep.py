@@ -21,13 +21,12 @@ from typing import Any
 import msgspec
 import torch
 
-from securevfl.algorithms import ALGORITHMS, Task
 from securevfl.cut import PROTECTIONS
 from securevfl.data import datasets
 from securevfl.errors import InputError, PartyFailed, SecureVFLError, UnknownNameError
-from securevfl.jobs.job import Job
+from securevfl.party import Job
+from securevfl.training import Algorithm, Task
 from securevfl.jobs.machine import machine, versions
-from securevfl.jobs.owners import align_owners, run_owners
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.toml import build, choice, known
 from securevfl.privacy import DP
@@ -81,7 +80,7 @@ class Spec:
         if "dp" in protection:
             protection["dp"] = build(DP, protection["dp"], "protection.dp")
         values = {
-            "algorithm": choice(self.algorithm, "algorithm", ALGORITHMS),
+            "algorithm": Algorithm.of(self.algorithm, "algorithm"),
             "protection": choice(protection, "protection", PROTECTIONS),
             "seed": self.seed,
         }
@@ -241,10 +240,7 @@ def run_cell(spec: Spec) -> Cell:
     source = dict(spec.source)
     parties = datasets.load(source.pop("name"), **source)
     chief = parties.label_owners[0]
-    if job.algorithm.many_owners:
-        ran = run_owners(job, parties, align_owners(parties, job, joined=True), run="sweep")
-    else:
-        ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
+    ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
     trained = ran.trained[chief.name]
     metric = Task(len(chief.classes)).score
     return Cell(

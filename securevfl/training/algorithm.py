@@ -54,6 +54,11 @@ class Algorithm(Config):
     reveals: ClassVar[str] = ""
     protects: ClassVar[frozenset[str]] = frozenset()
 
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All installed algorithms, or a class itself where it has a name."""
+        return super().known() or {name: find_algorithm(name) for name in algorithms()}
+
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
         """The active party's role."""
@@ -95,11 +100,12 @@ class Algorithm(Config):
         """`exchanges`, and what the programs around the roles say."""
         return (*self.exchanges(protection, passive), *programs.EXCHANGES)
 
-    def program(self, site: Site, settings: Mapping[str, Setting]) -> Program:
+    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
         """What the party at `site` runs.
 
         Args:
-            site: the party's place.
+            site: the party's place, linked with all its peers.
+            plan: of the job, as all parties have it.
             settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
                 and none at a coordinator.
         """

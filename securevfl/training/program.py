@@ -70,9 +70,13 @@ class RoleProgram(Program, Generic[R]):
     async def prepare(self) -> State | None:
         """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
         self.lap()
-        await self.role.setup()
+        await self.setup()
         self.trained.setup = self.lap()
         return self.checkpoints.resume()
+
+    async def setup(self) -> None:
+        """Exchange what is needed before training: what the role needs, and what a subclass adds."""
+        await self.role.setup()
 
     def lap(self) -> Reading:
         """What the party's clock counted since the last time."""
@@ -254,9 +258,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         stop = saved is not None and self.checkpoints.over(saved)
         while not stop:
             epoch += 1
-            await role.begin_epoch(epoch)
-            for rows in role.batches(epoch):
-                await role.train_batch(rows)
+            await self.train_epoch(epoch)
             await self.answer_all(split.valid)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.lap())
@@ -267,6 +269,12 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         role.restore(kept)
         await self.answer_all(split.test)
         return self.ended()
+
+    async def train_epoch(self, epoch: int) -> None:
+        """Take part in an epoch's batches."""
+        await self.role.begin_epoch(epoch)
+        for rows in self.role.batches(epoch):
+            await self.role.train_batch(rows)
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""

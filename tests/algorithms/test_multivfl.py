@@ -339,7 +339,7 @@ def test_a_sealed_cut_is_averaged_in_shares(
 
 
 def test_noise_on_gradients_is_spent() -> None:
-    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(activations=False, epsilon=8.0)))
+    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0))))
     spent = run(job, people()).record.runs[-1].epsilon
     assert {item.party for item in spent} == {"owner1", "owner2", "owner3"}
     assert all(item.epsilon_rdp <= 8.0 * (1 + 1e-6) for item in spent)

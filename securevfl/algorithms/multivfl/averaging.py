@@ -12,7 +12,7 @@ Changes are integers with 40 fractional bits, and their sum is exact, so both wa
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import gmpy2
@@ -20,13 +20,13 @@ import numpy as np
 import securevfl_crypto as crypto
 from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
-from securevfl.algorithms.halves import State, as_dict
-from securevfl.algorithms.servers import Server
+from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut import agree_masks
 from securevfl.errors import ProtocolError
-from securevfl.privacy import Clock, Link
+from securevfl.privacy import Clock, Link, fan_out
 from securevfl.site import Site
-from securevfl.transport import Guard, Kind
+from securevfl.training.state import State, as_dict
+from securevfl.transport import NO_GUARD, Array, Guard, Kind, Scalar
 
 __all__ = ["CHANGE_BITS", "Averaging", "BlindAveraging", "MaskedAveraging", "masked", "unmasked_mean", "working"]
 
@@ -35,6 +35,7 @@ _FRACTION = 40
 _MASK = Guard("masked", 128)
 _SIGMA = Guard("masked", 40)
 _WHOLE = 16
+_NOTHING: Mapping[str, Scalar] = {}
 CHANGE_BITS = _FRACTION + _WHOLE
 """A change of a weight stays below 2^16, with 40 fractional bits: sums over up to 128 parties fill 64 bits."""
 
@@ -103,16 +104,14 @@ class Averaging(ABC):
     """One label owner's side.
 
     Args:
-        site: the label owner's, linked with the others and the coordinator.
-        server: the link to the coordinator.
-        owners: all label owners, in order; the first is the chief.
+        site: the label owner's, linked with the others and the coordinator; the first label owner is the chief.
     """
 
-    def __init__(self, site: Site, server: Link, owners: Sequence[str]) -> None:
+    def __init__(self, site: Site) -> None:
         self.site = site
-        self.server = server
-        self.owners = owners
-        self.chief = site.name == owners[0]
+        self.server = site.links[site.coordinator]
+        self.owners = site.label_owners
+        self.chief = site.name == self.owners[0]
 
     async def setup(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         """Agree on secrets; the weights (d,) that all begin with: the chief's.
@@ -121,18 +120,24 @@ class Averaging(ABC):
             weights: this label owner's, float64.
             shares: sizes of the shares of the cut's weights that are averaged too; None for none.
         """
-        self.zero = crypto.ZeroShares(await agree_masks(self.site, self.owners, "securevfl aggregation v1"))
+        masks = await agree_masks(self.site, self.owners, "securevfl aggregation v1", step="multi/seed")
+        self.zero = crypto.ZeroShares(masks)
         return await self._begin(weights, shares)
 
     @abstractmethod
-    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray: ...
+    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        """See `setup`; the secrets are there."""
 
     @abstractmethod
     async def step(self, change: np.ndarray) -> np.ndarray:
         """The next round's weights from this label owner's change of them, (d,) float64."""
 
     async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
-        """The mean over label owners of integers, rounded, (n,) object array."""
+        """The mean over label owners of integers, rounded, (n,) object array.
+
+        Raises:
+            ProtocolError: an aggregation that adds no shares up.
+        """
         raise ProtocolError(
             "shares of the cut are averaged under encryption only: use aggregation 'paillier' or 'ckks'"
         )
@@ -169,21 +174,30 @@ class BlindAveraging(Averaging):
     """The coordinator adds ciphertexts up and learns nothing; the chief opens the sum.
 
     Args:
+        site: see `Averaging`.
         scheme: that adds up.
         optimiser: the server's, which each label owner has a copy of.
     """
 
-    def __init__(self, site: Site, server: Link, owners: Sequence[str], scheme: Aggregation, optimiser: Server) -> None:
-        super().__init__(site, server, owners)
+    def __init__(self, site: Site, scheme: Aggregation, optimiser: Server) -> None:
+        super().__init__(site)
         self.scheme = scheme
         self.optimiser = optimiser
         self.secret: crypto.SecretKey | None = None
         self.shares: Aggregator | None = None
 
-    @property
-    def _others(self) -> list[Link]:
-        """The chief's links to the other label owners."""
-        return [self.site.links[name] for name in self.owners[1:]]
+    async def _tell(
+        self,
+        kind: Kind,
+        what: str,
+        *more: Link,
+        meta: Mapping[str, Scalar] = _NOTHING,
+        guard: Guard = NO_GUARD,
+        **arrays: Array,
+    ) -> None:
+        """One message of the chief's, to the other label owners and to `more`."""
+        links = [*(self.site.links[name] for name in self.owners[1:]), *more]
+        await fan_out(links, lambda link: link.send(kind, what, meta=meta, guard=guard, **arrays))
 
     async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
         public = await self._agree_key(weights, shares)
@@ -203,10 +217,9 @@ class BlindAveraging(Averaging):
                 self.secret = self.scheme.generate()
             public = self.secret.public
             count, bits = (0, 0) if shares is None else (shares.count, shares.bits)
-            meta = {"weights": len(weights), "shares": count, "share bits": bits}
+            meta: dict[str, Scalar] = {"weights": len(weights), "shares": count, "share bits": bits}
             key = np.frombuffer(public.to_bytes(), dtype=np.uint8)
-            for link in (*self._others, self.server):
-                await link.send(Kind.PUBLIC_KEY, "multi/key", meta=meta, key=key)
+            await self._tell(Kind.PUBLIC_KEY, "multi/key", self.server, meta=meta, key=key)
             return public
         message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
         with working(self.site.clock):
@@ -215,8 +228,7 @@ class BlindAveraging(Averaging):
     async def _told(self, what: str, mine: np.ndarray) -> np.ndarray:
         """The chief's numbers (d,), at all label owners."""
         if self.chief:
-            for link in self._others:
-                await link.send(Kind.STATISTIC, what, values=mine)
+            await self._tell(Kind.STATISTIC, what, values=mine)
             return mine
         message = await self.site.links[self.owners[0]].receive(Kind.STATISTIC, what, "values")
         return _finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
@@ -248,8 +260,7 @@ class BlindAveraging(Averaging):
         if total is not None:
             mean = np.asarray((total.astype(object) + parties // 2) // parties, dtype=object)
             packed = crypto.bigints_to_bytes(mean, width)
-            for link in self._others:
-                await link.send(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
+            await self._tell(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
             return mean
         message = await self.site.links[self.owners[0]].receive(Kind.MASKED_SHARE, "multi/shares mean", "values")
         with working(self.site.clock):

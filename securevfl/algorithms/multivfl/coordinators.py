@@ -3,37 +3,37 @@ stop. What it learns depends on the aggregation, see `averaging`."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from abc import abstractmethod
 
 import numpy as np
 from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
-from securevfl.algorithms.averaging import CHANGE_BITS, unmasked_mean, working
-from securevfl.algorithms.halves import State, as_dict
-from securevfl.algorithms.servers import Server
-from securevfl.algorithms.table import Plan, Trained
+from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, unmasked_mean, working
+from securevfl.algorithms.multivfl.servers import Server
 from securevfl.errors import ProtocolError
+from securevfl.privacy import fan_out
 from securevfl.site import Site
+from securevfl.training.program import Program
+from securevfl.training.rows import Plan, Trained
+from securevfl.training.state import State, as_dict, as_flag, as_int
 from securevfl.transport import Guard, Kind
 
 __all__ = ["BlindCoordinator", "Coordinator", "MaskedCoordinator"]
 
 
-class Coordinator(ABC):
+class Coordinator(Program):
     """The coordinator's program.
 
     Args:
-        site: the coordinator's.
+        site: the coordinator's, linked with all label owners; the first label owner is the chief.
         plan: of the job.
-        owners: all label owners, in order; the first is the chief.
     """
 
-    def __init__(self, site: Site, plan: Plan, owners: Sequence[str]) -> None:
+    def __init__(self, site: Site, plan: Plan) -> None:
         self.site = site
         self.plan = plan
-        self.owners = list(owners)
-        self.chief = site.links[owners[0]]
+        self.owners = [site.links[name] for name in site.label_owners]
+        self.chief = self.owners[0]
         self.trained = Trained()
 
     @abstractmethod
@@ -49,38 +49,55 @@ class Coordinator(ABC):
         return {}
 
     async def run(self) -> Trained:
-        self.site.clock.lap()
-        epoch, stop = 0, False
+        clock, trained = self.site.clock, self.trained
+        clock.lap()
         saved = self.site.keeper.saved()
+        epoch = 0 if saved is None else as_int(saved["epoch"])
+        stop = saved is not None and self._over(saved)
         if saved is not None:
-            epoch, stop = int(str(saved["epoch"])), bool(saved["stop"])
-            self.trained.restore_readings(saved["readings"])
+            trained.restore_readings(saved["readings"])
         await self.begin(saved)
-        self.trained.setup = self.site.clock.lap()
+        trained.setup = clock.lap()
         while not stop:
             epoch += 1
             await self.round()
-            verdict = await self.chief.receive(Kind.CONTROL, "train/epoch")
-            stop = bool(verdict.meta.get("stop")) or epoch >= self.plan.epochs
-            for name in self.owners[1:]:
-                await self.site.links[name].send(Kind.CONTROL, "train/epoch", meta=dict(verdict.meta))
-            self.trained.readings.append(self.site.clock.lap())
-            if self.site.keeper.wants(epoch):
-                readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-                self.site.keeper.save(epoch, {"epoch": epoch, "stop": stop, **self.state(), "readings": readings})
-        self.trained.finish = self.site.clock.lap()
-        return self.trained
+            stop = await self.pass_on() or epoch >= self.plan.epochs
+            trained.readings.append(clock.lap())
+            self._keep(epoch, stop=stop)
+        trained.finish = clock.lap()
+        return trained
+
+    async def pass_on(self) -> bool:
+        """Tell the other label owners what the chief decided; whether training ends."""
+        verdict = await self.chief.receive(Kind.CONTROL, "train/epoch")
+        meta = dict(verdict.meta)
+        await fan_out(self.owners[1:], lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
+        return bool(meta.get("stop"))
+
+    def _keep(self, epoch: int, *, stop: bool) -> None:
+        if not self.site.keeper.wants(epoch):
+            return
+        readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
+        where = {"epoch": epoch, "epochs": self.plan.epochs, "stop": stop, "readings": readings}
+        self.site.keeper.save(epoch, where | self.state())
+
+    def _over(self, saved: State) -> bool:
+        """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
+        epoch = as_int(saved["epoch"])
+        return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= self.plan.epochs)
 
 
 class MaskedCoordinator(Coordinator):
     """Adds up masked changes, steps the server optimiser, and tells the label owners their new weights.
 
     Args:
+        site: see `Coordinator`.
+        plan: see `Coordinator`.
         server: the optimiser.
     """
 
-    def __init__(self, site: Site, plan: Plan, owners: Sequence[str], server: Server) -> None:
-        super().__init__(site, plan, owners)
+    def __init__(self, site: Site, plan: Plan, server: Server) -> None:
+        super().__init__(site, plan)
         self.server = server
         self.weights = np.empty(0)
 
@@ -88,7 +105,7 @@ class MaskedCoordinator(Coordinator):
         message = await self.chief.receive(Kind.STATISTIC, "multi/weights", "weights")
         self.weights = np.asarray(message.arrays["weights"])
         if self.weights.ndim != 1 or self.weights.dtype != np.float64 or not np.isfinite(self.weights).all():
-            raise ProtocolError(f"{self.owners[0]!r} sent initial weights that are no finite float64 (d,)")
+            raise ProtocolError(f"{self.chief.peer!r} sent initial weights that are no finite float64 (d,)")
         if saved is not None:
             self.server.load(as_dict(saved["server"]))
             self.weights = np.asarray(saved["weights"])
@@ -96,15 +113,15 @@ class MaskedCoordinator(Coordinator):
 
     async def round(self) -> None:
         parts = []
-        for name in self.owners:
-            part = await self.site.links[name].receive(Kind.MASKED_SHARE, "multi/change", "change")
+        for link in self.owners:
+            part = await link.receive(Kind.MASKED_SHARE, "multi/change", "change")
             parts.append(np.asarray(part.arrays["change"]))
         self.weights = self.server.step(self.weights, unmasked_mean(parts, len(self.weights)))
         await self._tell()
 
     async def _tell(self) -> None:
-        for name in self.owners:
-            await self.site.links[name].send(Kind.STATISTIC, "multi/weights", weights=self.weights)
+        weights = self.weights
+        await fan_out(self.owners, lambda link: link.send(Kind.STATISTIC, "multi/weights", weights=weights))
 
     def state(self) -> State:
         return {"weights": self.weights, "server": self.server.state()}
@@ -114,11 +131,13 @@ class BlindCoordinator(Coordinator):
     """Adds up ciphertexts that it has no key to.
 
     Args:
+        site: see `Coordinator`.
+        plan: see `Coordinator`.
         scheme: that adds up.
     """
 
-    def __init__(self, site: Site, plan: Plan, owners: Sequence[str], scheme: Aggregation) -> None:
-        super().__init__(site, plan, owners)
+    def __init__(self, site: Site, plan: Plan, scheme: Aggregation) -> None:
+        super().__init__(site, plan)
         self.scheme = scheme
 
     async def begin(self, saved: State | None) -> None:
@@ -149,8 +168,8 @@ class BlindCoordinator(Coordinator):
     async def _add(self, aggregator: Aggregator, what: str) -> None:
         """Add up one message from each label owner, and give the sum to the chief."""
         parts = []
-        for name in self.owners:
-            message = await self.site.links[name].receive(Kind.CIPHERTEXT, what, "c")
+        for link in self.owners:
+            message = await link.receive(Kind.CIPHERTEXT, what, "c")
             parts.append(np.asarray(message.arrays["c"]))
         with working(self.site.clock):
             total = aggregator.add(parts)

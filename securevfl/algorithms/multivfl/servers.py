@@ -10,14 +10,16 @@ algorithm. All but FedAvg divide by the bias-corrected √v, as Multi-VFL's line
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 
 from securevfl.errors import UnknownNameError
 
-__all__ = ["SERVERS", "Server", "demon"]
+__all__ = ["SERVERS", "Server", "ServerName", "demon"]
 
-SERVERS = ("fedavg", "fedadam", "fedyogi", "feddemonadam")
+ServerName = Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"]
+SERVERS: tuple[ServerName, ...] = get_args(ServerName)
 
 
 def demon(beta: float, done: float) -> float:
