@@ -102,21 +102,26 @@ def place(
     )
 
 
-def within(programs: Sequence[Awaitable[T]], seconds: float = _LONGEST) -> list[T]:
+def within(programs: Sequence[Awaitable[T]], seconds: float | None = None) -> list[T]:
     """What programs return that run side by side.
+
+    Args:
+        programs: of all parties.
+        seconds: how long they may take; two minutes unless given.
 
     Raises:
         CheckFailed: they do not end in time.
     """
+    limit = _LONGEST if seconds is None else seconds
 
     async def together() -> list[T]:
-        return list(await asyncio.wait_for(asyncio.gather(*programs), seconds))
+        return list(await asyncio.wait_for(asyncio.gather(*programs), limit))
 
     try:
         return asyncio.run(together())
     except TimeoutError as error:
         raise CheckFailed(
-            f"the parties did not end within {seconds:g} s: with one message at a time on each link, does each side "
+            f"the parties did not end within {limit:g} s: with one message at a time on each link, does each side "
             "read what the other one sends before it waits for something else?"
         ) from error
 
