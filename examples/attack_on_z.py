@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from securevfl.algorithms.split import epoch_batches
 from z_attacks import View, feature_errors, full_batch, gram_error, label_auc, transcript
 
 import securevfl as sv
-from securevfl.algorithms.split import epoch_batches
 from securevfl.cut import ActiveCut, CutSpec, PassiveCut, Protection
 from securevfl.cut.integers import scaled_gradient
 from securevfl.data import FeatureEncoder

@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from securevfl.algorithms.leakage import at_the_cut
+
 import securevfl as sv
 from securevfl.algorithms import ALGORITHMS, Algorithm
-from securevfl.algorithms.leakage import at_the_cut
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Finding

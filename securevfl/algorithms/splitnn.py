@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from msgspec import Meta
 
-from securevfl.cut import CutSpec, CutUse, MarvellCut, Protection
+from securevfl.cut import CutSpec, CutUse, PerturbedCut, Protection
 from securevfl.errors import ProtectionInactive
 from securevfl.privacy import Noised
 from securevfl.training.algorithm import Algorithm
@@ -151,7 +151,7 @@ class Active(ActiveRole):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         logits = await self.half.forward(self.activations(self.feed(rows)), train=True)
         loss = self.loss(self.label_noise.correct(logits), self.targets(rows)).sum()
-        if isinstance(self.half.cut, MarvellCut):
+        if isinstance(self.half.cut, PerturbedCut):
             self.half.cut.labels = self.labels(rows)
         noised = self.label_noise.gradient(loss, logits, rows)
         if noised is None:
@@ -167,7 +167,7 @@ class Active(ActiveRole):
 
     def closing_notes(self) -> list[str]:
         cut = self.half.cut
-        if not isinstance(cut, MarvellCut):
+        if not isinstance(cut, PerturbedCut):
             return []
         if not cut.marvell.batches:
             raise ProtectionInactive("Marvell's noise was asked for and no gradient went through it")

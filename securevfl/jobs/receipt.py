@@ -98,9 +98,7 @@ def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
     return found
 
 
-def check_protection(
-    job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False
-) -> None:
+def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False) -> None:
     """Hold the ledgers against what the job declares.
 
     Args:

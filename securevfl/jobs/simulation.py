@@ -172,9 +172,7 @@ def run_parties(
     """
     owners = _owners(parties)
     names, coordinator = _all_parties(job, parties)
-    sites = sites_of(
-        job, names, owners=owners, run=run, coordinator=coordinator, observer=observer, keepers=keepers
-    )
+    sites = sites_of(job, names, owners=owners, run=run, coordinator=coordinator, observer=observer, keepers=keepers)
     tables = dict(parties)
 
     async def program(site: Site) -> Trained:

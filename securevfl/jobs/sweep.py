@@ -24,13 +24,13 @@ import torch
 from securevfl.cut import PROTECTIONS
 from securevfl.data import datasets
 from securevfl.errors import InputError, PartyFailed, SecureVFLError, UnknownNameError
-from securevfl.party import Job
-from securevfl.training import Algorithm, Task
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.toml import build, choice, known
+from securevfl.party import Job
 from securevfl.privacy import DP
 from securevfl.report import Cell, Claim, PaperFigure, SweepRecord, write_sweep
+from securevfl.training import Algorithm, Task, algorithms, find_algorithm
 
 __all__ = ["Spec", "Sweep", "read_sweep", "run_sweep"]
 
@@ -187,9 +187,9 @@ def _cells(
     label = method.get("label", name)
     if label not in data.get("only", [label]):
         return
-    if name not in ALGORITHMS:
-        raise UnknownNameError("algorithm", name, ALGORITHMS)
-    fields = {item.name for item in dataclasses.fields(ALGORITHMS[name])}
+    if name not in algorithms():
+        raise UnknownNameError("algorithm", name, algorithms())
+    fields = set(find_algorithm(name).__struct_fields__)
     general = {key: value for key, value in data.get("algorithm", {}).items() if key in fields}
     own = method.get("settings", {}) | data.get("methods", {}).get(label, {})
     option = axis.get("option", "overlap")

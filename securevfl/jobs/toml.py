@@ -14,8 +14,8 @@ from securevfl.data import Parties, datasets, read_csv, read_parquet
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.comparison import BASELINES
 from securevfl.party import Job
-from securevfl.training import Algorithm
 from securevfl.privacy import DP, Policy
+from securevfl.training import Algorithm
 from securevfl.transport import Kind
 
 __all__ = ["JobFile", "build", "choice", "known", "read_job"]

@@ -140,8 +140,10 @@ async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: 
     await link.send(Kind.CONTROL, _ROWS, meta={"rows": mine[0], "labelled": mine[1]})
     message = await link.receive(Kind.CONTROL, _START, "fold")
     order = (site.active, *site.passive)
-    counts = {name: _counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
-              for name in order}
+    counts = {
+        name: _counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
+        for name in order
+    }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
     classes = _whole(message, "classes", 0, 1 << 16, link.peer)

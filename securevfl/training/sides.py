@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from securevfl.cut import ActiveCut, CutSpec, MarvellCut, NormBoundedCut
+from securevfl.cut import ActiveCut, BoundedCut, CutSpec, PerturbedCut
 from securevfl.errors import InputError
 from securevfl.privacy import MarvellNoise
 from securevfl.privacy.joint import largest_norm
@@ -64,9 +64,9 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
             sigma=sigma * (parties / noisy_parties(role.protection, parties)) ** 0.5,
             width=spec.width,
         )
-        cut = NormBoundedCut(cut, bound)
+        cut = BoundedCut(cut, bound)
     if dp.marvell is not None:
         if role.task.classes != 2:
             raise InputError(f"dp.labels 'marvell' is for two classes and there are {role.task.classes}")
-        cut = MarvellCut(cut, MarvellNoise(dp.marvell.power))
+        cut = PerturbedCut(cut, MarvellNoise(dp.marvell.power))
     return cut

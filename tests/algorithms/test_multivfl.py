@@ -13,12 +13,12 @@ import pytest
 import securevfl_crypto as crypto
 from hypothesis import given
 from hypothesis import strategies as st
+from securevfl.algorithms.averaging import masked, unmasked_mean
+from securevfl.algorithms.servers import SERVERS, Server, demon
 from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 
 import securevfl as sv
 from securevfl.algorithms import averaging
-from securevfl.algorithms.averaging import masked, unmasked_mean
-from securevfl.algorithms.servers import SERVERS, Server, demon
 from securevfl.data import hold_out, label_owners
 from securevfl.jobs import align_owners
 

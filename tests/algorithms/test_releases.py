@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from helpers import scarce
+from securevfl.algorithms.base import ActiveRole, Role
 
 import securevfl as sv
 from securevfl.algorithms import ALGORITHMS, Algorithm, risa, splitnn
-from securevfl.algorithms.base import ActiveRole, Role
 from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import Ran, join_parties, run_parties

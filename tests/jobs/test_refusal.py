@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import parties, ready_keys, scarce
+from securevfl.jobs.refusal import await_refusal, terms
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs import align_owners, simulation
-from securevfl.jobs.refusal import await_refusal, terms
 from securevfl.jobs.simulation import align_parties, join_parties, run_parties
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
