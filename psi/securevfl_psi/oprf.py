@@ -26,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from securevfl_crypto.engine import Engine, engine
 
-from securevfl_psi.chunks import CHUNK, PointStream, require_size
+from securevfl_psi.chunks import PointStream, require_size, split
 from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
@@ -86,7 +86,7 @@ def finalise(
 
 
 def _parts(count: int) -> Iterator[np.ndarray]:
-    return (np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+    return split(np.arange(count))
 
 
 def _checked_length(length: int) -> int:

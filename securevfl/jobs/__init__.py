@@ -1,11 +1,14 @@
-"""Jobs: what to run, running it, and what came of it."""
+"""Jobs: running them in one process, comparing them, and what came of it.
+
+`simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many; `toml` reads
+job files; `model`, `checkpoint` and `store` keep what was learned; `auditing` reads ledgers. Only the command line and
+`testing` import this folder. It names no algorithm.
+"""
 
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
-from securevfl.jobs.job import Job
 from securevfl.jobs.model import Model, Prediction, predict
-from securevfl.jobs.owners import align_owners
 from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
@@ -17,13 +20,11 @@ __all__ = [
     "Audit",
     "AuditLine",
     "Epsilon",
-    "Job",
     "JobFile",
     "Model",
     "Prediction",
     "Result",
     "Sweep",
-    "align_owners",
     "align_parties",
     "audit",
     "compare",

@@ -22,10 +22,13 @@ __all__ = ["EXCHANGES", "Terms", "consent", "rule_against", "terms"]
 _CONSENT = "party/consent"
 _ROLES: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 EXCHANGES = tuple(
-    Exchange(step, Kind.CONTROL, sender, receiver, words)
+    Exchange(step, Kind.CONTROL, sender, receiver, words, reveals)
     for sender in _ROLES
     for receiver in _ROLES
-    for step, words in ((_CONSENT, "that it takes part"), (REFUSED, "the rule for which it does not take part"))
+    for step, words, reveals in (
+        (_CONSENT, "consent to the job", ""),
+        (REFUSED, "refusal of the job", "which rule of the sender's policy the job breaks"),
+    )
 )
 """What consent may send: between any two parties."""
 

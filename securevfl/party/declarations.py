@@ -5,14 +5,12 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 
 from __future__ import annotations
 
-from securevfl.align import exchanges as alignment
+from securevfl.align import EXCHANGES
 from securevfl.party import consent, numbering
 from securevfl.party.job import Job
-from securevfl.privacy import Declared
-from securevfl.site import Site
 from securevfl.transport import Exchange, Exchanges
 
-__all__ = ["between", "declared"]
+__all__ = ["declared"]
 
 
 def declared(job: Job, passive: int) -> Exchanges:
@@ -22,10 +20,5 @@ def declared(job: Job, passive: int) -> Exchanges:
         ProtocolError: two parts of it declare one message differently.
     """
     training = job.algorithm.declared(job.protection, passive) if passive else ()
-    parts: tuple[tuple[Exchange, ...], ...] = (consent.EXCHANGES, alignment(), numbering.EXCHANGES, training)
+    parts: tuple[tuple[Exchange, ...], ...] = (consent.EXCHANGES, EXCHANGES, numbering.EXCHANGES, training)
     return Exchanges(exchange for part in parts for exchange in part)
-
-
-def between(site_roles: Exchanges, me: Site, peer: Site) -> tuple[Declared, Declared]:
-    """What a party may send to a peer, and what may come back."""
-    return site_roles.between(me.role, peer.role), site_roles.between(peer.role, me.role)

@@ -71,7 +71,7 @@ def check_norms(z: torch.Tensor, bound: float) -> None:
     longest = float(torch.linalg.vector_norm(z, dim=-1).max()) if z.numel() else 0.0
     if not longest <= bound:
         raise RangeError(
-            f"a row of z is {longest:.4g} long, and with the declared dp.weight_bound it stays below {bound:.4g}: the "
+            f"a row of z is {longest:.4g} long, and with the declared weight_bound it stays below {bound:.4g}: the "
             "weights grew past it and ε no longer holds; declare a larger bound, or lower the cut's learning rate"
         )
 

@@ -54,6 +54,11 @@ class Algorithm(Config):
     reveals: ClassVar[str] = ""
     protects: ClassVar[frozenset[str]] = frozenset()
 
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All installed algorithms, or a class itself where it has a name."""
+        return super().known() or {name: find_algorithm(name) for name in algorithms()}
+
     @abstractmethod
     def active(self, setting: Setting) -> ActiveRole:
         """The active party's role."""

@@ -8,17 +8,18 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
 import torch
 from torch import nn
 
 from securevfl.cut import ActiveCut, CutSpec, Protection
-from securevfl.privacy import Noised
+from securevfl.privacy import Noised, bare
 from securevfl.privacy.noise import NoiseShare
 from securevfl.site import Site
 from securevfl.training.networks import Bottom, block, build_bottom, mlp
 from securevfl.training.state import State, as_dict, as_pair
 
-__all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf", "bare"]
+__all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,8 +245,3 @@ class Networks:
     def load(self, state: Mapping[str, object]) -> None:
         self.restore(state["weights"])
         self.optimizer.load_state_dict(as_dict(state["optimizer"]))
-
-
-def bare(activations: torch.Tensor | Noised[torch.Tensor]) -> torch.Tensor:
-    """The tensor itself, noised or not: for what the party that made it computes with it."""
-    return activations.value if isinstance(activations, Noised) else activations

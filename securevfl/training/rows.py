@@ -99,6 +99,9 @@ class NumberedRows:
 class Features:
     """The features of a party's rows, on the device that trains.
 
+    Numbers from `NumberedRows.rows` to below twice that stand for the same rows withheld, and -1 for no row at all:
+    like a row that the party lacks, they have `fill` for features. A release counts a row and the row withheld apart.
+
     Args:
         table: the party's numbered rows.
         device: ``"cpu"`` or ``"cuda"``.
@@ -111,7 +114,7 @@ class Features:
     def __init__(self, table: NumberedRows, device: str) -> None:
         self.x = table.x.to(device)
         self.fill = torch.zeros_like(self.x[:1])
-        self._at = np.append(table.own(np.arange(table.rows)), -1)  # the last: a row numbered -1 is nobody's
+        self._at = np.append(table.own(np.arange(2 * table.rows)), -1)
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
         """Features of numbered rows, (n, …); `fill` where this party lacks them."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["State", "as_dict", "as_flag", "as_int", "as_list", "as_pair", "as_rows", "as_tensor"]
+__all__ = ["State", "as_dict", "as_flag", "as_int", "as_list", "as_pair", "as_rows", "as_tensor", "kept_rows"]
 
 State = dict[str, object]
 """What a part of a program has learned and remembers; a tree of dicts, lists, numbers, texts and tensors."""
@@ -70,6 +70,11 @@ def as_tensor(state: object) -> torch.Tensor:
     if not isinstance(state, torch.Tensor):
         raise TypeError(f"a {type(state).__name__} stands where a tensor belongs: not a state of this part")
     return state
+
+
+def kept_rows(rows: np.ndarray | None) -> torch.Tensor | None:
+    """Row numbers, (n,) int64, as a state keeps them: what `as_rows` reads."""
+    return None if rows is None else torch.from_numpy(rows)
 
 
 def as_rows(state: object) -> np.ndarray | None:

@@ -7,9 +7,9 @@ import pytest
 import torch
 from opacus.accountants import RDPAccountant
 from scipy import stats
+from securevfl.algorithms.networks import block, build_bottom, mlp
 from torch import nn
 
-from securevfl.algorithms.networks import block, build_bottom, mlp
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import PrivateSteps
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from helpers import parties, ready_keys, scarce
 from opacus.accountants import RDPAccountant
+from securevfl.algorithms.base import ActiveRole
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
-from securevfl.algorithms.base import ActiveRole
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import InputError, PolicyError, RangeError
 from securevfl.jobs.simulation import join_parties, run_parties

@@ -1,18 +1,18 @@
 """Sums of vectors under encryption: several parties seal, anyone adds, one party opens the sum. Exact.
 
-One party makes a key. Every party seals its vector of integers under it, plus its share of zero, uniform over the whole
-plaintexts; whoever has the public key adds the messages up, and the owner of the key opens what results. The shares of
-zero cancel in the sum of all parties and in no other, so:
+One party generates a key. Every party encrypts its vector of integers plus its share of zero, which is uniform over the
+whole plaintext. Anyone with the public key adds the messages, and the key's owner opens the sum. The shares of zero
+cancel only in the sum of all parties. Therefore:
 
-- Who adds has no key: ciphertexts tell it nothing, not even the sum.
-- The owner of the key learns the sum. Should it get at single messages, or at a sum of some, it opens uniform numbers;
-  only with all parties but one on its side does it learn that one's vector. (The idea of masks that cancel: Bonawitz et
-  al. 2017, doi 10.1145/3133956.3133982. All parties have to stay.)
-- Messages are sums of fresh encryptions, with no factor that depends on a vector: their randomness and noise tell
-  nothing, and need no drowning.
+- The party that adds has no secret key and learns nothing, not even the sum.
+- The key's owner learns the sum. From single messages, or a sum of some, it opens uniform numbers. It learns one
+  party's vector only if all other parties collude with it. (Masks that cancel: Bonawitz et al. 2017,
+  doi 10.1145/3133956.3133982. Here no party may drop out.)
+- Messages are sums of fresh encryptions, without a factor that depends on a vector. Their randomness and noise reveal
+  nothing and need no drowning.
 
-What arrives is checked before it is used: its length, its key's fingerprint, how many parties are in it, and that its
-content can be ciphertexts. What nobody can check is that a party's vector was in range, or sealed once.
+A message is checked before it is used: its length, the fingerprint of its key, the number of parties in it, and that
+its content can be ciphertexts. No party can check that another's vector was in range, or sealed only once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,15 @@ _MAGIC, _VERSION = b"SVAG", 1
 
 @dataclass(frozen=True, kw_only=True)
 class Addends:
-    """What is added up.
+    """The vectors that are added up.
 
     Attributes:
         count: integers in a vector.
-        bits: each is below 2^bits in magnitude.
-        parties: that seal one vector each.
+        bits: each integer is below 2^bits in magnitude.
+        parties: the number of parties, each with one vector.
+
+    Raises:
+        MalformedError: a number is out of range.
     """
 
     count: int
@@ -56,14 +59,14 @@ class Addends:
 
     @property
     def sum_bits(self) -> int:
-        """Magnitude of a sum over all parties."""
+        """Bits of the magnitude of a sum over all parties."""
         return self.bits + (self.parties - 1).bit_length()
 
     def check(self, values: np.ndarray, parties: int = 1) -> None:
-        """Whether this can be a vector, or the sum of so many.
+        """Check a vector, or the sum of the vectors of `parties` parties.
 
         Raises:
-            MalformedError: another type or length.
+            MalformedError: the type or length differs.
             OverflowRefused: an integer is out of range.
         """
         if values.dtype not in (np.int64, np.object_) or values.shape != (self.count,):
@@ -77,11 +80,11 @@ class Addends:
 
 
 class Aggregator(ABC):
-    """What every party can do with the public key, and its owner with the secret one.
+    """Seals and adds with the public key, opens with the secret one.
 
     Args:
         key: the public key.
-        addends: what is added up.
+        addends: the vectors that are added up.
     """
 
     def __init__(self, key: PublicKey, addends: Addends) -> None:
@@ -91,18 +94,19 @@ class Aggregator(ABC):
 
     @property
     def message_bytes(self) -> int:
-        """Bytes of every message, of one vector or of a sum."""
+        """Bytes of a message, whether of one vector or of a sum."""
         return _HEAD.size + self.body_bytes
 
     def seal(self, values: np.ndarray, zero: ZeroShares) -> np.ndarray:
-        """``[[values + zero]]``, a uint8 message.
+        """Encrypt a vector: ``[[values + zero]]``, a uint8 message.
 
         Args:
             values: (count,), int64 or an object array of integers.
-            zero: this party's shares of zero with the others; all parties seal equally often. Falsy for one party.
+            zero: this party's shares of zero with the others, empty for a single party. All parties must seal equally
+                often.
 
         Raises:
-            MalformedError: another type or length, or no shares of zero among several parties.
+            MalformedError: the type or length differs, or several parties have no shares of zero.
             OverflowRefused: an integer reaches 2^bits.
         """
         self.addends.check(values)
@@ -114,11 +118,11 @@ class Aggregator(ABC):
         return self._message(self._seal(values, zero), 1)
 
     def add(self, messages: Sequence[np.ndarray]) -> np.ndarray:
-        """The message of the sum; of sums, too.
+        """Add messages, of vectors or of sums; returns the message of their sum.
 
         Raises:
-            MalformedError: no message at all, one of another length, version or key, or of more parties together than
-                were agreed; or content that is no ciphertext.
+            MalformedError: there is no message; one has another length, version or key; they cover more parties than
+                were agreed; or their content is no ciphertext.
         """
         if not messages:
             raise MalformedError("no vector at all; at least one party has to send its own")
@@ -129,11 +133,11 @@ class Aggregator(ABC):
         return self._message(self._add([body for _, body in read]), parties)
 
     def open(self, message: np.ndarray, key: SecretKey) -> np.ndarray:
-        """The sum of all parties' vectors, (count,): int64 where `sum_bits` is below 64, else an object array.
+        """Decrypt the sum of all parties' vectors, (count,): int64 if `sum_bits` is below 64, else an object array.
 
         Raises:
-            MalformedError: no message under this key, or not the sum of all parties.
-            OverflowRefused: an integer that no sum in range can be: somebody's masks do not cancel, or its vector was
+            MalformedError: the message is not under this key, or not the sum of all parties.
+            OverflowRefused: an integer is out of the range of a sum: a party's masks do not cancel, or its vector was
                 out of range.
         """
         parties, body = self._read(message)
@@ -149,7 +153,7 @@ class Aggregator(ABC):
         return np.frombuffer(_HEAD.pack(_MAGIC, _VERSION, self._tag, parties) + body, dtype=np.uint8)
 
     def _read(self, message: np.ndarray) -> tuple[int, memoryview]:
-        """How many parties are in a message, and its body."""
+        """The number of parties in a message, and its body."""
         size = self.message_bytes
         if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != (size,):
             what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
@@ -167,7 +171,7 @@ class Aggregator(ABC):
     @property
     @abstractmethod
     def body_bytes(self) -> int:
-        """Bytes of a message without its head."""
+        """Bytes of a message without its header."""
 
     @abstractmethod
     def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes: ...
@@ -180,13 +184,13 @@ class Aggregator(ABC):
 
 
 class Aggregation(KeyScheme):
-    """A scheme that adds vectors up."""
+    """A scheme that can add vectors under encryption."""
 
     @abstractmethod
     def aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
-        """What seals, adds and opens such vectors.
+        """The aggregator of these vectors.
 
         Raises:
-            MalformedError: a key of another scheme.
-            OverflowRefused: their sum does not fit in a plaintext.
+            MalformedError: the key belongs to another scheme.
+            OverflowRefused: the sum does not fit in a plaintext.
         """

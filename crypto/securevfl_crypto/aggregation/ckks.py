@@ -1,13 +1,13 @@
-"""Sums of vectors under CKKS's encryption, with integers in the coefficients of ring elements. Exact after rounding.
+"""Sums of vectors under CKKS, with integers in the coefficients of ring elements. Exact after rounding.
 
 Cheon, Kim, Kim and Song, "Homomorphic encryption for arithmetic of approximate numbers" (Asiacrypt 2017), section 3: a
 ciphertext (c0, c1) of m has c0 + c1 s = Δ m + e modulo q. Nothing is multiplied here, so values stay integers, one for
-each coefficient, and need no slots of floating point numbers; Δ is four times the largest noise that all the parties'
-encryptions together can have, so that rounding removes it for good. What is opened therefore tells nothing of the
-noise, which decrypted CKKS values otherwise do to those who have the ciphertext (Li and Micciancio, Eurocrypt 2021).
+each coefficient, and need no floating-point slots. Δ is four times the largest noise of all parties' encryptions
+together, so rounding removes the noise completely. The opened values therefore reveal nothing about it, unlike
+ordinary CKKS decryptions, which leak it to whoever has the ciphertext (Li and Micciancio, Eurocrypt 2021).
 
-Masks are uniform modulo q and added to c0: their sum is zero modulo q, so that no precision is lost to them. Only those
-coefficients of c0 are sent that carry values.
+Masks are uniform modulo q and added to c0. They sum to zero modulo q and cost no precision. Of c0 only the
+coefficients that carry values are sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from securevfl_crypto.scheme import PublicKey, SecretKey
 __all__ = ["CkksAggregation", "CkksAggregator"]
 
 _NUMBER = 0xA0
-"""Of this use of the lattice keys, on the wire."""
+"""The scheme number in keys of this aggregation."""
 _CHAIN = Chain(kept=(60, 60), dropped=20)
 _NOISE_BITS = 13
 """One encryption's noise is below 2^13: at most N/2 + 1 from rounding as the small prime is divided out (c1 is off by
@@ -41,7 +41,7 @@ up to ½, times a ternary secret), and at most 1 of what was there before, 2 N �
 
 @dataclass(frozen=True)
 class CkksAggregation(Aggregation):
-    """Under CKKS's encryption, ring of degree 8192, 128 bits of security."""
+    """Aggregation under CKKS, in a ring of degree 8192 with 128 bits of security."""
 
     name: ClassVar[str] = "ckks"
 
@@ -80,7 +80,7 @@ class CkksAggregator(Aggregator):
 
     @property
     def _counts(self) -> list[int]:
-        """Values in each ciphertext of a message."""
+        """The number of values in each ciphertext of a message."""
         count = self.addends.count
         return [min(DEGREE, count - start) for start in range(0, count, DEGREE)]
 
@@ -123,7 +123,7 @@ class CkksAggregator(Aggregator):
         return self._rounded(self._phases(body, key))
 
     def _phases(self, body: memoryview, key: SecretKey) -> np.ndarray:
-        """c0 + c1 s, from 0 to below q: Δ m + e, and the masks unless they cancel; an object array."""
+        """c0 + c1 s modulo q, an object array: Δ m + e, plus the masks unless they cancel."""
         if not isinstance(key, RlweSecretKey):
             raise MalformedError(f"a key of type {type(key).__name__}; an RlweSecretKey is needed")
         own, loaded, found = self._context, self._load(body), []
@@ -135,10 +135,10 @@ class CkksAggregator(Aggregator):
         return np.concatenate(found)
 
     def _rounded(self, carried: np.ndarray) -> np.ndarray:
-        """Δ m + e, from 0 to below q, without Δ and e.
+        """m from Δ m + e, given modulo q.
 
         Raises:
-            OverflowRefused: more noise than so many encryptions have.
+            OverflowRefused: the noise is larger than that of so many encryptions.
         """
         modulus, half = self._basis.modulus, 1 << (self._shift - 1)
         signed = np.where(carried > modulus // 2, carried - modulus, carried)
@@ -148,7 +148,7 @@ class CkksAggregator(Aggregator):
         if largest >= self.addends.parties << _NOISE_BITS:
             raise OverflowRefused(
                 f"noise of {largest}; {self.addends.parties} encryptions have less than "
-                f"{self.addends.parties << _NOISE_BITS}: somebody's masks do not cancel"
+                f"{self.addends.parties << _NOISE_BITS}: a party's masks do not cancel; all have to seal equally often"
             )
         return np.asarray(values)
 
@@ -156,7 +156,7 @@ class CkksAggregator(Aggregator):
         """c0 and c1 of each ciphertext, residues (primes, …).
 
         Raises:
-            MalformedError: a residue that is none, or a c1 that is zero, which hides nothing.
+            MalformedError: a residue is out of range, or a c1 is zero and hides nothing.
         """
         found, start, size = [], 0, sum(self._widths)
         for count in self._counts:

@@ -23,10 +23,13 @@ __all__ = ["PaillierAggregation", "PaillierAggregator"]
 
 @dataclass(frozen=True)
 class PaillierAggregation(Aggregation):
-    """Under Paillier: integers side by side in plaintexts, each slot with room for the sum; masks modulo n.
+    """Aggregation under Paillier: several integers in a plaintext, each slot with room for the sum; masks modulo n.
 
     Attributes:
-        bits: least bits of n.
+        bits: the least bits of n.
+
+    Raises:
+        WeakKeyError: no key can have this many bits.
     """
 
     name: ClassVar[str] = "paillier"
@@ -64,7 +67,7 @@ class PaillierAggregator(Aggregator):
 
     @cached_property
     def _plaintexts(self) -> int:
-        """In one message."""
+        """The number of plaintexts in one message."""
         return -(-self.addends.count // self._packing.columns)
 
     @property
@@ -90,7 +93,9 @@ class PaillierAggregator(Aggregator):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPrivateKey is needed")
         found = self._packing.unpack(key.decrypt_batch(self._load(body)), self._plaintexts).ravel()
         if found[self.addends.count :].any():
-            raise OverflowRefused("a value behind the end of the vector: somebody's masks do not cancel")
+            raise OverflowRefused(
+                "a value beyond the end of the vector: a party's masks do not cancel; all have to seal equally often"
+            )
         return found[: self.addends.count]
 
     def _load(self, body: memoryview) -> Batch:

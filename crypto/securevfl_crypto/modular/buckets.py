@@ -1,4 +1,4 @@
-"""Products of powers on vector paths: the choice of a method, and buckets for many bases."""
+"""Products of powers on compiled kernels: the choice of a method, and buckets for many bases."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from securevfl_crypto.modular.tables import by_tables, indexed
 __all__ = ["power_products"]
 
 _SQUARE = 0.7
-"""What a squaring costs of a product."""
+"""The cost of a squaring, in products."""
 _GATHER = 0.08
-"""What a product costs more whose factor is looked up."""
+"""The extra cost of a product whose factor is gathered from a table, in products."""
 _MOST_BYTES = 1 << 27
-"""Of a table."""
+"""The most bytes of a table."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,11 @@ class _Method:
     """A method for products of powers.
 
     Attributes:
-        cost: in products of one number.
+        cost: in products of two numbers.
         window: bits of a digit.
         levels: digits of an exponent.
-        together: bases of a table (Straus); 0: by buckets (Pippenger).
-        parts: into which the bases of a row are divided, to fill the lanes (Pippenger).
+        together: bases that share a table (Straus); 0 stands for buckets (Pippenger).
+        parts: the parts into which the bases of a row are divided to fill the lanes (Pippenger).
     """
 
     cost: float
@@ -68,7 +68,7 @@ def _methods(modulus: Lanes, rows: int, bases: int, magnitude: int, span: int) -
 
 
 def power_products(modulus: Lanes, bases: Batch, exponents: np.ndarray) -> LaneBatch:
-    """`Modulus.power_products`: Straus 1964 or Pippenger 1976, whichever takes fewer products."""
+    """`Modulus.power_products`, by Straus 1964 or Pippenger 1976, whichever takes fewer products."""
     rows, count = exponents.shape
     if not exponents.size:
         out = modulus.blocks(rows)
@@ -98,9 +98,14 @@ def _signed_digits(exponents: np.ndarray, window: int, levels: int) -> np.ndarra
 
 
 def by_buckets(modulus: Lanes, bases: Batch, exponents: np.ndarray, window: int, levels: int, parts: int) -> LaneBatch:
-    """``Π_j bases[j]^exponents[i, j]``, by gathering the bases of equal digits (Pippenger 1976).
+    """``Π_j bases[j]^exponents[i, j]`` by gathering the bases of equal digits (Pippenger 1976).
 
-    Each digit of each part of a row is a job in a lane of its own; parts and levels are joined in the end.
+    Each digit of each part of a row is a job with its own lane; at the end the parts and levels are joined.
+
+    Args:
+        bases: units modulo m.
+        exponents: (rows, bases) int64, below 2^(window · levels − 1) in magnitude.
+        window, levels, parts: see `_Method`.
     """
     rows, count = exponents.shape
     each = -(-count // parts)

@@ -21,10 +21,10 @@ _LEAST_BITS, _MOST_BITS = 1024, 16384
 
 
 def checked_modulus(m: int | mpz) -> mpz:
-    """The modulus.
+    """The modulus as an integer of GMP.
 
     Raises:
-        MalformedError: it is even, or of fewer than 1024 or more than 16384 bits.
+        MalformedError: it is even, or has fewer than 1024 or more than 16384 bits.
     """
     number = mpz(m)
     if number < 0 or not _LEAST_BITS <= number.bit_length() <= _MOST_BITS or not number & 1:
@@ -36,10 +36,10 @@ def checked_modulus(m: int | mpz) -> mpz:
 
 
 def checked_rows(numbers: np.ndarray, width: int, what: str) -> np.ndarray:
-    """Little-endian numbers as they arrive, C-contiguous.
+    """Little-endian numbers, uint8 (n, width), C-contiguous.
 
     Raises:
-        MalformedError: another type or shape.
+        MalformedError: the type or shape differs.
     """
     if numbers.dtype != np.uint8 or numbers.ndim != 2 or numbers.shape[1] != width:
         raise MalformedError(f"{what} as {numbers.dtype} {numbers.shape}; uint8 (n, {width}) is needed")
@@ -47,10 +47,10 @@ def checked_rows(numbers: np.ndarray, width: int, what: str) -> np.ndarray:
 
 
 def checked_places(rows: np.ndarray, count: int) -> np.ndarray:
-    """Places in a batch of `count` numbers.
+    """Places in a batch of `count` numbers, int64 (n,).
 
     Raises:
-        MalformedError: another type or shape, or a place that is none.
+        MalformedError: the type or shape differs, or a place does not exist.
     """
     if rows.dtype != np.int64 or rows.ndim != 1:
         raise MalformedError(f"places as {rows.dtype} {rows.shape}; int64 (n,) is needed")
@@ -60,10 +60,10 @@ def checked_places(rows: np.ndarray, count: int) -> np.ndarray:
 
 
 def checked_exponents(exponents: np.ndarray, bases: int) -> np.ndarray:
-    """Exponents of `power_products`.
+    """Exponents of `power_products`, int64 (rows, bases).
 
     Raises:
-        MalformedError: another type or shape, or −2^63, which has no magnitude in 64 bits.
+        MalformedError: the type or shape differs, or an exponent is −2^63, whose magnitude exceeds int64.
     """
     if exponents.dtype != np.int64 or exponents.ndim != 2 or exponents.shape[1] != bases:
         raise MalformedError(f"exponents as {exponents.dtype} {exponents.shape}; int64 (rows, {bases}) is needed")
@@ -73,7 +73,7 @@ def checked_exponents(exponents: np.ndarray, bases: int) -> np.ndarray:
 
 
 def checked_power(exponent: int | mpz) -> mpz:
-    """The exponent of `power`.
+    """The exponent of `power` as an integer of GMP.
 
     Raises:
         MalformedError: it is negative.
@@ -85,10 +85,10 @@ def checked_power(exponent: int | mpz) -> mpz:
 
 
 def check_pairing(a: Batch, b: Batch) -> None:
-    """Whether `mul` can pair these.
+    """Check that `mul` can pair two batches.
 
     Raises:
-        MalformedError: batches of different lengths, none of them one number.
+        MalformedError: the lengths differ and neither is 1.
     """
     if len(a) != len(b) and 1 not in (len(a), len(b)):
         raise MalformedError(f"batches of {len(a)} and {len(b)} numbers; as many, or one on a side, can be multiplied")

@@ -1,4 +1,4 @@
-"""Chooses how to compute modulo a number: the fastest path that this machine can run and that passes its self-test."""
+"""Chooses the implementation of `Modulus`: the fastest path that this machine can run and that passes its self-test."""
 
 from __future__ import annotations
 
@@ -16,26 +16,25 @@ from securevfl_crypto.modular.base import Modulus
 from securevfl_crypto.modular.checks import checked_modulus
 from securevfl_crypto.modular.gmp import GmpModulus
 
-if TYPE_CHECKING:  # it needs llvmlite
+if TYPE_CHECKING:  # the module imports llvmlite
     from securevfl_crypto.engine.compiled_long import LongKernels
 
 __all__ = ["modulus", "self_test"]
 
 
 def modulus(m: int | mpz, path: str | None = None, *, secret: bool = False, root: int | mpz | None = None) -> Modulus:
-    """Arithmetic modulo m on a path of `engine.cpu.PATHS`; without one that of ``SECUREVFL_ENGINE``, or the fastest.
-
-    The paths without kernels compute with GMP.
+    """Arithmetic modulo m.
 
     Args:
         m: odd, from 1024 to 16384 bits.
-        path: a name, or None.
-        secret: whether m is: nothing but the caller keeps it then; otherwise equal calls give one object.
-        root: the square root of m, if the caller knows that it has one: vector paths then compute 1.6 times as fast.
+        path: one of `engine.PATHS`. None: the path that ``SECUREVFL_ENGINE`` names, or the fastest. Paths without
+            kernels compute with GMP.
+        secret: whether m is secret: then only the caller keeps it. Otherwise equal calls return one object.
+        root: the square root of m if the caller knows it; vector paths then compute 1.6 times as fast.
 
     Raises:
-        EngineError: a path is demanded that is unknown, cannot run here, or fails its self-test.
-        MalformedError: m is even, or too short or long, or not the square of `root`.
+        EngineError: the requested path is unknown, cannot run here, or fails its self-test.
+        MalformedError: m is even, too short or too long, or not the square of `root`.
     """
     name = path or forced()
     if name is not None and name not in PATHS:
@@ -76,7 +75,7 @@ def _on(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
 
     try:
         kernels = _kernels(path, m, root)
-    except RuntimeError as error:  # llvmlite's, for what the installed version of LLVM does not take
+    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
         first = str(error).partition("\n")[0]
         raise EngineError(
             f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
@@ -95,7 +94,7 @@ def _kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
 
 @lru_cache(maxsize=16)
 def _tested(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
-    """`self_test`, once for each set of kernels."""
+    """Run `self_test` once for each set of kernels."""
     from securevfl_crypto.modular.vector import VectorModulus
 
     prime = (mpz(1) << 1279) - 1  # Mersenne's: all limbs are ones, and residues have inverses

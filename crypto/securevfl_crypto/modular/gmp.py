@@ -78,9 +78,8 @@ class _Ladder(FixedBase):
     def powers(self, exponents: np.ndarray) -> IntBatch:
         rows = checked_rows(exponents, -(-self.bits // 8), "exponents")
         numbers = [mpz(int.from_bytes(row.tobytes(), "little")) for row in rows]
-        top = (
-            mpz(1) << 8 * rows.shape[1]
-        )  # an extra top bit, divided out below: exponents have equal lengths and none is 0
+        # An extra top bit, divided out below, gives all exponents the same length and keeps them from being 0.
+        top = mpz(1) << 8 * rows.shape[1]
         out = _in_threads(lambda part: [gmpy2.powmod_sec(self._base, e + top, self._m) for e in part], numbers)
         rest = inverse(gmpy2.powmod(self._base, top, self._m), self._m)
         return IntBatch([value * rest % self._m for value in out])

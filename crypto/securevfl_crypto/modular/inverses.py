@@ -16,7 +16,7 @@ def inverse(value: mpz, m: mpz) -> mpz:
     """1/value modulo m.
 
     Raises:
-        MalformedError: there is none.
+        MalformedError: value and m have a common factor.
     """
     try:
         return gmpy2.invert(value, m)
@@ -25,10 +25,10 @@ def inverse(value: mpz, m: mpz) -> mpz:
 
 
 def inverses(values: Sequence[mpz], m: mpz) -> list[mpz]:
-    """1/value modulo m for all values, with one inversion.
+    """1/value modulo m for all values, with one inversion (Montgomery 1987, section 10.3.1).
 
     Raises:
-        MalformedError: there is none.
+        MalformedError: a value and m have a common factor.
     """
     before = [mpz(1)]
     for value in values:

@@ -1,4 +1,4 @@
-"""Long numbers in lanes, eight or four side by side: bytes and integers, products, and kernels run in threads."""
+"""Long numbers in lanes, four or eight side by side: their storage, their products, and threads that run kernels."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from securevfl_crypto.modular.montgomery import montgomery_form
 __all__ = ["LaneBatch", "Lanes", "address", "aligned"]
 
 _WORTH = 1e5
-"""Products of two limbs, in all lanes, that a thread computes before another is worth its start: some 0.1 ms."""
+"""Products of limbs, in all lanes, that keep a thread busy for about 0.1 ms; less work does not repay its start."""
 _LINE = 64
 
 
 def aligned(*shape: int) -> np.ndarray:
-    """Words that begin at a cache line, not initialised."""
+    """An uninitialised uint64 array of this shape that begins at a cache line."""
     count = 8 * prod(shape)
     raw = np.empty(count + _LINE, dtype=np.uint8)
     start = -raw.ctypes.data % _LINE
@@ -44,7 +44,7 @@ def _words(words: Sequence[int]) -> np.ndarray:
 
 
 def address(array: np.ndarray, word: int = 0) -> int:
-    """Of a word of an array."""
+    """The memory address of a word of an array."""
     return int(array.ctypes.data) + 8 * word
 
 
@@ -53,9 +53,9 @@ class LaneBatch(Batch):
 
     Attributes:
         data: uint64 [block, limb, lane].
-        count: how many; lanes beyond mean nothing.
-        m: their modulus.
-        root: of m, if they are pairs.
+        count: the number of numbers; the lanes beyond have no meaning.
+        m: the modulus.
+        root: the square root of m if the numbers are pairs, else None.
     """
 
     def __init__(self, data: np.ndarray, count: int, m: mpz, root: mpz | None = None) -> None:
@@ -71,14 +71,15 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child h
 
 
 class Lanes(Modulus):
-    """What of `Modulus` needs but one kernel.
+    """The operations of `Modulus` that take a single kernel; `vector.VectorModulus` adds the others.
 
     Attributes:
         kernels: compiled for this length of numbers.
         root: n if numbers are pairs modulo m = n², else None.
-        limbs: L, of a number or pair.
-        step: L rounded up: limbs that are stored.
-        lanes: numbers of a block.
+        limbs: L, the limbs of a number or pair.
+        step: the limbs that are stored, L rounded up.
+        lanes: the numbers in a block.
+        one: a block of ones.
     """
 
     def __init__(self, m: int | mpz, kernels: LongKernels, root: mpz | None = None) -> None:
@@ -104,18 +105,18 @@ class Lanes(Modulus):
     # Numbers
 
     def blocks(self, count: int) -> np.ndarray:
-        """Uninitialised blocks for so many numbers."""
+        """Uninitialised blocks for `count` numbers, uint64 [block, limb, lane]."""
         return aligned(-(-count // self.lanes), self.step, self.lanes)
 
     def batch(self, data: np.ndarray, count: int) -> LaneBatch:
-        """Blocks as a batch."""
+        """The batch of `count` numbers in these blocks."""
         return LaneBatch(data, count, self.m, self.root)
 
     def data(self, batch: Batch) -> np.ndarray:
-        """A batch's blocks.
+        """The blocks of a batch.
 
         Raises:
-            MalformedError: it is of another modulus or path.
+            MalformedError: the batch belongs to another modulus or path.
         """
         same = isinstance(batch, LaneBatch) and batch.m == self.m and batch.root == self.root
         if not isinstance(batch, LaneBatch) or not same or batch.data.shape[1:] != (self.step, self.lanes):
@@ -123,12 +124,12 @@ class Lanes(Modulus):
         return batch.data
 
     def rows(self, batch: Batch) -> np.ndarray:
-        """(n, step) words: the numbers one after the other."""
+        """The numbers of a batch, one in each row, uint64 (n, step)."""
         data = self.data(batch)
         return np.ascontiguousarray(data.transpose(0, 2, 1)).reshape(-1, self.step)[: len(batch)]
 
     def from_rows(self, numbers: np.ndarray) -> LaneBatch:
-        """The batch of (n, step) words; lanes without a number are 0."""
+        """The batch of the numbers in rows, uint64 (n, step); lanes without a number are 0."""
         out = self.blocks(len(numbers))
         whole = len(numbers) // self.lanes
         cut = numbers[: whole * self.lanes].reshape(whole, self.lanes, self.step)
@@ -141,7 +142,7 @@ class Lanes(Modulus):
     # Kernels
 
     def context(self) -> tuple[int, int, int, int]:
-        """What kernels take of a modulus, with columns that are this thread's own."""
+        """The context that kernels take: addresses of the modulus and of this thread's own columns."""
         found: tuple[int, int, int, int] | None = getattr(self._own, "context", None)
         if found is None:
             self._own.columns = aligned(2 * self.limbs, self.lanes)
@@ -150,11 +151,13 @@ class Lanes(Modulus):
         return found
 
     def run(self, name: str, blocks: int, work: float, arguments: Callable[[int], Sequence[int]], scratch: int) -> None:
-        """A kernel on parts of the blocks, in threads where that pays.
+        """Run a kernel on all blocks, in several threads if that pays.
 
         Args:
-            work: products of numbers for a block.
-            arguments: those before the scratch, if the part begins with this block.
+            name: the kernel.
+            blocks: the number of blocks.
+            work: products of numbers for each block.
+            arguments: takes the first block of a part; returns the kernel's arguments before the scratch.
             scratch: blocks of scratch; 0 if the kernel takes none.
         """
         kernel = self.kernels[name]
@@ -169,7 +172,7 @@ class Lanes(Modulus):
         self.each_part(blocks, work, task)
 
     def each_part(self, blocks: int, work: float, task: Callable[[int, int], None]) -> None:
-        """`task(first block, number of blocks)` for all blocks, side by side where that pays."""
+        """Run `task(first block, number of blocks)` over all blocks, in several threads if that pays."""
         workers = min(blocks, int(blocks * work * self.limbs**2 / _WORTH))
         workers = min(workers, threads()) if workers > 1 else workers
         if workers <= 1:
@@ -181,7 +184,7 @@ class Lanes(Modulus):
             pass
 
     def products(self, a: np.ndarray, b: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """Blocks times as many blocks, or times one."""
+        """Products of the blocks a with as many blocks b, or with a single one; written to `out` if given."""
         result = aligned(*a.shape) if out is None else out
         step = int(len(a) == len(b))
         size = self.step * self.lanes
@@ -193,7 +196,7 @@ class Lanes(Modulus):
         return result
 
     def squarings(self, data: np.ndarray, times: int) -> None:
-        """Blocks squared so often, in place."""
+        """Square the blocks `times` times, in place."""
         size = self.step * self.lanes
         self.run("squarings", len(data), times, lambda first: (address(data, first * size), times), 0)
 

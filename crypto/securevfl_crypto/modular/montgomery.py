@@ -1,4 +1,4 @@
-"""How residues stand in limbs: what kernels need to know of a modulus, and the constants of Montgomery's form."""
+"""Montgomery form (Montgomery 1985): the constants of a modulus that the kernels take, as limbs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["MontgomeryForm", "montgomery_form"]
 
 @dataclass(frozen=True, repr=False)
 class MontgomeryForm:
-    """Numbers modulo m in L limbs. It shows no limbs: m may be secret.
+    """The constants of numbers modulo m in L limbs of b bits, R = 2^(bL). Its repr shows none: m may be secret.
 
     Attributes:
         limbs: L.
-        modulus: words that kernels take for the modulus.
-        inverse: its inverse, negative, modulo 2^b.
-        complement: kernel `leave`'s; R − m, or R − n for pairs.
-        enter: kernel `enter`'s constants, of L or 2L limbs.
-        one: limbs of the number 1.
+        modulus: the words that kernels take for the modulus.
+        inverse: −1/m modulo 2^b.
+        complement: R − m, or R − n for pairs; kernel `leave` takes it.
+        enter: the constants of kernel `enter`, L or 2L limbs.
+        one: the limbs of the number 1.
     """
 
     limbs: int
@@ -35,10 +35,10 @@ class MontgomeryForm:
 
 
 def montgomery_form(m: mpz, limbs: Limbs, root: mpz | None) -> MontgomeryForm:
-    """Of a modulus; in pairs (`engine.pairs`) if its root n is given, else whole (`engine.montgomery`).
+    """The constants of modulus m: for pairs (`engine.pairs`) if its root n is given, else for `engine.montgomery`.
 
     Raises:
-        MalformedError: it is too long for these limbs.
+        MalformedError: m, or its root, is too long for these limbs.
     """
     base, spare = (m, 2) if root is None else (root, 4)  # R ≥ 4m, or 16n
     length = -(-(base.bit_length() + spare) // limbs.bits // limbs.tile) * limbs.tile

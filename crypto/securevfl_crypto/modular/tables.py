@@ -1,4 +1,4 @@
-"""Tables of products on vector paths, and walks over them: powers of a fixed base, Straus' products of powers."""
+"""Tables of products on compiled kernels: powers of a fixed base, and Straus' products of powers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,18 @@ __all__ = ["VectorFixedBase", "by_tables", "indexed"]
 
 _TABLE_WINDOW = 8
 _MOST_BYTES = 1 << 27
-"""Of a fixed base's tables, if windows of 4 bits take no more."""
+"""The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
 
 
 def _tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
-    """Products of all subsets of each `group` numbers: rows, those of group g from g · 2^group on.
+    """Products of all subsets of each group of numbers, one in each row.
 
     Args:
-        numbers: (groups · group, step) rows, in Montgomery form.
+        numbers: (groups · group, step) uint64, rows in Montgomery form.
+        group: numbers in a group.
+
+    Returns:
+        uint64 rows; those of group g begin at row g · 2^group.
     """
     lanes, step = modulus.lanes, modulus.step
     groups = len(numbers) // group
@@ -48,7 +52,7 @@ def _tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
 
 
 def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
-    """(n, k) numbers as [block, k, lane], and a vector of zeros more, which kernels look ahead to."""
+    """(n, k) int64 numbers as flat [block, k, lane], followed by a vector of zeros, which kernels prefetch."""
     count, width = numbers.shape
     lanes = modulus.lanes
     blocks = -(-count // lanes)
@@ -64,10 +68,13 @@ def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
 
 
 def _entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
-    """Products of rows.
+    """Products of table entries.
 
     Args:
-        numbers: (n, levels · factors) numbers of rows.
+        rows: the table, one entry in each row.
+        numbers: (n, levels · factors) int64, the rows to multiply.
+        levels: how many groups of factors there are.
+        squarings: how often the product is squared between two groups.
     """
     index = indexed(modulus, numbers)
     out = modulus.blocks(len(numbers))
@@ -88,10 +95,10 @@ def _entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, level
 
 
 class VectorFixedBase(FixedBase):
-    """base^e = Π_k table_k[digit k of e].
+    """Powers by tables: base^e = Π_k table_k[digit k of e]. See `Modulus.fixed_base`.
 
-    Args:
-        scan: whether all entries are read for each digit; otherwise digits are addresses.
+    Raises:
+        MalformedError: bits is below 1.
     """
 
     def __init__(self, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False) -> None:
@@ -133,7 +140,7 @@ class VectorFixedBase(FixedBase):
         return modulus.batch(out, len(digits))
 
     def _entries_together(self, rows: np.ndarray) -> np.ndarray:
-        """[table, limb, entry], as kernel `scan` takes it."""
+        """The tables as [table, limb, entry], the layout of kernel `scan`."""
         modulus, entries = self._modulus, 1 << self._window
         words = entries if modulus.lanes == 8 else entries // 2
         out = aligned(self._count, modulus.step, words)
@@ -143,7 +150,7 @@ class VectorFixedBase(FixedBase):
         return out
 
     def _digits(self, exponents: np.ndarray) -> np.ndarray:
-        """(n, windows): by shifts, at addresses that do not depend on the exponents."""
+        """The digits (n, windows), by shifts; no address depends on the exponents."""
         if self._window == 8:
             return exponents.astype(np.int64)
         padded = np.zeros((len(exponents), self._width + 2), dtype=np.int64)
@@ -156,14 +163,18 @@ class VectorFixedBase(FixedBase):
 def by_tables(
     modulus: Lanes, bases: Batch, exponents: np.ndarray, window: int, together: int, levels: int
 ) -> LaneBatch:
-    """``Π_j bases[j]^exponents[i, j]``, by tables that all rows share (Straus 1964).
+    """``Π_j bases[j]^exponents[i, j]`` by tables that all rows share (Straus 1964).
 
-    A table serves `together` bases and `window` bits of their exponents: it has the products of all subsets of their
-    powers b, b², b⁴, ... Exponents are shifted to be 0 at least; one inverse, shared by all rows, shifts the products
+    A table serves `together` bases and `window` bits of their exponents: it holds the products of all subsets of their
+    powers b, b², b⁴, ... Exponents are shifted to be non-negative; one inverse, shared by all rows, shifts the products
     back.
 
     Args:
-        levels: digits of `window` bits that the shifted exponents have.
+        bases: units modulo m.
+        exponents: (rows, bases) int64.
+        window: bits of a digit.
+        together: bases that share a table.
+        levels: digits of a shifted exponent.
     """
     rows, count = exponents.shape
     low = min(0, int(exponents.min()))
@@ -195,7 +206,7 @@ def by_tables(
 
 
 def product_of_all(modulus: Lanes, batch: Batch) -> LaneBatch:
-    """The product of at least one number."""
+    """The product of all numbers of a batch, which must not be empty."""
     data, count = modulus.data(batch), len(batch)
     while count > 1:
         half, odd = count // 2, count % 2

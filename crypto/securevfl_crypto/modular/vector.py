@@ -1,4 +1,4 @@
-"""Arithmetic modulo one number on the kernels of `engine.compiled_long`: eight or four numbers side by side."""
+"""Arithmetic modulo one number on the kernels of `engine.compiled_long`, four or eight numbers side by side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["VectorModulus"]
 
 
 class VectorModulus(Lanes):
-    """Arithmetic modulo m in lanes."""
+    """Arithmetic modulo m on compiled kernels. See `Modulus` and `Lanes`."""
 
     def invert(self, batch: Batch) -> LaneBatch:
         """See `Modulus.invert`."""

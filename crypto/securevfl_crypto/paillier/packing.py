@@ -1,9 +1,9 @@
-"""Many small integers in one large one: slots of whole bytes, signed, side by side.
+"""Many small signed integers in one large plaintext, in slots of whole bytes.
 
-A plaintext is ``Σ_k v_k 2^(8 k slot)``. That is linear: packed numbers add and scale slot by slot as long as no sum
-leaves ±2^(8 slot − 1), and negative slots borrow from the next and get it back. Slots are whole bytes so that a matrix
-becomes plaintexts by one copy in numpy: each value is shifted by half a slot to be non-negative, and the shifts'
-packed sum, a constant, is taken off the plaintext.
+A plaintext is ``Σ_k v_k 2^(8 k slot)``. Packing is linear: packed numbers add and scale slot by slot as long as no sum
+leaves ±2^(8 slot − 1); a negative slot borrows from the next, and unpacking returns the loan. Slots are whole bytes so
+that numpy packs a matrix by one copy: each value is shifted by half a slot to be non-negative, and the packed sum of
+the shifts, a constant, is subtracted from the plaintext.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from securevfl_crypto.errors import MalformedError, OverflowRefused
 __all__ = ["Packing"]
 
 _OPENING = 8
-"""A decryption and a re-randomisation take as long as about eight encryptions by the owner of the key."""
+"""Time of a decryption and a re-randomisation, in encryptions by the key's owner."""
 
 
 @dataclass(frozen=True)
 class Packing:
-    """How a matrix of `columns` columns lies in plaintexts: several rows in each, or several for each row.
+    """The layout of a matrix in plaintexts: several rows in each plaintext, or several plaintexts for each row.
 
     Attributes:
         slot: bytes of one signed value.
-        columns: of the matrix.
-        per: rows in one plaintext; 1 where a row needs several plaintexts.
+        columns: columns of the matrix.
+        per: rows in one plaintext; 1 if a row needs several plaintexts.
         group: columns in one plaintext.
     """
 
@@ -41,10 +41,18 @@ class Packing:
 
     @classmethod
     def plan(cls, slot_bits: int, columns: int, room_bits: int, what: str, *, rows: int = 1, width: int = 1) -> Packing:
-        """The packing of a matrix of at most `rows` rows, whose slots hold ±2^(slot_bits − 1).
+        """Plan the packing of a matrix with at most `rows` rows and values within ±2^(slot_bits − 1).
 
         With `per` rows in a plaintext, a product of (rows, width) with (width, columns) takes per·width encryptions
-        and ⌈rows/per⌉ decryptions: `per` makes their sum small.
+        and ⌈rows/per⌉ decryptions; the plan minimises their total cost.
+
+        Args:
+            slot_bits: bits of a value, with its sign.
+            columns: columns of the matrix.
+            room_bits: bits of a plaintext.
+            what: names the matrix in the error.
+            rows: the most rows.
+            width: columns of the left factor.
 
         Raises:
             OverflowRefused: one value does not fit in a plaintext of `room_bits` bits.
@@ -62,25 +70,26 @@ class Packing:
 
     @property
     def groups(self) -> int:
-        """Plaintexts for one row."""
+        """The number of plaintexts for one row."""
         return -(-self.columns // self.group)
 
     def plaintexts(self, rows: int) -> int:
-        """Plaintexts of a matrix of `rows` rows."""
+        """The number of plaintexts for a matrix of `rows` rows."""
         return -(-rows // self.per) * self.groups
 
     def shift(self, place: int) -> int:
-        """Bits by which the row at this place of a plaintext, 0 … per − 1, is shifted."""
+        """Bits by which the row at this place of a plaintext, from 0 to per − 1, is shifted."""
         return 8 * self.slot * self.columns * place
 
     def pack(self, values: np.ndarray) -> list[mpz]:
-        """The plaintexts of a matrix (rows, columns): rows, group by group. Rows that are missing at the end are zero.
+        """Pack a matrix, row by row and within a row group by group; missing rows at the end count as zero.
 
-        int64, or an object array of integers of any size: what is wider than its slot runs over into the next, where
-        only a sum with its counterpart takes it back.
+        Args:
+            values: (rows, columns), int64, or an object array of integers of any size. An integer wider than its slot
+                overflows into the next one, and only a sum with its counterpart cancels the overflow.
 
         Raises:
-            OverflowRefused: an int64 beyond ±2^(8 slot − 1).
+            OverflowRefused: an int64 is beyond ±2^(8 slot − 1).
         """
         table = self._table(values)
         if values.dtype == object:
@@ -95,11 +104,11 @@ class Packing:
         return [mpz.from_bytes(data[i : i + width], "little") - bias for i in range(0, len(data), width)]
 
     def unpack(self, plaintexts: Sequence[mpz], rows: int) -> np.ndarray:
-        """The matrix (rows, columns): int64 where slots have up to eight bytes, an object array otherwise.
+        """Unpack a matrix (rows, columns): int64 for slots of up to eight bytes, otherwise an object array.
 
         Raises:
-            MalformedError: another number of plaintexts.
-            OverflowRefused: something is left beyond the last slot or the last row.
+            MalformedError: the number of plaintexts is wrong.
+            OverflowRefused: a plaintext has content beyond the last slot or the last row.
         """
         if len(plaintexts) != self.plaintexts(rows):
             raise MalformedError(f"{len(plaintexts)} plaintexts; {self.plaintexts(rows)} hold {rows} rows")
@@ -122,7 +131,7 @@ class Packing:
         )
 
     def _table(self, values: np.ndarray) -> np.ndarray:
-        """One plaintext's slots to a row, zeros where the matrix ends."""
+        """The slots of one plaintext in each row, zeros beyond the end of the matrix."""
         rows, full = -(-len(values) // self.per) * self.per, self.groups * self.group
         if values.shape != (rows, full):
             padded = np.zeros((rows, full), dtype=values.dtype)
@@ -138,7 +147,7 @@ def _bias(slot: int, bits: int, count: int) -> mpz:
 
 
 def _slots(data: bytes, slot: int) -> np.ndarray:
-    """Shifted slots, one after the other, as signed numbers: int64 or an object array."""
+    """The signed numbers in consecutive shifted slots, int64 or an object array."""
     if slot > 8:
         half, found = 1 << (8 * slot - 1), range(0, len(data), slot)
         result = np.empty(len(found), dtype=object)

@@ -1,20 +1,20 @@
-"""Paillier's cryptosystem with the short randomness of Damgård, Jurik and Nielsen.
+"""Paillier's cryptosystem with the short randomness of Damgård, Jurik and Nielsen: the private key.
 
 I. Damgård, M. Jurik, J. B. Nielsen, "A generalization of Paillier's public-key system with applications to electronic
 voting", Int. J. Inf. Secur. 9 (2010), section 4.2: n = p q with p ≡ q ≡ 3 mod 4 and gcd(p − 1, q − 1) = 2; h = −x²
-mod n for a random x; h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of ⌈|n|/2⌉ bits. Its
-security rests on decisional composite residuosity and on short exponents of h_s looking uniform (ibid.).
+mod n for a random x; h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of ⌈|n|/2⌉ bits. It is
+secure if composite residuosity is hard to decide and powers of h_s with short exponents look uniform (ibid.).
 
-Plaintexts are integers modulo n, read as signed: those above n/2 are negative. Keys and ciphertexts are those of any
-other Paillier with generator n + 1, python-paillier's among them.
+Plaintexts are signed integers modulo n: those above n/2 stand for negative ones. Keys and ciphertexts are compatible
+with every Paillier implementation whose generator is n + 1, such as python-paillier.
 
-Time: exponents that are the key (decryption, and the factors in classical encryption) are raised without branches or
-addresses that depend on them; so are exponents of single encryptions. Batches look up powers of h_s in tables by the
-digits of α, plainly unless `constant_time` is asked for: each α serves once, and only a process on the same machine
-that watches the cache could see parts of it. Chinese remaindering is GMP's ordinary arithmetic.
+Timing: exponentiation by key material (decryption, and the factors in classical encryption) has no branches or memory
+addresses that depend on the exponent; neither has a single encryption. Batches look up powers of h_s in tables by the
+digits of α, and read whole tables only if `constant_time` is set: each α is used once, and only a process on the same
+machine that watches the cache could see parts of it. Chinese remaindering uses GMP's ordinary arithmetic.
 
-What a public key cannot show: that h_s is an n-th residue of large order. A key owner who cheats here learns about the
-exponents of those who use the key; `PaillierPublicKey` refuses the cases that show (see its checks), and no more.
+A public key does not prove that h_s is an n-th residue of large order. A key owner who cheats here learns about the
+exponents of those who use the key; `PaillierPublicKey` refuses the cases that can be detected, and no others.
 """
 
 from __future__ import annotations
@@ -36,10 +36,14 @@ __all__ = ["PaillierPrivateKey", "check_size", "generate_keypair"]
 
 @dataclass(frozen=True, repr=False)
 class PaillierPrivateKey:
-    """A private key: the factors p and q of the public key's modulus.
+    """A private key.
+
+    Attributes:
+        public: the public key.
+        p, q: the prime factors of its modulus.
 
     Raises:
-        MalformedError: they are not.
+        MalformedError: p and q are not the factors of the modulus.
     """
 
     public: PaillierPublicKey
@@ -73,10 +77,10 @@ class PaillierPrivateKey:
         )
 
     def encrypt(self, m: mpz | int) -> mpz:
-        """A fresh ciphertext of m, distributed as the public key's own, in less time: h_s^α modulo p² and modulo q².
+        """A fresh ciphertext of m, distributed as with the public key but faster: h_s^α modulo p² and modulo q².
 
-        Both halves take the same α. Independent ones would leave the powers of h_s, and those who blind what they
-        send back drown an integer α, not two of them.
+        Both halves use the same α. With independent ones the result would not be a power of h_s, and a party that
+        blinds its answers drowns one integer α, not two.
         """
         p2, q2, hs = self._crt[0], self._crt[1], self.public.hs
         alpha = int.from_bytes(secrets.token_bytes(self.public.randomness_bits // 8), "little") or 1
@@ -86,12 +90,12 @@ class PaillierPrivateKey:
     def encrypt_batch(
         self, plaintexts: Sequence[int | mpz], *, classical: bool = False, constant_time: bool = False
     ) -> Batch:
-        """Fresh ciphertexts of integers, as `encrypt`'s, by tables modulo p² and q².
+        """Fresh ciphertexts of integers, as by `encrypt`, from tables modulo p² and q².
 
         Args:
             plaintexts: integers, read modulo n.
             classical: uniform n-th residues instead of powers of h_s, as r_p^p modulo p² and r_q^q modulo q² with
-                independent uniform units: rⁿ for a uniform r is distributed so, since n and φ(n) have no common
+                independent uniform units. rⁿ for a uniform r has that distribution, since n and φ(n) have no common
                 factor.
             constant_time: whether whole tables are read for each digit of α.
         """
@@ -130,7 +134,7 @@ class PaillierPrivateKey:
         return [self._plaintext(a, b) for a, b in zip(modulo_p2, modulo_q2, strict=True)]
 
     def _join(self, modulo_p2: mpz, modulo_q2: mpz) -> mpz:
-        """The number modulo n² with these remainders (Garner's way)."""
+        """The number modulo n² with these remainders (Garner's algorithm)."""
         p2, q2, *_, p2_inverse = self._crt
         return modulo_p2 + p2 * ((modulo_q2 - modulo_p2) * p2_inverse % q2)
 
@@ -153,10 +157,10 @@ def _prime(bits: int) -> mpz:
 
 
 def check_size(bits: int, *, unsafe_small_key: bool = False) -> None:
-    """Whether a key of so many bits can be made.
+    """Check that a key of `bits` bits can be generated.
 
     Raises:
-        WeakKeyError: it cannot, or it would be weak.
+        WeakKeyError: fewer than `MIN_BITS` bits (unless `unsafe_small_key`), more than `MAX_BITS`, or an odd number.
     """
     if bits < MIN_BITS and not unsafe_small_key:
         raise WeakKeyError(f"a Paillier key of {bits} bits; at least {MIN_BITS} are accepted: use 3072")
@@ -168,7 +172,8 @@ def generate_keypair(bits: int = 3072, *, unsafe_small_key: bool = False) -> Pai
     """A fresh key whose modulus has exactly `bits` bits.
 
     Raises:
-        WeakKeyError: fewer than `MIN_BITS`, unless `unsafe_small_key` (for tests).
+        WeakKeyError: fewer than `MIN_BITS` bits (unless `unsafe_small_key`, for tests), more than `MAX_BITS`, or an odd
+            number.
     """
     check_size(bits, unsafe_small_key=unsafe_small_key)
     while True:

@@ -1,4 +1,4 @@
-"""Paillier's public key: what whoever has it can compute. The cryptosystem is described in `paillier`."""
+"""Paillier's public key, and what can be computed with it. `private_key` describes the cryptosystem."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _STRENGTHS = ((0, 0), (1024, 80), (2048, 112), (3072, 128), (7680, 192), (15360,
 _SMALL_PRIMES = gmpy2.primorial(1 << 12)
 _MAGIC = b"SVPK\x01"
 _STEP = 64
-"""Exponents are lengthened to a multiple of so many bits, for few tables to serve them all."""
+"""Exponents are rounded up to a multiple of this many bits, so that few tables serve all of them."""
 
 
 def exponents(count: int, bits: int) -> np.ndarray:
-    """Uniform exponents of `bits` bits, whole bytes: uint8 (count, bits/8), from the operating system's randomness."""
+    """Uniform exponents of `bits` bits (a multiple of 8) from the operating system: uint8 (count, bits/8)."""
     return np.frombuffer(secrets.token_bytes(count * bits // 8), dtype=np.uint8).reshape(count, bits // 8)
 
 
@@ -51,10 +51,12 @@ class PaillierPublicKey:
     Attributes:
         n: the modulus.
         hs: the base h_s of the randomness, an n-th residue modulo n².
+        unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
+        n2: n², the modulus of ciphertexts.
 
     Raises:
-        WeakKeyError: a modulus below `MIN_BITS`, unless `unsafe_small_key`.
-        MalformedError: numbers that cannot be a key.
+        WeakKeyError: the modulus is shorter than `MIN_BITS`, unless `unsafe_small_key`.
+        MalformedError: the numbers cannot be a key.
     """
 
     n: mpz
@@ -97,9 +99,9 @@ class PaillierPublicKey:
 
     @property
     def security(self) -> int:
-        """Bits of security that a modulus of this size has: NIST's table, between its sizes a straight line.
+        """Bits of security of a modulus of this size, interpolated linearly in NIST's table.
 
-        The effort to factor grows by ever less for each further bit, so that a line does not promise too much.
+        The strength is concave in the size, so the line never overstates it.
         """
         for (bits, low), (most, high) in pairwise(_STRENGTHS):
             if self.bits <= most:
@@ -108,12 +110,12 @@ class PaillierPublicKey:
 
     @property
     def ciphertext_bytes(self) -> int:
-        """Bytes of one ciphertext on the wire."""
+        """Bytes of one ciphertext in a message."""
         return (2 * self.bits + 7) // 8
 
     @property
     def plaintext_bytes(self) -> int:
-        """Bytes of one integer modulo n on the wire."""
+        """Bytes of one integer modulo n in a message."""
         return (self.bits + 7) // 8
 
     @property
@@ -123,7 +125,7 @@ class PaillierPublicKey:
 
     @property
     def fingerprint(self) -> str:
-        """First 16 bytes of SHA-256 of the serialised key, hexadecimal."""
+        """The first 16 bytes of SHA-256 of the serialised key, hexadecimal."""
         return hashlib.sha256(self.to_bytes()).hexdigest()[:32]
 
     @cached_property
@@ -138,8 +140,9 @@ class PaillierPublicKey:
     def blinding(self, extra_bits: int = 0) -> mpz:
         """A fresh encryption of zero, h_s^ρ with ρ uniform of `randomness_bits + extra_bits` bits.
 
-        Whoever returns a product ``Π c_j^{x_j}`` to the key owner, who may know the α_j of its own ciphertexts, has
-        to drown ``Σ α_j x_j``: with extra_bits = log₂ Σ|x_j| + 40 the exponents are within 2⁻⁴⁰ of independent of x.
+        The key owner may know the α_j of its own ciphertexts. Whoever returns a product ``Π c_j^{x_j}`` to it must
+        therefore drown ``Σ α_j x_j``: with extra_bits = log₂ Σ|x_j| + 40, the distribution of the exponents is within
+        2⁻⁴⁰ of one that does not depend on x.
         """
         exponent = secrets.token_bytes((self.randomness_bits + extra_bits + 7) // 8)
         return gmpy2.powmod_sec(self.hs, int.from_bytes(exponent, "little") or 1, self.n2)
@@ -149,18 +152,19 @@ class PaillierPublicKey:
         return self.raw(m) * self.blinding() % self.n2
 
     def raw_batch(self, plaintexts: Sequence[int | mpz]) -> Batch:
-        """`raw` of each: ciphertexts without randomness."""
+        """`raw` for each plaintext: ciphertexts without randomness."""
         return self.modulus.from_ints([self.raw(m) for m in plaintexts])
 
     def blindings(
         self, count: int, extra_bits: int = 0, *, classical: bool = False, constant_time: bool = False
     ) -> Batch:
-        """Fresh encryptions of zero: as `blinding`, by tables, whose exponents may be up to 63 bits longer.
+        """Fresh encryptions of zero, as by `blinding`, from tables; exponents may be up to 63 bits longer.
 
         Args:
-            count: how many.
+            count: the number of encryptions.
             extra_bits: see `blinding`.
-            classical: rⁿ for uniform units r instead (Paillier 1999): independent of all else, and many times slower.
+            classical: rⁿ for uniform units r instead (Paillier 1999), independent of everything else and many times
+                slower.
             constant_time: whether whole tables are read for each digit of ρ.
         """
         if classical:
@@ -178,14 +182,14 @@ class PaillierPublicKey:
         return self.modulus.mul(blindings, self.raw_batch(plaintexts))
 
     def store(self, ciphertexts: Batch) -> np.ndarray:
-        """Ciphertexts as they travel: little-endian, uint8 (count, ciphertext_bytes)."""
+        """Serialise ciphertexts: little-endian, uint8 (count, ciphertext_bytes)."""
         return self.modulus.store(ciphertexts)
 
     def load(self, array: np.ndarray, count: int) -> Batch:
-        """The `count` ciphertexts that `store` wrote.
+        """Read the `count` ciphertexts that `store` wrote.
 
         Raises:
-            MalformedError: another type, shape or count; or a number that is no unit modulo n².
+            MalformedError: the type, shape or count differs, or a number is no unit modulo n².
         """
         shape = (count, self.ciphertext_bytes)
         if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != shape:
@@ -206,12 +210,16 @@ class PaillierPublicKey:
         return ciphertexts
 
     def check_symbols(self, array: np.ndarray) -> None:
-        """Whether powers of h_s can blind what is computed from ciphertexts, which `load` took. They have Jacobi symbol
-        1 modulo n, so that a product of ciphertexts keeps its symbol under them. A symbol of the product of all would
-        not tell: two of −1 make 1.
+        """Check that powers of h_s can blind what is computed from these ciphertexts.
+
+        Powers of h_s have Jacobi symbol 1 modulo n, so blinding by them leaves the symbol of a product as it is. Each
+        ciphertext is checked: the symbol of their product would be 1 if two of them had symbol −1.
+
+        Args:
+            array: ciphertexts that `load` accepted, uint8 (count, ciphertext_bytes).
 
         Raises:
-            MalformedError: one has Jacobi symbol −1.
+            MalformedError: a ciphertext has Jacobi symbol −1.
         """
         n = self.n
         for row in array:
@@ -222,17 +230,17 @@ class PaillierPublicKey:
                 )
 
     def at_least(self, bits: int) -> PaillierPublicKey:
-        """This key, if its modulus has so many bits.
+        """This key, if its modulus has at least `bits` bits.
 
         Raises:
-            WeakKeyError: it has fewer.
+            WeakKeyError: the modulus has fewer.
         """
         if self.bits < bits:
             raise WeakKeyError(f"a Paillier modulus of {self.bits} bits; {bits} were agreed: make a key of that size")
         return self
 
     def to_bytes(self) -> bytes:
-        """Version, bits, n, h_s; little-endian, fixed length for the size."""
+        """Serialise the key: version, bits, n, h_s; little-endian; the length depends only on the bits."""
         width = (self.bits + 7) // 8
         return (
             _MAGIC
@@ -243,11 +251,11 @@ class PaillierPublicKey:
 
     @classmethod
     def from_bytes(cls, data: bytes, *, unsafe_small_key: bool = False) -> PaillierPublicKey:
-        """The key that `to_bytes` wrote.
+        """Read the key that `to_bytes` wrote.
 
         Raises:
-            MalformedError: another format, a wrong length, or numbers that cannot be a key.
-            WeakKeyError: a modulus below `MIN_BITS`.
+            MalformedError: the format or length is wrong, or the numbers cannot be a key.
+            WeakKeyError: the modulus is shorter than `MIN_BITS`.
         """
         head = len(_MAGIC) + 4
         if len(data) < head or data[: len(_MAGIC)] != _MAGIC:

@@ -1,26 +1,26 @@
-"""Paillier at a sealed cut: rows packed into plaintexts, products by powers of ciphertexts. Shares are integers.
+"""Paillier at a sealed cut: rows packed into plaintexts, products as powers of ciphertexts. Shares are integers.
 
 Following BlindFL (Fu et al., SIGMOD 2022, arXiv 2206.07975), section 4. Notation: ``[[m]]`` is an encryption of m under
 the owner's key; ``[[m]]^e`` encrypts m e, and a product of ciphertexts the sum.
 
-- Product: V travels row by row, each row packed (`packing`), and once more for each further row that a plaintext of the
-  result holds, shifted to its place. ``Π_j [[W_j]]^{x_j}`` is a row of x W, packed.
-- Gradient: S travels row by row; ``Π_i [[S_i]]^{x_i}`` over the rows of the batch is a row of xᵀS, packed.
+- Product: the owner sends V row by row, each row packed (`packing`). If a plaintext of the result holds several rows,
+  each row of V is sent once for each of their places, shifted to it. ``Π_j [[W_j]]^{x_j}`` is a packed row of x W.
+- Gradient: the owner sends S row by row; ``Π_i [[S_i]]^{x_i}`` over the rows of the batch is a packed row of xᵀS.
 
 What hides what:
 
 - The owner's messages are fresh encryptions.
 - Several holders' products are masked by shares of zero that are uniform modulo n: a sum of all but one is uniform.
-  A single holder's product is not masked, since it is what the owner is to learn.
+  A single holder's product is not masked: the owner is meant to learn it.
 - Gradients are masked by integers `sigma` bits wider than they are.
-- Both answers are multiplied by fresh encryptions of zero whose exponents drown what the owner knows of its own
-  randomness: it knows α_j of each ciphertext that it sent, and ``Σ_j α_j x_j`` would confirm a guess of x. With
-  `classical` randomness they are uniform n-th residues, and hide it perfectly.
-- Powers of h_s have Jacobi symbol 1 modulo n and blind nothing of another symbol: of a ciphertext of symbol −1 the
-  answer would tell whether ``x_j`` is odd. A holder that blinds by them looks at each ciphertext's symbol first.
+- Both answers are multiplied by fresh encryptions of zero. The owner knows α_j of each ciphertext that it sent, and
+  ``Σ_j α_j x_j`` would confirm a guess of x; the exponents of these encryptions drown that sum. With `classical`
+  randomness they are uniform n-th residues and hide it perfectly.
+- Powers of h_s have Jacobi symbol 1 modulo n and cannot hide another symbol: the answer to a ciphertext of symbol −1
+  would reveal whether ``x_j`` is odd. A holder that blinds by powers of h_s checks each ciphertext's symbol first.
 
-Parties follow the protocol: nothing proves to a holder that what was encrypted is in range. How long a holder computes
-depends on the digits of x, and shows to whoever shares its machine.
+Parties are assumed to follow the protocol: a holder has no proof that the encrypted values are in range. A holder's
+computing time depends on the digits of x, and whoever shares its machine can measure it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, Secr
 __all__ = ["Paillier", "PaillierHolder", "PaillierOwner"]
 
 _MOST_ROWS = 1 << 24
-"""Of a product."""
+"""The most rows of a product."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +53,15 @@ class Paillier(Scheme):
     """Paillier with keys of `bits` bits.
 
     Attributes:
-        bits: least bits of n: keys that this scheme makes have so many, and those that it reads may have more.
-        classical: whether this party's randomness is rⁿ (Paillier 1999) rather than a short power of h_s (Damgård,
-            Jurik and Nielsen 2010): no assumption on short exponents, at many times the time. Both parties choose
-            alike: half of a classical owner's ciphertexts have Jacobi symbol −1, which short powers of h_s would not
-            hide, and a holder without `classical` refuses them.
-        constant_time: whether tables for short powers are read whole for each digit of the exponent.
+        bits: bits of n. Generated keys have exactly this many; keys that are read may have more.
+        classical: whether this party's randomness is rⁿ (Paillier 1999) instead of a short power of h_s (Damgård,
+            Jurik and Nielsen 2010). It needs no assumption on short exponents and takes many times as long. Both
+            parties must choose alike: half of a classical owner's ciphertexts have Jacobi symbol −1, which short
+            powers of h_s would not hide, so a holder without `classical` refuses them.
+        constant_time: whether whole tables are read for each digit of a short exponent.
 
     Raises:
-        WeakKeyError: bits that no key can have.
+        WeakKeyError: no key can have this many bits.
     """
 
     name: ClassVar[str] = "paillier"
@@ -86,8 +86,8 @@ class Paillier(Scheme):
         """See `Scheme.owner`.
 
         Raises:
-            MalformedError: a key of another scheme.
-            WeakKeyError: a key of fewer bits.
+            MalformedError: the key belongs to another scheme.
+            WeakKeyError: the key has fewer bits.
             OverflowRefused: a value of the block does not fit in a plaintext.
         """
         if not isinstance(key, PaillierPrivateKey):
@@ -96,14 +96,14 @@ class Paillier(Scheme):
         return PaillierOwner(self, key, block)
 
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> PaillierHolder:
-        """See `Scheme.holder`. Raises as `owner` does."""
+        """See `Scheme.holder`; raises what `owner` raises."""
         if not isinstance(key, PaillierPublicKey):
             raise MalformedError(f"a key of type {type(key).__name__}; a PaillierPublicKey is needed")
         return PaillierHolder(self, key.at_least(self.bits), block, zero)
 
 
 class _Half:
-    """What both halves of a block agree on without a message."""
+    """The layout of a block, which both halves derive without a message."""
 
     def __init__(self, key: PaillierPublicKey, block: Block) -> None:
         self.block, self.ring = block, Ring(None)
@@ -116,7 +116,7 @@ class _Half:
 
     @property
     def sealed_weights(self) -> int:
-        """Ciphertexts of a share of the weights."""
+        """The number of ciphertexts of a share of the weights."""
         return self.products.per * self.block.width_in * self.products.groups
 
     def pack_weights(self, share: np.ndarray) -> list[mpz]:
@@ -127,7 +127,7 @@ class _Half:
 
 
 def _rows(array: np.ndarray, columns: int, bits: int, what: str) -> int:
-    """How many rows an int64 array has, once it is known to be (1 …, columns) and below 2^bits."""
+    """Check an int64 array (1 or more rows, columns) with entries below 2^bits; returns the number of rows."""
     if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
     _within(array, bits, what)
@@ -156,9 +156,9 @@ class PaillierOwner(Owner):
     """The key owner's half. See `Owner`.
 
     Args:
-        scheme: its choice of randomness.
-        key: its private key.
-        block: sizes.
+        scheme: the choice of randomness.
+        key: the private key.
+        block: the sizes of the integers.
     """
 
     def __init__(self, scheme: Paillier, key: PaillierPrivateKey, block: Block) -> None:
@@ -191,8 +191,8 @@ class PaillierOwner(Owner):
         """See `Owner.open_gradient`.
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
-            OverflowRefused: an entry that no gradient and mask within their ranges add up to.
+            MalformedError: the message does not belong to this scheme and block.
+            OverflowRefused: an entry is larger than any gradient and mask in range.
         """
         packing, d = self._half.gradients, self.block.width_in
         ciphertexts = self._key.public.load(message, packing.plaintexts(d))
@@ -210,10 +210,10 @@ class PaillierHolder(Holder):
     """The feature holder's half. See `Holder`.
 
     Args:
-        scheme: its choice of randomness.
+        scheme: the choice of randomness.
         key: the owner's public key.
-        block: sizes.
-        zero: this holder's shares of zero with the other holders; falsy if there is no other.
+        block: the sizes of the integers.
+        zero: this holder's shares of zero with the other holders; empty if there is no other.
     """
 
     def __init__(self, scheme: Paillier, key: PaillierPublicKey, block: Block, zero: ZeroShares) -> None:
@@ -233,7 +233,7 @@ class PaillierHolder(Holder):
         """See `Holder.product`: (plaintexts of the rows, ciphertext_bytes).
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
+            MalformedError: the message does not belong to this scheme and block.
             OverflowRefused: a row reaches 2^x_bits, or `extra` 2^z_bits.
         """
         half, packing, d, h = self._half, self._half.products, self.block.width_in, self.block.width_out
@@ -255,8 +255,8 @@ class PaillierHolder(Holder):
         """See `Holder.gradient`: the message is (d · groups, ciphertext_bytes).
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
-            OverflowRefused: a row reaches 2^x_bits: Φ and ρ are as long as this bound demands.
+            MalformedError: the message does not belong to this scheme and block.
+            OverflowRefused: a row reaches 2^x_bits, the bound that sizes Φ and ρ.
         """
         packing, d = self._half.gradients, self.block.width_in
         rows = _rows(x, d, self.block.x_bits, "an activation")
@@ -267,7 +267,7 @@ class PaillierHolder(Holder):
         return self._answer(products, packing.pack(-phi)), phi
 
     def _loaded(self, sealed: np.ndarray, count: int) -> Batch:
-        """The owner's ciphertexts, of which this holder's randomness hides every product."""
+        """The owner's ciphertexts, checked so that this holder's randomness hides every product of them."""
         ciphertexts = self._key.load(sealed, count)
         if not self._scheme.classical:
             self._key.check_symbols(sealed)
@@ -281,7 +281,7 @@ class PaillierHolder(Holder):
         return arithmetic.take(arithmetic.concat(found), np.ascontiguousarray(order).ravel())
 
     def _answer(self, products: Batch, plaintexts: list[mpz]) -> np.ndarray:
-        """Products plus plaintexts, re-randomised, as they travel."""
+        """Products plus plaintexts, re-randomised and serialised."""
         key, scheme = self._key, self._scheme
         fresh = key.blindings(
             len(products), self._drown, classical=scheme.classical, constant_time=scheme.constant_time

@@ -1,10 +1,10 @@
 """BFV at a sealed cut: exact, with plaintexts modulo a power of two.
 
-Brakerski (CRYPTO 2012), Fan and Vercauteren (eprint 2012/144): a message m modulo t is carried as ``round(q m / t)``,
-and opened as ``round(t phase / q')``. Rounding the product, rather than multiplying by ``⌊q / t⌋``, keeps the noise of
-``x · [[m]]`` at x times half a unit, however often ``x m`` wraps (Kim, Polyakov and Zucca, eprint 2021/204, section 3).
+Brakerski (CRYPTO 2012), Fan and Vercauteren (eprint 2012/144): a message m modulo t is encoded as ``round(q m / t)``
+and decoded as ``round(t phase / q')``. Rounding the product instead of multiplying by ``⌊q / t⌋`` limits the rounding
+noise of ``x · [[m]]`` to x/2, however often ``x m`` wraps (Kim, Polyakov and Zucca, eprint 2021/204, section 3).
 
-With t = 2^64, messages are machine words and shares of zero are words of a stream. Larger t serve integer shares.
+With t = 2^64, messages are machine words and shares of zero are words of a stream. Integer shares need a larger t.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _divided(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BFV(RlweScheme):
-    """BFV with N = 8192 and 128 bits of security; the modulus is chosen for each block, from two."""
+    """BFV with N = 8192 and 128 bits of security; each block takes the shorter of two moduli that has room for it."""
 
     name: ClassVar[str] = "bfv"
     exact: ClassVar[bool] = True

@@ -1,8 +1,8 @@
-"""Messages of the lattice schemes: a head of 36 bytes, and ring elements in as few bytes as their primes allow.
+"""Messages of the lattice schemes: a header of 36 bytes, and ring elements in as few bytes as their primes allow.
 
-Head: ``SVRL``, version, scheme, kind, chain, eight bytes of the key's fingerprint, the rows, features and outputs of a
-tile, the rows that are meant, and the number of ring elements. Messages are uint8 (1, bytes).
-An upload is a seed and c0, modulo q. An answer is c1, and those coefficients of c0 that hold results, modulo q'.
+The header: ``SVRL``, version, scheme, content, chain, eight bytes of the key's fingerprint, the rows, features and
+outputs of a tile, the number of rows of x or S, and the number of ring elements. Messages are uint8 (1, bytes). An
+upload is a seed and c0, modulo q. An answer is those coefficients of c0 that hold results, and c1, modulo q'.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Content(IntEnum):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What a message has to look like.
+    """The expected form of a message.
 
     Attributes:
-        content: what it carries.
-        scheme: number of the scheme.
-        chain: which of its chains.
-        tag: of the key.
-        tiling: of the block.
-        rows: of x or S; 0 where messages do not depend on it.
+        content: what the message carries.
+        scheme: the number of the scheme.
+        chain: the number of the chain.
+        tag: the tag of the key.
+        tiling: the sizes of the block's tiles.
+        rows: the rows of x or S; 0 where messages do not depend on it.
         seal: the context of the chain.
     """
 
@@ -58,15 +58,15 @@ class Envelope:
     seal: SealContext
 
     def write_uploads(self, sealed: Sequence[tuple[np.ndarray, bytes]]) -> np.ndarray:
-        """Of (c0, seed) pairs: uint8 (1, bytes)."""
+        """The message of (c0, seed) pairs, uint8 (1, bytes)."""
         widths = self.seal.chain.widths
         return self._write([part for first, seed in sealed for part in (seed, write_residues(first, widths))], sealed)
 
     def read_uploads(self, message: np.ndarray, count: int) -> list[tuple[np.ndarray, bytes]]:
-        """The (c0, seed) pairs that `write_uploads` wrote.
+        """Read the (c0, seed) pairs that `write_uploads` wrote.
 
         Raises:
-            MalformedError: another type, length, head, or residues that are none.
+            MalformedError: the type, length or header differs, or a residue is out of range.
         """
         primes = self.seal.data.primes
         widths = self.seal.chain.widths
@@ -78,15 +78,19 @@ class Envelope:
         return found
 
     def write_answers(self, answers: Sequence[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """Of (coefficients of c0, c1) pairs: uint8 (1, bytes)."""
+        """The message of (coefficients of c0, c1) pairs, uint8 (1, bytes)."""
         widths = self.seal.chain.widths[: len(self.seal.kept.primes)]
         return self._write([write_residues(half, widths) for pair in answers for half in pair], answers)
 
     def read_answers(self, message: np.ndarray, sizes: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The pairs that `write_answers` wrote, with so many coefficients of c0 each.
+        """Read the pairs that `write_answers` wrote.
+
+        Args:
+            message: as received.
+            sizes: the number of coefficients of c0 in each pair.
 
         Raises:
-            MalformedError: another type, length, head, or residues that are none.
+            MalformedError: the type, length or header differs, or a residue is out of range.
         """
         primes = self.seal.kept.primes
         widths = self.seal.chain.widths[: len(primes)]
@@ -117,7 +121,7 @@ class Envelope:
         raw, head = memoryview(message.tobytes()), self._head(count)
         if raw[: _HEAD.size] != head:
             raise MalformedError(
-                f"a message that begins with {raw[: _HEAD.size].hex()}; {head.hex()} was expected: another kind, "
+                f"a message that begins with {raw[: _HEAD.size].hex()}; {head.hex()} was expected: another content, "
                 "scheme, version, key, layout or number of rows"
             )
         return raw[_HEAD.size :]

@@ -1,23 +1,24 @@
 """The feature holder's half of a block, for any scheme whose messages are ring elements.
 
-- Product: V travels tile by tile, the holder multiplies the encryptions with its tiles of x, adds them up over the
-  features, and adds ``x U + extra + Z``.
-- Gradient: S travels tile by tile, likewise, added up over the rows, and −Φ is added.
+- Product: the owner sends V tile by tile. The holder multiplies the encryptions by its tiles of x, adds the products
+  over the features, and adds ``x U + extra + Z``.
+- Gradient: the owner sends S tile by tile. The holder adds the products over the rows, and adds −Φ.
 
 What hides what:
 
 - The owner's messages are fresh symmetric encryptions: RLWE.
-- Of an answer's c0 only the coefficients that hold results travel; the others would tell sums of x V.
+- Of an answer's c0 only the coefficients that hold results are sent; the others would reveal sums of x V.
 - Several holders' products are masked by shares of zero, uniform modulo the plaintext modulus; gradients by Φ, uniform
-  or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is what the owner is to
-  learn.
-- Added to both is an encryption of zero under the public key, with fresh ternary u and noise (Lyubashevsky, Peikert and
-  Regev, EUROCRYPT 2010): c1 alone would be Σ x c1 for c1 that the owner knows, and is pseudorandom with it.
-- The noise in c0 is flooded: see `noise`. The owner sees it, since it knows key, message and c1.
+  or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is not masked: the
+  owner is meant to learn it.
+- A fresh encryption of zero under the public key, with ternary u and noise, is added to both halves (Lyubashevsky,
+  Peikert and Regev, EUROCRYPT 2010). Without it c1 would be Σ x c1 for c1 that the owner knows; with it c1 is
+  pseudorandom.
+- The noise in c0 is flooded (see `noise`): the owner, who knows key, message and c1, can compute it.
 
-The answers' modulus is lowered after all that, to be short. Parties follow the protocol: nothing proves to a holder
-that noise and messages of what was encrypted are in range, or that the key was made as it should be. A tile of x that
-is zero throughout is skipped, and the time this saves shows.
+After all this, the modulus of the answers is lowered to shorten them. Parties are assumed to follow the protocol: a
+holder has no proof that the encrypted noise and messages are in range or that the key was generated correctly. Tiles of
+x that are all zero are skipped, and the time saved is measurable.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class RlweHolder(Holder):
 
     Args:
         key: the owner's public key.
-        plan: what both halves agree on.
-        zero: this holder's shares of zero with the other holders; falsy if there is no other.
+        plan: the layout of the block.
+        zero: this holder's shares of zero with the other holders; empty if there is no other.
     """
 
     def __init__(self, key: RlwePublicKey, plan: Plan, zero: ZeroShares) -> None:
@@ -108,12 +109,12 @@ class RlweHolder(Holder):
         return answer, phi
 
     def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
-        """Transformed ciphertexts."""
+        """The ciphertexts of a message, transformed."""
         seal, uploads = envelope.seal, envelope.read_uploads(sealed, count)
         return [seal.transform(seal.expand(first, seed)) for first, seed in uploads]
 
     def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
-        """Tiles of x as transformed plaintexts, None where all is zero; kept for the next call with the same x."""
+        """The tiles of x as transformed plaintexts, None for a tile of zeros; kept until x changes."""
         chain, plan = encoding.noise.chain, self._plan
         if not np.array_equal(self._encoded[0], x):
             self._encoded = (x.copy(), {})
@@ -137,7 +138,7 @@ class RlweHolder(Holder):
         masks: np.ndarray,
         tiles: Iterator[Tile],
     ) -> np.ndarray:
-        """Sums of products, masked, re-randomised, flooded and shortened."""
+        """The answer: sums of products, masked, re-randomised, flooded and shortened."""
         seal, answers = encoding.seal, []
         for terms, (a, b, places) in zip(sums, tiles, strict=True):
             tile = masks[..., a, b]
@@ -150,7 +151,7 @@ class RlweHolder(Holder):
     def _hide(
         self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
     ) -> Any:
-        """The sum of products and mask, re-randomised and flooded at the places that are sent."""
+        """The sum of products and mask, re-randomised, and flooded at the places that are sent."""
         seal = encoding.seal
         there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
         there.append((self._key.blinders[chain], seal.plaintext(ternary())))

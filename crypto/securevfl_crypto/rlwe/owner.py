@@ -1,4 +1,4 @@
-"""The key owner's half of a block, for any scheme whose messages are ring elements. What hides what: see `holder`."""
+"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` says what hides what."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RlweOwner(Owner):
     """The key owner's half. See `Owner`.
 
     Args:
-        key: its key pair.
-        plan: what both halves agree on.
+        key: the key pair.
+        plan: the layout of the block.
     """
 
     def __init__(self, key: RlweSecretKey, plan: Plan) -> None:
@@ -72,8 +72,8 @@ class RlweOwner(Owner):
         """See `Owner.open_gradient`.
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
-            OverflowRefused: an entry that no gradient and mask within their ranges add up to.
+            MalformedError: the message does not belong to this scheme and block.
+            OverflowRefused: an entry is larger than any gradient and mask in range.
         """
         block, encoding, tiles = self.block, self._plan.gradients, list(self._plan.gradient_tiles())
         found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
@@ -107,7 +107,7 @@ class RlweOwner(Owner):
         messages: Sequence[np.ndarray],
         tiles: list[Tile],
     ) -> list[np.ndarray]:
-        """Messages of each tile, added up over the holders."""
+        """The decrypted messages of each tile, added up over the holders."""
         basis = encoding.seal.kept
         sizes = [len(places.index) for *_, places in tiles]
         total = envelope.read_answers(messages[0], sizes)
@@ -115,7 +115,7 @@ class RlweOwner(Owner):
             more = envelope.read_answers(message, sizes)
             total = [(basis.add(a, c), basis.add(b, d)) for (a, b), (c, d) in zip(total, more, strict=True)]
         found = []
-        for start in range(0, len(total), 2):  # c1 of two answers are multiplied with the secret at once
+        for start in range(0, len(total), 2):  # one ciphertext multiplies the c1 of two answers by the secret
             pair = total[start : start + 2]
             secret = self._key.openers[envelope.chain]
             products = times_secret(encoding.seal, secret, [second for _, second in pair])
@@ -126,7 +126,16 @@ class RlweOwner(Owner):
 
 
 def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
-    """c1 s in coefficients for one or two c1, residues (kept primes, N)."""
+    """c1 s in coefficients, for one or two c1.
+
+    Args:
+        seal: the context of the chain.
+        secret: the secret as a transformed plaintext modulo q'.
+        seconds: one or two c1, residues (kept primes, N).
+
+    Raises:
+        MalformedError: a c1 is zero.
+    """
     other = seconds[1] if len(seconds) == 2 else np.zeros_like(seconds[0])
     ciphertext = seal.transform(seal.ciphertext(np.stack([other, seconds[0]])))
     halves = seal.read(seal.combine([ciphertext], [secret]))

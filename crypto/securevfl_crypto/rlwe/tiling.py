@@ -1,9 +1,9 @@
-"""Matrix products as products of polynomials: which coefficient holds what.
+"""Matrix products as products of polynomials: the tiles of a matrix, and the coefficient that holds each entry.
 
 As in the linear layers of Cheetah (Huang, Lu, Hong and Ding, USENIX Security 2022, arXiv 2207.07177, section 3), the
-coefficients of a product of polynomials are inner products of the factors' coefficients, if those are laid out so that
-only what belongs together meets. Nothing is encoded into slots and nothing is rotated; factors keep their size, so
-noise grows by that of x and not by that of the plaintext modulus.
+coefficients of a product of polynomials are inner products of the factors' coefficients if these are laid out suitably.
+Nothing is encoded into slots and nothing is rotated. The coefficients of x stay small, so noise grows with x and not
+with the plaintext modulus.
 
 A tile has ``rows`` rows of x, ``features`` columns of x and ``outputs`` columns of V or S, with ``rows · features ·
 outputs ≤ N``. With ``A = features · outputs``, exponents modulo X^N + 1:
@@ -18,8 +18,8 @@ S[i, k]               −A i + features k
 
 Exponents add: x[i, j] V[j', k] is at A i + features k + (j' − j), a place of x V only if j' = j, because |j' − j| <
 features; x[i, j] S[i', k] is at A (i − i') + features k − j, a place of xᵀS only if i = i', because all those places
-lie in a window that is A wide. So one encoding of x serves both products. All other coefficients hold sums that belong
-to nobody: they are never sent.
+lie in a window of width A. So one encoding of x serves both products. All other coefficients hold meaningless sums and
+are never sent.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from securevfl_crypto.rlwe.parameters import DEGREE
 
 __all__ = ["Places", "Tiling"]
 
-# milliseconds on one core, three primes: to seal and load an upload; to mask, send and open an answer; to multiply; to
-# encode a tile of x
+# Milliseconds on one core with three primes: to seal and load an upload; to mask, send and open an answer; to multiply;
+# to encode a tile of x.
 _UPLOAD, _ANSWER, _PRODUCT, _ENCODING = 5.0, 6.0, 0.2, 0.5
 
 
@@ -44,8 +44,8 @@ class Places:
     """Coefficients of a polynomial modulo X^N + 1.
 
     Attributes:
-        index: from 0 to N − 1, a flat array.
-        negative: where the value has the opposite sign there, since X^−e = −X^(N−e).
+        index: int64 (n,), from 0 to N − 1.
+        negative: bool (n,), true where the coefficient holds the negated value, since X^−e = −X^(N−e).
     """
 
     index: np.ndarray
@@ -53,17 +53,17 @@ class Places:
 
     @staticmethod
     def of(exponents: np.ndarray) -> Places:
-        """Of exponents from −N to N − 1."""
+        """The places of exponents from −N to N − 1."""
         flat = exponents.ravel()
         return Places(flat % DEGREE, flat < 0)
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How a block is cut into tiles.
+    """The sizes of the tiles of a block.
 
     Attributes:
-        rows: of x in a tile.
+        rows: rows of x in a tile.
         features: columns of x in a tile.
         outputs: columns of V and S in a tile.
     """
@@ -75,10 +75,10 @@ class Tiling:
     @staticmethod
     @lru_cache(maxsize=256)
     def plan(batch: int, width_in: int, width_out: int) -> Tiling:
-        """The cheapest for a product and a gradient of `batch` rows.
+        """The cheapest tiling for a product and a gradient of `batch` rows.
 
         Raises:
-            OverflowRefused: more columns than can be planned.
+            OverflowRefused: the block has more than 2^20 columns.
         """
         if max(width_in, width_out) > 1 << 20:
             raise OverflowRefused(f"a block of {width_in} × {width_out}; at most 2^20 columns can be planned")
@@ -102,23 +102,23 @@ class Tiling:
         return Places.of(a[:, None] + b[None, :])
 
     def x(self, rows: int, features: int) -> Places:
-        """Of x[i, j] for i < rows and j < features, in C order."""
+        """The places of x[i, j] for i < rows and j < features, in C order."""
         return self._grid(self.features * self.outputs * np.arange(rows), -np.arange(features))
 
     def weights(self, features: int, outputs: int) -> Places:
-        """Of V[j, k]."""
+        """The places of V[j, k]."""
         return self._grid(np.arange(features), self.features * np.arange(outputs))
 
     def steps(self, rows: int, outputs: int) -> Places:
-        """Of S[i, k]."""
+        """The places of S[i, k]."""
         return self._grid(-self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
 
     def product(self, rows: int, outputs: int) -> Places:
-        """Of (x V)[i, k]."""
+        """The places of (x V)[i, k]."""
         return self._grid(self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
 
     def gradient(self, features: int, outputs: int) -> Places:
-        """Of (xᵀS)[j, k]."""
+        """The places of (xᵀS)[j, k]."""
         return self._grid(-np.arange(features), self.features * np.arange(outputs))
 
 

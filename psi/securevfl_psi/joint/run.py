@@ -12,7 +12,7 @@ from securevfl_crypto.engine import Engine
 
 from securevfl_psi.circle import Circle
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
-from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError, SetSizeError
+from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.joint.agreeing import Agreeing
 from securevfl_psi.joint.composing import ComposingActive, ComposingPassive
@@ -58,9 +58,6 @@ class Joint:
         own: at the active party, how many of `ids` are its table's; all by default.
         held_out: at the active party, rows of the table that are labelled for nobody.
         by: the engine; by default the fastest.
-
-    Raises:
-        SetSizeError: more identifiers than the terms allow.
     """
 
     def __init__(
@@ -74,8 +71,6 @@ class Joint:
         held_out: Sequence[int] | np.ndarray = (),
         by: Engine | None = None,
     ) -> None:
-        if len(ids) > terms.max_set_size:
-            raise SetSizeError(f"{len(ids)} identifiers; at most {terms.max_set_size}: raise max_set_size")
         self.terms = terms
         self._ids, self._order, self._allow, self._by = ids, order, allow, by
         self._own = len(ids) if own is None else own
