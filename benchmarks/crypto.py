@@ -19,7 +19,7 @@ from collections.abc import Callable
 import securevfl_crypto as crypto
 from gmpy2 import mpz
 from securevfl_crypto.engine import available
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import modulus
 
 from benchmarks import skip
 from benchmarks.common import write

@@ -36,8 +36,8 @@ def protections(*, full: bool) -> dict[str, Any]:
     }
     if full:
         found["Paillier 3072, 2 epochs"] = sv.Paillier(bits=3072)
-    found["DP on labels, ε = 8"] = sv.Plain(dp=sv.DP(epsilon=8, activations=False))
-    found["CKKS + DP on labels, ε = 8"] = sv.CKKS(dp=sv.DP(epsilon=8, activations=False))
+    found["DP on labels, ε = 8"] = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8)))
+    found["CKKS + DP on labels, ε = 8"] = sv.CKKS(dp=sv.DP(labels=sv.Gaussian(epsilon=8)))
     return found
 
 
@@ -107,7 +107,7 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
         ("FedDA", sv.FedDA(hidden=16, top=(16,), bottom=(16,), lr=0.005, cut_lr=0.5, first=1, generator_steps=40)),
     ):
         job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
-        noisy = sv.Plain(dp=sv.DP(epsilon=8, gradients=False))
+        noisy = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8)))
         found[f"credit at 20 % overlap, {title}"] = (
             lambda: datasets.load("limited_credit", **limited),
             {"plain": job, "DP on features, ε = 8": replace(job, protection=noisy)},

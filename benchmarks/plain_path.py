@@ -27,14 +27,14 @@ from functools import partial
 
 import numpy as np
 import torch
+from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan
+from securevfl.algorithms.networks import mlp
 from torch import nn
 from torch.nn import functional
 
 from benchmarks import skip
 from benchmarks.common import data, write
 from securevfl.algorithms import SplitNN, Table
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan
-from securevfl.algorithms.networks import mlp
 from securevfl.algorithms.splitnn import Active, Passive
 from securevfl.cut import Protection
 from securevfl.data import Parties

@@ -48,7 +48,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         WireError,
     )
     from securevfl.jobs import (
-        Job,
         Model,
         Prediction,
         Result,
@@ -62,8 +61,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         run_sweep,
         simulate,
     )
-    from securevfl.privacy import DP, Policy
+    from securevfl.party import Job
+    from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
+    from securevfl.training import Algorithm
 
 __version__ = "0.1.0"
 
@@ -79,10 +80,12 @@ _NAMES: Mapping[str, str] = {
         "SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
-        "Job Model Prediction Result align_parties audit compare demo predict read_job read_sweep run_sweep simulate"
+        "Model Prediction Result align_parties audit compare demo predict read_job read_sweep run_sweep simulate"
     ),
     "securevfl.site": "Observer",
-    "securevfl.privacy": "DP Policy",
+    "securevfl.party": "Job",
+    "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
+    "securevfl.training": "Algorithm",
 }
 """Module → the public names that it holds."""
 
@@ -93,6 +96,7 @@ __all__ = [
     "CKKS",
     "DP",
     "RISA",
+    "Algorithm",
     "AlignmentError",
     "AllLabels",
     "AuditError",
@@ -100,11 +104,14 @@ __all__ = [
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "Gaussian",
     "InputError",
     "Job",
+    "JointNoise",
     "LabelBook",
     "Local",
     "LogisticRegression",
+    "Marvell",
     "Model",
     "MultiVFL",
     "Observer",
@@ -119,6 +126,7 @@ __all__ = [
     "ProtectionInactive",
     "ProtocolError",
     "RandomMatch",
+    "RandomisedResponse",
     "RangeError",
     "Result",
     "SecureVFLError",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-from itertools import count
-from typing import Any
-
 import numpy as np
+from keys import ready_keys
 
 from securevfl.data import Parties, PartyTable, hold_out, limited_overlap
 from securevfl.jobs import Job
@@ -41,21 +38,6 @@ def parties(passive: int = 2, rows: int = 120, seed: int = 0, classes: int = 2, 
 def aligned(people: Parties, job: Job) -> Aligned:
     """The parties' alignment by the real protocol."""
     return align_parties(people, job)
-
-
-@lru_cache(maxsize=8)
-def _key(bits: int, number: int) -> Any:
-    import securevfl_crypto as crypto
-
-    return crypto.generate_keypair(bits)
-
-
-def ready_keys(monkeypatch: Any) -> None:
-    """Let Paillier take keys made earlier in this process, in turns: making one takes longer than a small run."""
-    from securevfl_crypto.paillier_scheme import Paillier
-
-    turns = count()
-    monkeypatch.setattr(Paillier, "generate", lambda self: _key(self.bits, next(turns) % 3))
 
 
 def scarce(

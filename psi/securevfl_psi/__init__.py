@@ -4,10 +4,15 @@ Protocols are state machines over arrays of bytes; whoever uses them moves the b
 
 >>> import secrets
 >>> session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=IdRules().tag())
->>> bank = Receiver(["ann", "bob", "eve"], session)
->>> shop = Sender(["eve", "zoe", "ann"], session)
->>> matches = bank.intersect(shop.blinded(), shop.double(bank.blinded()))
->>> matches.receiver_rows.tolist(), shop.rows(matches.sender_positions).tolist()
+>>> bank = Client(["ann", "bob", "eve"], session)
+>>> shop = Server(["eve", "zoe", "ann"], session)
+>>> for points in bank.chunks():
+...     shop.take(points)
+...     bank.take_answers(shop.answer())
+>>> for tokens in shop.chunks():
+...     bank.take_tokens(tokens)
+>>> rows = bank.finish()
+>>> rows.tolist(), shop.rows(bank.outputs.proofs(rows)).tolist()
 ([0, 2], [2, 0])
 """
 
@@ -15,7 +20,8 @@ from securevfl_psi import multiparty, unbalanced
 from securevfl_psi.chunks import split
 from securevfl_psi.circle import Circle, PairwiseKeys
 from securevfl_psi.conversations import Pseudonyms, Result
-from securevfl_psi.dh import TOKEN_BYTES, Matches, Receiver, Sender, Session, intersect_in_process
+from securevfl_psi.cpace import Comparison
+from securevfl_psi.dh import TOKEN_BYTES, Client, Server, Session, intersect_in_process
 from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import (
     BudgetError,
@@ -28,22 +34,27 @@ from securevfl_psi.errors import (
     LinkageError,
     MalformedError,
     PeerRefused,
+    PlanRefusedError,
     PSIError,
+    RowsDifferError,
     SetSizeError,
     SmallIntersectionError,
 )
 from securevfl_psi.hash_to_curve import hash_many_to_u, hash_to_curve
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise, normalise_column
+from securevfl_psi.joint import Joint, JointResult, JointTerms
 from securevfl_psi.okvs import slots_for
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.terms import Lasting, Terms
-from securevfl_psi.verify import digests_equal, order_digest
+from securevfl_psi.verify import list_digest
 
 __all__ = [
     "TOKEN_BYTES",
     "BudgetError",
     "CertificateError",
     "Circle",
+    "Client",
+    "Comparison",
     "ConnectionLost",
     "DisagreementError",
     "Endpoint",
@@ -52,30 +63,32 @@ __all__ = [
     "IdentifierError",
     "Identifiers",
     "InputError",
+    "Joint",
+    "JointResult",
+    "JointTerms",
     "Lasting",
     "LinkageError",
     "MalformedError",
-    "Matches",
     "PSIError",
     "PairwiseKeys",
     "PeerRefused",
+    "PlanRefusedError",
     "Pseudonyms",
-    "Receiver",
     "Result",
-    "Sender",
+    "RowsDifferError",
+    "Server",
     "Session",
     "SetSizeError",
     "SmallIntersectionError",
     "Terms",
     "UnsafeSaltedHash",
-    "digests_equal",
     "hash_many_to_u",
     "hash_to_curve",
     "intersect_in_process",
+    "list_digest",
     "multiparty",
     "normalise",
     "normalise_column",
-    "order_digest",
     "run_in_process",
     "slots_for",
     "split",

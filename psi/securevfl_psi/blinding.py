@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hmac
 import secrets
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.arrays import require_unique, secret_order
-from securevfl_psi.chunks import check_points, require_rows, split
-from securevfl_psi.errors import IdentifierError, MalformedError, PSIError, SetSizeError
-from securevfl_psi.group import CHUNK, TOKEN_BYTES, Scalar, hash_to_group, tokens
+from securevfl_psi.chunks import check_points, split
+from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
+from securevfl_psi.group import Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.session import Session
 
-__all__ = ["MAX_SET_SIZE", "Gathered", "Party", "whole_array"]
+__all__ = ["MAX_SET_SIZE", "Gathered", "Party", "Waiting"]
 
 MAX_SET_SIZE = 1 << 24
 """Default bound of a set; the tokens' length allows 2^40."""
@@ -72,6 +73,49 @@ class Gathered:
         return rows
 
 
+class Waiting:
+    """Chunks of a peer's points that were checked when they came, and wait to be multiplied.
+
+    Args:
+        limit: most points.
+        what: what they are, for messages.
+    """
+
+    def __init__(self, limit: int, what: str) -> None:
+        self._limit, self._what = limit, what
+        self._chunks: deque[np.ndarray] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def add(self, points: np.ndarray) -> None:
+        """One more chunk, uint8 (n, 32).
+
+        Raises:
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more than allowed.
+        """
+        check_points(points, self._what)
+        self._count += len(points)
+        if self._count > self._limit:
+            raise SetSizeError(
+                f"{self._what} holds {self._count} points or more; at most {self._limit} are accepted: "
+                "raise max_set_size"
+            )
+        self._chunks.append(points)
+
+    def first(self) -> np.ndarray:
+        """The chunk that came first, which waits no longer.
+
+        Raises:
+            PSIError: none waits.
+        """
+        if not self._chunks:
+            raise PSIError(f"nothing of {self._what} waits for an answer")
+        return self._chunks.popleft()
+
+
 class Party:
     """What all roles share: own identifiers, hashed and blinded in a secret order.
 
@@ -113,10 +157,8 @@ class Party:
         self._key = Scalar(secret, by)
         self._filler = secret or secrets.token_bytes(32)
         self._order = secret_order(self.size)
-        self._blinded: np.ndarray | None = None
         self._sent = not self.size  # of an empty set there is nothing to send
         self._done: set[str] = set()
-        self._gathered: Gathered | None = None
 
     def chunks(self) -> Iterator[np.ndarray]:
         """The party's set, blinded, in a secret order: parts of uint8 (k, 32), computed as they are asked for. Once.
@@ -126,8 +168,7 @@ class Party:
         """
         self._once("chunks")
         self._sent = True
-        for start in range(0, self.size, CHUNK):
-            rows = self._order[start : start + CHUNK]
+        for rows in split(self._order):
             yield self._key.multiply(self._hashed(rows), "the own set")
 
     def _hashed(self, rows: np.ndarray) -> np.ndarray:
@@ -142,51 +183,6 @@ class Party:
         """What fills the set up: with a secret that is used again it comes back as rows do, or it would stand out."""
         return hmac.digest(self._filler, b"padding" + number.to_bytes(8, "big"), "sha512")[:32]
 
-    def blinded(self) -> np.ndarray:
-        """All `chunks` in one array, uint8 (n, 32), read-only; the same however often it is asked."""
-        if self._blinded is None:
-            parts = list(self.chunks())
-            self._blinded = np.concatenate(parts) if parts else np.empty((0, 32), dtype=np.uint8)
-            self._blinded.setflags(write=False)
-        return self._blinded
-
-    def _tokens(self, points: np.ndarray, what: str) -> np.ndarray:
-        check_points(points, what)
-        return tokens(self._key.multiply(points, what), self._session.dst, by=self._by)
-
-    def take_tokens(self, doubled: np.ndarray) -> None:
-        """A chunk of what `Sender.double_chunk` made of this party's set, uint8 (k, 16), in the same order.
-
-        Raises:
-            MalformedError: another type or shape.
-            SetSizeError: more than were sent.
-        """
-        what = "the doubled set"
-        require_rows(doubled, TOKEN_BYTES, what)
-        if self._gathered is None:
-            self._gathered = Gathered(TOKEN_BYTES, self.size, what)
-        self._gathered.add(doubled)
-
-    def own_tokens(self) -> np.ndarray:
-        """What `take_tokens` took, by this party's rows, without the padding's: uint8 (n, 16).
-
-        Raises:
-            SetSizeError: another number than was sent.
-            MalformedError: tokens that come twice.
-        """
-        answers = self._answers()
-        by_row = np.empty_like(answers)
-        by_row[self._order] = answers
-        return by_row[: len(self._ids)]
-
-    def _answers(self) -> np.ndarray:
-        """All that `take_tokens` took, in the order in which points were sent; kept no longer."""
-        gathered, self._gathered = self._gathered, None
-        own = (gathered or Gathered(TOKEN_BYTES, 0, "the doubled set")).whole(None)
-        if len(own) != self.size:
-            raise SetSizeError(f"the doubled set holds {len(own)} tokens; {self.size} points were sent")
-        return own
-
     def _once(self, step: str) -> None:
         if step in self._done:
             raise PSIError(f"{step} was called out of order or twice; one session serves one intersection")
@@ -194,14 +190,4 @@ class Party:
 
     def _require_sent(self, what: str) -> None:
         if not self._sent:
-            raise PSIError(f"{what} was called out of order: the peer answers to blinded(), which was not called")
-
-
-def whole_array(array: np.ndarray, width: int, what: str, limit: int) -> Iterator[np.ndarray]:
-    """Chunks of an array, whose shape is checked first."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 2 or array.shape[1] != width:
-        shown = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
-        raise MalformedError(f"{what} is {shown}; an array, uint8 (n, {width}), was expected")
-    if len(array) > limit:
-        raise SetSizeError(f"{what} holds {len(array)} points; at most {limit} are accepted: raise max_set_size")
-    return split(array)
+            raise PSIError(f"{what} was called out of order: the peer answers to chunks(), which was not called")

@@ -35,7 +35,7 @@ class Circle:
     names: tuple[str, ...]
     nonce: bytes
     rules_tag: str
-    version: str = "v1"
+    version: str = "v2"
 
     def __post_init__(self) -> None:
         if len(self.names) < 2 or len(set(self.names)) != len(self.names):

@@ -1,236 +1,221 @@
-"""Private set intersection of two parties by Diffie–Hellman on Curve25519, as state machines over arrays of bytes.
+"""Private set intersection of two parties by 2HashDH on Curve25519, as state machines over arrays of bytes.
 
-Meadows 1986; Huberman, Franklin and Hogg 1999. Each party blinds ``H(id)`` with a secret scalar; blinding commutes,
-so doubly blinded identifiers of both parties can be compared. The *receiver* learns which of its rows the sender
-holds; the *sender* learns what the receiver tells it. Both learn the size of the other's set.
+The *client* blinds its identifiers, the *server* multiplies them by its key, and both end with the outputs of a
+pseudo-random function at their own identifiers (Jarecki, Kiayias and Krawczyk, ASIACRYPT 2014; as a set intersection:
+Jarecki and Liu, SCN 2010). H1 hashes to the group (RFC 9380), H2 is `oprf.finalise`, and `proofs` says what the three
+parts of an output are for.
 
-Receiver                              Sender
-                    ← chunks()        b·H(y), shuffled
-a·H(x), shuffled       chunks() →
-                    ← double(…)       tokens of b·a·H(x), in the order they came
-take(…), take_tokens(…)
-finish()              positions →     rows(positions)
+Client, secret a                        Server, secret k
+a·H1(x), shuffled      chunks() →
+                       ← chunks()       T(y), the tokens of its set, shuffled
+                       ← answer()       k·(a·H1(x)), in the order in which they came
+take_answers(…), take_tokens(…)
+finish()               D(x) →           outputs.rows(…)
+outputs.require_receipt(…)  ← receipt   outputs.receipt(…)
 
-Sets go in chunks of 2^15 points, so that memory is bounded and both sides compute while bytes move; `blinded`, `double`
-and `intersect` do the same for whole arrays.
+The client learns which of its rows the server has, and so does the server once it has the proofs. Both learn the size
+of the other's set. Scalar products: 3n + m for a client of n and a server of m, so the smaller set had better ask.
 
-Semi-honest security in the random oracle model under the (one-more gap) Diffie–Hellman assumption on Curve25519, about
-126 bits. Whoever can enumerate identifiers can run the protocol on them: it hides what is not in the intersection only
-from parties that use their own set.
+A token binds identifier and point, so a server that answers with other points, or in another order, matches nothing,
+and no message holds a digest that could be tried on guesses: each of them needs a point under k, which only the server
+can make, one for each point that the client sent.
+
+Sets go in chunks of 2^15 rows, so that memory is bounded and both sides compute while bytes move.
+
+Security: in the random oracle model under the (one-more gap) Diffie–Hellman assumption on Curve25519, about 126 bits.
+Whoever can enumerate identifiers can run the protocol on them: it hides what is not in the intersection only from
+parties that use their own set. `docs/psi.md` says what a party can do that deviates.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import numpy as np
 
-from securevfl_psi.arrays import match, require_unique
-from securevfl_psi.blinding import MAX_SET_SIZE, Gathered, Party, whole_array
-from securevfl_psi.chunks import require_rows
-from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
-from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.arrays import match
+from securevfl_psi.blinding import MAX_SET_SIZE, Gathered, Party, Waiting
+from securevfl_psi.chunks import check_points, require_rows, split
+from securevfl_psi.errors import PSIError, SetSizeError
+from securevfl_psi.group import TOKEN_BYTES, hash_to_group
 from securevfl_psi.identifiers import IdRules, normalise_column
+from securevfl_psi.oprf import finalise
+from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 from securevfl_psi.session import Session
 
-__all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Matches", "Receiver", "Sender", "Session", "intersect_in_process"]
+__all__ = ["MAX_SET_SIZE", "TOKEN_BYTES", "Client", "Server", "Session", "intersect_in_process"]
 
 
-@dataclass(frozen=True)
-class Matches:
-    """What the receiver learns, one entry for each common identifier, by the receiver's rows.
+class _End(Party):
+    """What both ends have: outputs by the own rows, filled in as they become known."""
 
-    Attributes:
-        receiver_rows: the receiver's own row numbers, ascending, (n,) int64.
-        sender_positions: where the same identifiers stand in the sender's blinded set, (n,) int64.
-    """
+    _filled = 0
 
-    receiver_rows: np.ndarray
-    sender_positions: np.ndarray
+    @cached_property
+    def _table(self) -> np.ndarray:
+        return np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
+
+    @property
+    def outputs(self) -> Outputs:
+        """At the own identifiers; complete once all chunks were made and all answers taken."""
+        return Outputs(self._table, self._session.dst)
+
+    def _fill(self, rows: np.ndarray, points: np.ndarray) -> None:
+        """H2(x, k·H1(x)) of some own rows."""
+        self._table[rows] = finalise(
+            self._ids, rows.astype(np.int64), points, self._session.dst, OUTPUT_BYTES, self._by
+        )
+        self._filled += len(rows)
 
 
-class Sender(Party):
-    """The party that answers; it learns the other set's size and what the receiver tells it."""
+class Client(_End):
+    """The party that asks, and compares."""
 
-    _what = "the receiver's blinded set"
     _answered = 0
-
-    def double_chunk(self, points: np.ndarray) -> np.ndarray:
-        """Tokens of a chunk of the receiver's blinded set, in the order it came: uint8 (k, 16).
-
-        Raises:
-            PSIError: `double` was called, or `rows`; a second set would be an oracle for more guesses.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: more than allowed.
-        """
-        if self._done & {"double", "rows"}:
-            raise PSIError("double was called out of order or twice; one session serves one intersection")
-        return self._double(points)
-
-    def _double(self, points: np.ndarray) -> np.ndarray:
-        require_rows(points, POINT_BYTES, self._what)
-        self._answered += len(points)
-        if self._answered > self._max:
-            raise SetSizeError(
-                f"{self._what} holds {self._answered} points or more; at most {self._max} are accepted: "
-                "raise max_set_size"
-            )
-        return self._tokens(points, self._what)
-
-    def double(self, blinded: np.ndarray, count: int | None = None) -> np.ndarray:
-        """Tokens of the receiver's blinded set, in the order it came: uint8 (n, 16).
-
-        Args:
-            blinded: the receiver's set, uint8 (n, 32).
-            count: how many were announced, if they were.
-
-        Raises:
-            PSIError: called a second time; a second set would be an oracle for more guesses.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
-            SetSizeError: more than allowed, or not as many as announced.
-        """
-        self._once("double")
-        parts = whole_array(blinded, 32, self._what, self._max)
-        if count is not None and len(blinded) != count:
-            raise SetSizeError(f"{self._what} holds {len(blinded)} points; {count} were announced")
-        doubled = [self._double(part) for part in parts]
-        whole = np.concatenate([np.empty((0, TOKEN_BYTES), dtype=np.uint8), *doubled])
-        require_unique(whole, self._what)
-        return whole
-
-    def rows(self, positions: np.ndarray) -> np.ndarray:
-        """The party's own row numbers at these positions of its blinded set.
-
-        Args:
-            positions: what the receiver found, in the order that it chose, int64 (k,).
-
-        Raises:
-            PSIError: called before `blinded` and `double`, or a second time.
-            MalformedError: another type, a position that does not exist, one that comes twice or one of the padding.
-        """
-        self._require_sent("rows")
-        if isinstance(positions, np.ndarray) and positions.size and "double" not in self._done and not self._answered:
-            raise PSIError("rows was called out of order: nothing was doubled")
-        self._once("rows")
-        if not isinstance(positions, np.ndarray):
-            raise MalformedError(f"positions are a {type(positions).__name__}; an array, int64 (n,), was expected")
-        if positions.dtype != np.int64 or positions.ndim != 1:
-            raise MalformedError(f"positions are {positions.dtype} {positions.shape}; int64 (n,) was expected")
-        if len(positions) and (positions.min() < 0 or positions.max() >= len(self._order)):
-            raise MalformedError(f"a position is outside the set of {len(self._order)} rows")
-        if len(np.unique(positions)) != len(positions):
-            raise MalformedError("a position comes twice; every row is common once")
-        rows: np.ndarray = self._order[positions].astype(np.int64)
-        if len(rows) and rows.max() >= len(self._ids):
-            raise MalformedError("a position names a point that only fills the set up; it equals no identifier")
-        return rows
-
-
-class Receiver(Party):
-    """The party that learns the intersection."""
-
     _their_tokens: Gathered | None = None
 
-    def take(self, points: np.ndarray) -> np.ndarray:
-        """A chunk of the sender's blinded set, uint8 (k, 32); returns its tokens, uint8 (k, 16).
+    def take_answers(self, points: np.ndarray) -> None:
+        """A chunk of what `Server.answer` made of this party's set, uint8 (k, 32), in the same order.
 
         Raises:
+            PSIError: called before the set was sent.
             MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more than were sent.
+        """
+        what = "the answered set"
+        self._require_sent("take_answers")
+        check_points(points, what)
+        if self._answered + len(points) > self.size:
+            raise SetSizeError(f"{what} holds {self._answered + len(points)} points; {self.size} were sent")
+        rows = self._order[self._answered : self._answered + len(points)]
+        self._answered += len(points)
+        own = rows < len(self._ids)  # the others only fill the set up
+        self._fill(rows[own], self._key.divide(points, what)[own])
+
+    def take_tokens(self, tokens: np.ndarray) -> None:
+        """A chunk of the tokens of the server's set, uint8 (k, 16).
+
+        Raises:
+            MalformedError: another type or shape.
             SetSizeError: more than allowed.
         """
-        what = "the sender's blinded set"
+        what = "the server's set"
+        require_rows(tokens, TOKEN_BYTES, what)
         if self._their_tokens is None:
             self._their_tokens = Gathered(TOKEN_BYTES, self._max, what)
-        doubled = self._tokens(points, what)
-        self._their_tokens.add(doubled)
-        return doubled
+        self._their_tokens.add(tokens)
 
-    def finish(self, count: int | None = None) -> Matches:
-        """Compare all that arrived.
+    def finish(self, count: int | None = None) -> np.ndarray:
+        """The own rows that the server has, ascending, int64 (k,).
 
         Args:
-            count: how many points of the sender were announced, if they were.
+            count: how many tokens of the server were announced, if they were.
 
         Raises:
             PSIError: called before the own set was sent, or a second time.
-            SetSizeError: another number than announced, or than was sent.
+            SetSizeError: another number than announced, or fewer answers than points that were sent.
             MalformedError: tokens that come twice.
         """
         self._require_sent("finish")
-        self._once("intersect")
-        return self._compare(count)
+        self._once("finish")
+        if self._answered != self.size:
+            raise SetSizeError(f"the answered set holds {self._answered} points; {self.size} were sent")
+        theirs = (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the server's set")).whole(count)
+        return match(self.outputs.tokens(), theirs)[0]
 
-    def cardinality(self, count: int | None = None) -> int:
-        """How many are common, where the sender shuffled its answers, so that they stand for no row.
 
-        Args:
-            count: how many points of the sender were announced, if they were.
+class Server(_End):
+    """The party that holds the key; it learns the other set's size and which of its rows the client proves."""
 
-        Raises:
-            PSIError, SetSizeError, MalformedError: as `finish`.
-        """
-        self._require_sent("cardinality")
-        self._once("intersect")
-        return len(match(self._answers(), self.their_tokens(count))[0])
+    def chunks(self) -> Iterator[np.ndarray]:
+        """T(y) of the own set in a secret order: parts of uint8 (k, 16), computed as they are asked for. Once.
 
-    def _compare(self, count: int | None) -> Matches:
-        places, positions = match(self._answers(), self.their_tokens(count))
-        rows = self._order[places].astype(np.int64)
-        order = np.argsort(rows)
-        order = order[rows[order] < len(self._ids)]  # padding equals nothing, but for one chance in 2^40
-        return Matches(rows[order], positions[order])
-
-    def their_tokens(self, count: int | None = None) -> np.ndarray:
-        """Tokens of the sender's set in the order in which it came, uint8 (m, 16); kept no longer.
+        What fills the set up is random bytes, which equal no token.
 
         Raises:
-            SetSizeError, MalformedError: as `finish`.
+            PSIError: asked for a second time.
         """
-        return (self._their_tokens or Gathered(TOKEN_BYTES, 0, "the sender's blinded set")).whole(count)
+        self._once("chunks")
+        self._sent = True
+        for rows in split(self._order):
+            own = rows < len(self._ids)
+            tokens = np.frombuffer(secrets.token_bytes(TOKEN_BYTES * len(rows)), dtype=np.uint8).reshape(
+                -1, TOKEN_BYTES
+            )
+            tokens = tokens.copy()
+            hashed = hash_to_group(self._ids, self._session.dst, rows[own], self._by)
+            self._fill(rows[own], self._key.multiply(hashed, "the own set"))
+            tokens[own] = self._table[rows[own], :TOKEN_BYTES]
+            yield tokens
 
-    def intersect(self, sender_blinded: np.ndarray, doubled: np.ndarray, count: int | None = None) -> Matches:
-        """`take`, `take_tokens` and `finish` of whole arrays.
+    @property
+    def complete(self) -> bool:
+        """Whether all tokens were made."""
+        return self._filled == len(self._ids)
 
-        Args:
-            sender_blinded: the sender's set, uint8 (m, 32).
-            doubled: what `Sender.double` made of this party's set, uint8 (n, 16).
-            count: how many points of the sender were announced, if they were.
+    @cached_property
+    def waiting(self) -> Waiting:
+        """Chunks of the client's set that wait for their answer."""
+        return Waiting(self._max, "the client's set")
+
+    def take(self, points: np.ndarray) -> None:
+        """A chunk of the client's set, uint8 (n, 32).
 
         Raises:
-            PSIError: called before `blinded`, or a second time.
-            MalformedError: another type or shape, a bad coordinate, a point of small order, or tokens that come twice.
-            SetSizeError: more than allowed, or not as many as announced.
+            MalformedError: another type or shape, a bad coordinate, a point of small order, or the same point twice.
+            SetSizeError: more than allowed.
         """
-        self._require_sent("intersect")
-        self._once("intersect")
-        for part in whole_array(doubled, TOKEN_BYTES, "the doubled set", max(self.size, self._max)):
-            self.take_tokens(part)
-        for part in whole_array(sender_blinded, 32, "the sender's blinded set", self._max):
-            self.take(part)
-        return self._compare(len(sender_blinded) if count is None else count)
+        self.waiting.add(points)
+
+    def answer(self) -> np.ndarray:
+        """k times each point of the chunk that has waited longest, in its order: uint8 (n, 32).
+
+        Raises:
+            PSIError: none waits.
+        """
+        return self._key.multiply(self.waiting.first(), "the client's set")
+
+    def rows(self, proofs: np.ndarray) -> np.ndarray:
+        """The own rows that the client proved to have, in the order of its proofs: int64 (k,). Once.
+
+        Raises:
+            PSIError: called before all own tokens were sent, or a second time.
+            MalformedError: a proof of no own row, or one that comes twice.
+        """
+        if not self.complete:
+            raise PSIError(f"rows was called when {self._filled} of {len(self._ids)} tokens were made: send all first")
+        self._once("rows")
+        return self.outputs.rows(proofs)
 
 
 def intersect_in_process(
-    receiver_ids: Iterable[object], sender_ids: Iterable[object], rules: IdRules | None = None
+    client_ids: Iterable[object], server_ids: Iterable[object], rules: IdRules | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both roles in one process, for tests and examples: whoever calls it holds both sets, so it hides nothing.
+    """Both ends in one process, for tests and examples: whoever calls it holds both sets, so it hides nothing.
 
     Args:
-        receiver_ids: one identifier per row, see `normalise`.
-        sender_ids: likewise.
+        client_ids: one identifier per row, see `normalise`.
+        server_ids: likewise.
         rules: how to normalise; by default `IdRules()`.
 
     Returns:
-        The receiver's rows, ascending, and the sender's rows of the same identifiers, both int64 (k,).
+        The client's rows, ascending, and the server's rows of the same identifiers, both int64 (k,).
 
     Raises:
         IdentifierError: identifiers that cannot be used.
     """
     rules = rules or IdRules()
-    session = Session(names=("receiver", "sender"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())
-    receiver = Receiver(normalise_column(receiver_ids, rules), session)
-    sender = Sender(normalise_column(sender_ids, rules), session)
-    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
-    return matches.receiver_rows, sender.rows(matches.sender_positions)
+    session = Session(names=("client", "server"), nonce=secrets.token_bytes(16), rules_tag=rules.tag())
+    client = Client(normalise_column(client_ids, rules), session)
+    server = Server(normalise_column(server_ids, rules), session)
+    for part in client.chunks():
+        server.take(part)
+        client.take_answers(server.answer())
+    for part in server.chunks():
+        client.take_tokens(part)
+    rows = client.finish()
+    found = server.rows(client.outputs.proofs(rows))
+    client.outputs.require_receipt([rows], server.outputs.receipt([found]))
+    return rows, found

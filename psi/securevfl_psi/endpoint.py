@@ -6,21 +6,21 @@
 >>> sorted(bank.result.rows.tolist()), sorted(shop.result.rows.tolist()), bank.result.verified
 ([0, 2], [0, 2], True)
 
-Whoever moves the bytes asks for `next_frame` as long as there is one, and feeds what arrives. Own chunks are computed
-when they are asked for, replies when their question is fed. A receiver has nothing to answer while sets are under way,
-so it always reads on, and two endpoints that both feed what arrives before they send more cannot block each other.
+Whoever moves the bytes asks for `next_frame` as long as there is one, and feeds what arrives. What is sent is computed
+when it is asked for. An end can always be fed, so two ends that feed what arrives before they send more cannot block
+each other.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from itertools import chain
 
-import numpy as np
 from securevfl_crypto.engine import Engine, engine
 
 from securevfl_psi.conversations import CONVERSATIONS, Conversation, Result
+from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.errors import (
     ConnectionLost,
     DisagreementError,
@@ -81,16 +81,23 @@ class Endpoint:
             )
         self._by = by or engine()
         self._reader, self._writer = FrameReader(), FrameWriter()
-        # Not yet frames: those are numbered as they leave, so that a refusal that replaces them gets the number due.
-        self._out: deque[tuple[Kind, bytes]] = deque([(Kind.HELLO, terms.hello(self._size))])
-        self._own: Iterator[tuple[Kind, np.ndarray]] = iter(())
+        self._sending: Outgoing = iter([Frame(Kind.HELLO, terms.hello(self._size))])
+        self._ahead: Frame | None = None
+        self._hearing: Incoming | None = None
+        self._due: Kind | None = Kind.HELLO
         self._talk: Conversation | None = None
         self._failed = False
 
     @property
     def done(self) -> bool:
-        """Whether the result is there and everything was said."""
-        return self._talk is not None and self._talk.result is not None and not self._out and not self._failed
+        """Whether the result is there and everything was sent."""
+        return self._talk is not None and self._talk.result is not None and not self._failed and self._peek() is None
+
+    def _peek(self) -> Frame | None:
+        """What is to be sent next. Frames are numbered as they leave, so a refusal can still take this one's place."""
+        if self._ahead is None:
+            self._ahead = next(self._sending, None)
+        return self._ahead
 
     @property
     def result(self) -> Result:
@@ -105,13 +112,8 @@ class Endpoint:
 
     def next_frame(self) -> bytes | None:
         """What to send next; None if the peer has to speak first."""
-        if self._out:
-            return self._writer.write(*self._out.popleft())
-        if self._talk is None or self._failed:
-            return None
-        for kind, rows in self._own:
-            return self._writer.write(kind, np.ascontiguousarray(rows).tobytes())
-        return None
+        frame, self._ahead = self._peek(), None
+        return None if frame is None else self._writer.write(frame.kind, frame.payload)
 
     def feed(self, data: bytes) -> None:
         """What arrived, in pieces of any length.
@@ -125,8 +127,7 @@ class Endpoint:
             for frame in self._reader.feed(data):
                 self._take(frame)
         except PeerRefused:
-            self._failed = True
-            self._out.clear()
+            self._fail(iter(()))
             raise
         except PSIError as error:
             self._refuse(error)
@@ -144,9 +145,13 @@ class Endpoint:
             raise ConnectionLost(f"{self.terms.peer!r} hung up before the end")
 
     def _refuse(self, error: PSIError) -> None:
-        self._failed = True
         reason = next(word for kind, word in _REASONS if isinstance(error, kind))
-        self._out = deque([(Kind.REFUSED, reason.encode())])
+        self._fail(iter([Frame(Kind.REFUSED, reason.encode())]))
+
+    def _fail(self, last: Outgoing) -> None:
+        """Nothing but `last` is sent from here on."""
+        self._failed = True
+        self._sending, self._ahead = last, None
 
     def _take(self, frame: Frame) -> None:
         if frame.kind == Kind.REFUSED:
@@ -157,23 +162,32 @@ class Endpoint:
                 raise MalformedError(f"a {frame.kind.name} came before the hello")
             self._begin(*self.terms.agree(frame.payload))
             return
-        self._out.extend(self._talk.take(frame))
+        if self._hearing is None or frame.kind != self._due:
+            raise MalformedError(
+                f"a {frame.kind.name}, which a {self.terms.role} of {self.terms.protocol} never gets now: "
+                + (f"a {self._due.name} is due" if self._due is not None else "nothing is due")
+            )
+        try:
+            self._due = self._hearing.send(frame)
+        except StopIteration:
+            self._hearing = self._due = None
 
     def _begin(self, session: Session, peer_size: int) -> None:
         make = CONVERSATIONS[self.terms.protocol]
         self._talk = make(self._ids, self.terms, session, peer_size, self._by)
-        self._own = self._talk.own()
         for writer_role, end in ((self.terms.role, self._writer), (None, self._reader)):
             role = writer_role or ("sender" if self.terms.role == "receiver" else "receiver")
             end.tag = hashlib.sha512(session.dst + role.encode()).digest()[:TAG_BYTES]
-        self._out.extend(self._talk.start())
+        self._sending = chain(self._sending, self._talk.sending())
+        self._hearing = self._talk.hearing()
+        self._due = next(self._hearing, None)
 
 
 def run_in_process(one: Endpoint, other: Endpoint) -> None:
     """Both ends in one process, frame by frame: whoever calls it holds both sets, so it hides nothing.
 
     Raises:
-        PSIError: what an end raises; the other end is told first.
+        PSIError: what an end raises; the other end hears of it first.
     """
     pairs = ((one, other), (other, one))
     while not (one.done and other.done):
@@ -188,13 +202,13 @@ def run_in_process(one: Endpoint, other: Endpoint) -> None:
             except PSIError:
                 refusal = target.next_frame()
                 if refusal is not None:
-                    _tell(source, refusal)
+                    _pass_on(source, refusal)
                 raise
         if not moved:
             raise PSIError("both ends wait for each other")
 
 
-def _tell(end: Endpoint, refusal: bytes) -> None:
+def _pass_on(end: Endpoint, refusal: bytes) -> None:
     try:
         end.feed(refusal)
     except PSIError:

@@ -15,6 +15,8 @@ __all__ = [
     "MalformedError",
     "PSIError",
     "PeerRefused",
+    "PlanRefusedError",
+    "RowsDifferError",
     "SetSizeError",
     "SmallIntersectionError",
 ]
@@ -43,6 +45,14 @@ class SmallIntersectionError(PSIError):
 
 class DisagreementError(PSIError):
     """The parties do not run the same thing (protocol, rules, context), or do not find the same common rows."""
+
+
+class RowsDifferError(DisagreementError):
+    """The parties do not hold the same common rows in the same order."""
+
+
+class PlanRefusedError(PSIError):
+    """The active party would learn more than this party's terms allow."""
 
 
 class ConnectionLost(PSIError):

@@ -26,12 +26,12 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 from securevfl_crypto.engine import Engine, engine
 
-from securevfl_psi.chunks import CHUNK, PointStream, require_size
+from securevfl_psi.chunks import PointStream, require_size, split
 from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
 from securevfl_psi.identifiers import Identifiers
 
-__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "hash_items"]
+__all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "finalise", "hash_items"]
 
 MAX_OUTPUT_BYTES = 64
 DEFAULT_MAX = 1 << 24
@@ -74,7 +74,7 @@ def hash_items(
     return out
 
 
-def _finalise(
+def finalise(
     column: Identifiers, rows: np.ndarray, points: np.ndarray, dst: bytes, length: int, by: Engine | None
 ) -> np.ndarray:
     """H2, uint8 (n, length): identifier and point framed by their lengths as in RFC 9497, section 3.3.1, after the
@@ -86,7 +86,7 @@ def _finalise(
 
 
 def _parts(count: int) -> Iterator[np.ndarray]:
-    return (np.arange(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK))
+    return split(np.arange(count))
 
 
 def _checked_length(length: int) -> int:
@@ -163,7 +163,7 @@ class Client:
         for chunk in PointStream(evaluated, len(self._column), what):
             rows = np.arange(done, done + len(chunk))
             points = self._scalar.divide(chunk, what)
-            out[rows] = _finalise(self._column, rows, points, self._dst, self._length, self._by)
+            out[rows] = finalise(self._column, rows, points, self._dst, self._length, self._by)
             done += len(chunk)
         return out
 
@@ -226,5 +226,5 @@ class Server:
         out = np.empty((len(column), self._length), dtype=np.uint8)
         for rows in _parts(len(column)):
             points = self._key.multiply(hash_to_group(column, self._dst, rows, self._by), "the own set")
-            out[rows] = _finalise(column, rows, points, self._dst, self._length, self._by)
+            out[rows] = finalise(column, rows, points, self._dst, self._length, self._by)
         return out

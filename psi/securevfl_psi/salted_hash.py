@@ -13,23 +13,22 @@ from securevfl_crypto.engine import engine
 
 from securevfl_psi.arrays import match, secret_order
 from securevfl_psi.blinding import MAX_SET_SIZE, Gathered
-from securevfl_psi.chunks import require_rows
-from securevfl_psi.dh import Matches
+from securevfl_psi.chunks import require_rows, split
 from securevfl_psi.errors import IdentifierError, PSIError, SetSizeError
-from securevfl_psi.group import CHUNK, TOKEN_BYTES
+from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.proofs import OUTPUT_BYTES, Outputs
 
 __all__ = ["UnsafeSaltedHash", "reverse", "salted_digests"]
 
 
-def salted_digests(ids: Identifiers, salt: bytes, rows: np.ndarray | None = None) -> np.ndarray:
-    """SHA-512 of identifier and salt, truncated: uint8 (n, 16)."""
-    wanted = np.arange(len(ids)) if rows is None else rows
-    out = np.empty((len(wanted), TOKEN_BYTES), dtype=np.uint8)
-    for start in range(0, len(wanted), CHUNK):
-        for places, matrix in ids.matrices(wanted[start : start + CHUNK]):
+def salted_digests(ids: Identifiers, salt: bytes, length: int = TOKEN_BYTES) -> np.ndarray:
+    """SHA-512 of identifier and salt, truncated: uint8 (n, length)."""
+    out = np.empty((len(ids), length), dtype=np.uint8)
+    for rows in split(np.arange(len(ids))):
+        for places, matrix in ids.matrices(rows):
             suffix = np.broadcast_to(np.frombuffer(salt, dtype=np.uint8), (len(places), len(salt)))
-            out[start + places] = engine().sha512(np.concatenate([matrix, suffix], axis=1))[:, :TOKEN_BYTES]
+            out[rows[places]] = engine().sha512(np.concatenate([matrix, suffix], axis=1))[:, :length]
     return out
 
 
@@ -55,15 +54,17 @@ class UnsafeSaltedHash:
         self._ids = Identifiers.of_texts(ids)
         if self._ids.doubled():
             raise IdentifierError("identifiers are doubled; normalise them first, which says which")
-        self.size = len(ids)
-        self._salt = salt
-        self.order = secret_order(len(ids))
+        self.outputs = Outputs(salted_digests(self._ids, salt, OUTPUT_BYTES), salt)
         self._theirs = Gathered(TOKEN_BYTES, max_set_size, "the sender's digests")
+        self.complete = not len(ids)
+        """Whether all own digests were made."""
 
     def chunks(self) -> Iterator[np.ndarray]:
         """The sender's digests, in a secret order: parts of uint8 (k, 16)."""
-        for start in range(0, len(self.order), CHUNK):
-            yield salted_digests(self._ids, self._salt, self.order[start : start + CHUNK])
+        self.complete = True
+        tokens = self.outputs.tokens()
+        for rows in split(secret_order(len(tokens))):
+            yield tokens[rows]
 
     def take(self, digests: np.ndarray) -> None:
         """At the receiver, a part of the sender's digests.
@@ -75,15 +76,22 @@ class UnsafeSaltedHash:
         require_rows(digests, TOKEN_BYTES, "the sender's digests")
         self._theirs.add(digests)
 
-    def finish(self, count: int | None = None) -> Matches:
-        """At the receiver, what is common; `count` is the announced number.
+    def finish(self, count: int | None = None) -> np.ndarray:
+        """At the receiver, its own rows that are common, ascending, int64 (k,); `count` is the announced number.
 
         Raises:
             SetSizeError: another number than announced.
             MalformedError: digests that come twice.
         """
-        rows, positions = match(salted_digests(self._ids, self._salt), self._theirs.whole(count))
-        return Matches(rows, positions)
+        return match(self.outputs.tokens(), self._theirs.whole(count))[0]
+
+    def rows(self, proofs: np.ndarray) -> np.ndarray:
+        """At the sender, its own rows that the receiver found, int64 (k,).
+
+        Raises:
+            MalformedError: a proof of no own row, or one that comes twice.
+        """
+        return self.outputs.rows(proofs)
 
 
 def reverse(digests: np.ndarray, salt: bytes, candidates: Iterable[str]) -> dict[int, str]:

@@ -31,7 +31,7 @@ class Session:
     names: tuple[str, str]
     nonce: bytes
     rules_tag: str
-    version: str = "v2"
+    version: str = "v3"
     protocol: str = "dh"
 
     def __post_init__(self) -> None:

@@ -167,7 +167,7 @@ class Terms:
         for key, mine in (self._said() | {"name": self.peer, "role": _other(self.role)}).items():
             if said.get(key) != mine:
                 raise DisagreementError(f"the peer has {key} {str(said.get(key))[:80]!r}; {mine!r} was expected")
-        rows, nonce = said.get("rows"), _nonce(said.get("nonce"))
+        rows, nonce = said.get("rows"), parse_nonce(said.get("nonce"))
         if self.protocol == "unsafe_salted_hash" and said.get("salt") != self._proof(nonce):
             raise DisagreementError("the peer has another salt; both need the same")
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
@@ -191,7 +191,7 @@ def _other(role: Role) -> Role:
     return "sender" if role == "receiver" else "receiver"
 
 
-def _nonce(text: object) -> bytes:
+def parse_nonce(text: object) -> bytes:
     try:
         nonce = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:

@@ -1,44 +1,32 @@
-"""After the intersection: do both sides hold the same rows in the same order?"""
+"""What a comparison of ordered identifiers begins with: one digest for the whole list."""
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Sequence
 
 import numpy as np
 
 from securevfl_psi.column import Identifiers
-from securevfl_psi.errors import PSIError
 
-__all__ = ["digests_equal", "order_digest"]
+__all__ = ["list_digest"]
 
 
-def order_digest(ids: Sequence[str], key: bytes, context: str = "", rows: np.ndarray | None = None) -> bytes:
-    """HMAC-SHA-256 of the identifiers in their order, 32 bytes.
+def list_digest(ids: Sequence[str], rows: np.ndarray | None = None) -> bytes:
+    """SHA-512 of identifiers in their order, 64 bytes. It stays with its party: whoever gets it can try guesses on it.
+
+    `cpace.Comparison` compares two of them without showing either.
 
     Args:
-        ids: the party's own, normalised, in the agreed order; each enters with its length, and so does their number.
-        key: 32 bytes known to the parties only: without it a digest of guessable identifiers could be tried.
-        context: what the digest belongs to, for example a job.
+        ids: the party's own, normalised; each enters with its length, and so does their number.
         rows: which identifiers, in the agreed order, int64 (k,); all, as they stand, without it.
 
     Raises:
-        PSIError: a key of another length.
         IdentifierError: an identifier that is no Unicode text.
     """
-    if len(key) != 32:
-        raise PSIError(f"a digest key of {len(key)} bytes; 32 are needed")
     column = Identifiers.of_texts(ids)
     wanted = np.arange(len(column)) if rows is None else rows
-    mac = hmac.new(key, b"securevfl order v1", hashlib.sha256)
-    for part in (context.encode(), len(wanted).to_bytes(8, "big")):
-        mac.update(len(part).to_bytes(4, "big") + part)
+    digest = hashlib.sha512(b"securevfl order v2" + len(wanted).to_bytes(8, "big"))
     for framed in column.framed(wanted):
-        mac.update(framed)
-    return mac.digest()
-
-
-def digests_equal(one: bytes, other: bytes) -> bool:
-    """Whether two digests are equal, in constant time."""
-    return hmac.compare_digest(one, other)
+        digest.update(framed)
+    return digest.digest()

@@ -15,10 +15,11 @@ from enum import IntEnum
 
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES
 
 __all__ = ["HEADER_BYTES", "TAG_BYTES", "VERSION", "Frame", "FrameReader", "FrameWriter", "Kind"]
 
-VERSION = 2
+VERSION = 3
 HEADER_BYTES = 24
 TAG_BYTES = 8
 _MAGIC = b"SPSI"
@@ -27,27 +28,39 @@ _NO_TAG = bytes(TAG_BYTES)
 
 
 class Kind(IntEnum):
-    """What a frame holds."""
+    """What a frame holds. Those from `KEY` on are for more than two parties."""
 
     HELLO = 1
     POINTS = 2
     TOKENS = 3
-    POSITIONS = 4
-    DIGEST = 5
-    COUNT = 6
-    FINISHED = 7
-    REFUSED = 8
+    ANSWERS = 4
+    COUNT = 5
+    PROOFS = 6
+    RECEIPT = 7
+    FINISHED = 8
+    REFUSED = 9
+    KEY = 10
+    SEED = 11
+    SLOTS = 12
+    SHARE = 13
+    CONFIRMATION = 14
 
 
 _MOST = {
     Kind.HELLO: 4096,
     Kind.POINTS: CHUNK * POINT_BYTES,
     Kind.TOKENS: CHUNK * TOKEN_BYTES,
-    Kind.POSITIONS: CHUNK * 8,
-    Kind.DIGEST: 64,
-    Kind.COUNT: 8,
+    Kind.ANSWERS: CHUNK * POINT_BYTES,
+    Kind.COUNT: 16,
+    Kind.PROOFS: CHUNK * PROOF_BYTES,
+    Kind.RECEIPT: RECEIPT_BYTES,
     Kind.FINISHED: 0,
     Kind.REFUSED: 64,
+    Kind.KEY: 32,
+    Kind.SEED: 32,
+    Kind.SLOTS: CHUNK * 8,
+    Kind.SHARE: 32,
+    Kind.CONFIRMATION: 64,
 }
 """Bytes of the longest payload of each kind."""
 

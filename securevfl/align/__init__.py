@@ -1,12 +1,13 @@
 """Alignment: the parties find their common rows, agree on an order, and verify that they agree.
 
-`run` chooses the protocol, `pairwise` and `everyone` are the two, `agreement` is what they share, `joined` joins in the
-clear for experiments. Every party sends every other a keyed digest of its own identifiers in the agreed order; only an
-alignment that all found equal can be trained on.
+`run` is what a party runs, `driver` moves the frames of `securevfl_psi.joint` over its links, `exchanges` declares them
+and `joined` joins in the clear for experiments. This package alone uses the conversations of `securevfl_psi`; jobs and
+party programs import it. Only an alignment that all parties verified can be trained on.
 """
 
-from securevfl.align.agreement import Alignment
+from securevfl.align.exchanges import EXCHANGES, exchanges
 from securevfl.align.joined import join
+from securevfl.align.result import Alignment
 from securevfl.align.run import align, protocol_of
 
-__all__ = ["Alignment", "align", "join", "protocol_of"]
+__all__ = ["EXCHANGES", "Alignment", "align", "exchanges", "join", "protocol_of"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align.agreement import RULES, Alignment, order
+from securevfl.align.result import RULES, Alignment, order
 from securevfl.errors import AlignmentError, InputError
 
 __all__ = ["join"]

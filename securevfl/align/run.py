@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align import everyone, pairwise
-from securevfl.align.agreement import RULES, Alignment, order
-from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.align.driver import drive
+from securevfl.align.result import RULES, Alignment, order
+from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
 from securevfl.site import Site
-from securevfl.transport import Kind
 
 __all__ = ["align", "protocol_of"]
+
+_COMPOSED = "DH-PSI, two parties at a time (2HashDH on X25519, RFC 9380 hash to curve), composed by the active party"
+_GLOBAL = (
+    "multi-party PSI (X25519, RFC 9380 hash to curve; zero shares in an oblivious key-value store): the global "
+    "intersection only"
+)
 
 
 def protocol_of(passive: int, *, book: bool = False) -> str:
     """The protocol that `align` runs with so many passive parties, in words."""
-    return everyone.PROTOCOL if passive > 1 and not book else pairwise.PROTOCOL
+    return _GLOBAL if passive > 1 and not book else _COMPOSED
 
 
 async def align(
@@ -46,26 +51,51 @@ async def align(
         InputError: identifiers that are empty, null or doubled.
         ProtocolError: a peer sent what the protocol does not allow, or a larger set than the policy accepts.
     """
-    max_set_size = site.policy.max_set_size
     try:
         normal = psi.normalise_column([*ids, *book], RULES)
-        if site.role == "active":
-            if not site.passive:
-                rows = order(normal, range(len(ids)), site.seed)
-                return Alignment(rows=rows, digest="", verified_by=(), pairwise={})
-            if len(site.passive) > 1 and not book:
-                return await everyone.active(site, normal, max_set_size)
-            return await pairwise.active(site, normal, len(ids), {int(row) for row in held_out}, max_set_size)
-        hello = await site.links[site.active].receive(Kind.CONTROL, "psi/hello")
-        if hello.meta.get("protocol") == "global":
-            return await everyone.passive(site, hello, normal, max_set_size)
-        if len(site.passive) > 1 and not site.policy.pairwise_intersections:
-            raise PolicyError(
-                f"{site.active!r} would learn the pairwise intersection with {site.name!r}, which the policy forbids; "
-                "align without a label book, or set pairwise_intersections"
-            )
-        return await pairwise.passive(site, hello, normal, max_set_size)
+        if not site.passive:
+            return Alignment(rows=order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={})
+        joint = _joint(site, normal, len(ids), held_out)
+        await drive(site, joint)
     except psi.IdentifierError as error:
         raise InputError(f"{site.name!r}: {error}") from error
+    except psi.PlanRefusedError as error:
+        raise PolicyError(str(error)) from error
     except psi.PSIError as error:
         raise ProtocolError(str(error)) from error
+    found = joint.result
+    return Alignment(
+        rows=found.rows,
+        digest=found.run,
+        verified_by=tuple(sorted(joint.terms.peers)),
+        pairwise=dict(found.pairwise),
+        labelled=found.labelled,
+    )
+
+
+def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray) -> psi.Joint:
+    """The party's scripts, under its policy."""
+    terms = psi.JointTerms(
+        name=site.name,
+        active=site.active,
+        passive=site.passive,
+        context=site.job,
+        rules=RULES,
+        max_set_size=site.policy.max_set_size,
+        pairwise=site.policy.pairwise_intersections,
+    )
+
+    def allow(count: int, found: Mapping[str, int], sizes: Mapping[str, int]) -> None:
+        if not count:
+            shared = "in common: " + ", ".join(f"{number} with {name}" for name, number in found.items())
+            announced = ", ".join(f"{number} at {name}" for name, number in sizes.items())
+            raise AlignmentError(
+                f"no row is held by all parties ({len(ids)} rows at {site.name!r}; {shared if found else announced}): "
+                "do all use the same identifiers, written the same way?"
+            )
+        site.policy.check_intersection(count)
+
+    def agreed(rows: np.ndarray) -> np.ndarray:
+        return order(ids, rows, site.seed)
+
+    return psi.Joint(ids, terms, order=agreed, allow=allow, own=own, held_out=held_out)

@@ -1,15 +1,19 @@
-"""Jobs: what to run, running it, and what came of it."""
+"""Jobs: running them in one process, comparing them, and what came of it.
+
+`simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many; `toml` reads
+job files; `model`, `checkpoint` and `store` keep what was learned; `auditing` reads ledgers. Only the command line and
+`testing` import this folder. It names no algorithm.
+"""
 
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
-from securevfl.jobs.job import Job
 from securevfl.jobs.model import Model, Prediction, predict
-from securevfl.jobs.owners import align_owners
 from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
 from securevfl.jobs.toml import JobFile, read_job
+from securevfl.party import Job
 
 __all__ = [
     "BASELINES",
@@ -23,7 +27,6 @@ __all__ = [
     "Prediction",
     "Result",
     "Sweep",
-    "align_owners",
     "align_parties",
     "audit",
     "compare",

@@ -21,17 +21,16 @@ from typing import Any
 import msgspec
 import torch
 
-from securevfl.algorithms import ALGORITHMS, Task
 from securevfl.cut import PROTECTIONS
 from securevfl.data import datasets
 from securevfl.errors import InputError, PartyFailed, SecureVFLError, UnknownNameError
-from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
-from securevfl.jobs.owners import align_owners, run_owners
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.toml import build, choice, known
+from securevfl.party import Job
 from securevfl.privacy import DP
 from securevfl.report import Cell, Claim, PaperFigure, SweepRecord, write_sweep
+from securevfl.training import Algorithm, Task, algorithms, find_algorithm
 
 __all__ = ["Spec", "Sweep", "read_sweep", "run_sweep"]
 
@@ -81,7 +80,7 @@ class Spec:
         if "dp" in protection:
             protection["dp"] = build(DP, protection["dp"], "protection.dp")
         values = {
-            "algorithm": choice(self.algorithm, "algorithm", ALGORITHMS),
+            "algorithm": Algorithm.of(self.algorithm, "algorithm"),
             "protection": choice(protection, "protection", PROTECTIONS),
             "seed": self.seed,
         }
@@ -188,9 +187,9 @@ def _cells(
     label = method.get("label", name)
     if label not in data.get("only", [label]):
         return
-    if name not in ALGORITHMS:
-        raise UnknownNameError("algorithm", name, ALGORITHMS)
-    fields = {item.name for item in dataclasses.fields(ALGORITHMS[name])}
+    if name not in algorithms():
+        raise UnknownNameError("algorithm", name, algorithms())
+    fields = set(find_algorithm(name).__struct_fields__)
     general = {key: value for key, value in data.get("algorithm", {}).items() if key in fields}
     own = method.get("settings", {}) | data.get("methods", {}).get(label, {})
     option = axis.get("option", "overlap")
@@ -241,10 +240,7 @@ def run_cell(spec: Spec) -> Cell:
     source = dict(spec.source)
     parties = datasets.load(source.pop("name"), **source)
     chief = parties.label_owners[0]
-    if job.algorithm.many_owners:
-        ran = run_owners(job, parties, align_owners(parties, job, joined=True), run="sweep")
-    else:
-        ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
+    ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
     trained = ran.trained[chief.name]
     metric = Task(len(chief.classes)).score
     return Cell(

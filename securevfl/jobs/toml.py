@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.algorithms import ALGORITHMS
 from securevfl.cut import PROTECTIONS
 from securevfl.data import Parties, datasets, read_csv, read_parquet
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.comparison import BASELINES
-from securevfl.jobs.job import Job
+from securevfl.party import Job
 from securevfl.privacy import DP, Policy
+from securevfl.training import Algorithm
 from securevfl.transport import Kind
 
 __all__ = ["JobFile", "build", "choice", "known", "read_job"]
@@ -74,7 +74,7 @@ def read_job(path: str | Path, *, active: str = "") -> JobFile:
 
 
 def _job(content: Mapping[str, Any]) -> Job:
-    algorithm = choice(content.get("algorithm", {"name": "splitnn"}), "algorithm", ALGORITHMS)
+    algorithm = Algorithm.of(content.get("algorithm", {"name": "splitnn"}), "algorithm")
     protection = dict(_section(content, "protection", {"name": "plain"}))
     if "dp" in protection:
         protection["dp"] = build(DP, _section(protection, "dp", {}), "protection.dp")

@@ -192,7 +192,7 @@ def test_ledgers_are_complete_and_every_message_has_words(name: str) -> None:
 def test_noise_on_activations_is_planned_as_it_is_spent(name: str, bottom: tuple[int, ...], steps: int | None) -> None:
     if not has_bottom(name, bottom):
         pytest.skip("no such bottom")
-    dp = sv.DP(epsilon=20.0, gradients=False)
+    dp = sv.DP(features=sv.Gaussian(epsilon=20.0))
     work = replace(job(name, protection=sv.Plain(dp=dp), bottom=bottom), steps=steps)
     passive = 2 if name in MANY else 1
     ran = run(work, people(passive))
@@ -210,7 +210,7 @@ def test_noise_on_activations_is_planned_as_it_is_spent(name: str, bottom: tuple
 
 @pytest.mark.parametrize("name", NOISY)
 def test_noise_on_gradients_is_spent_or_refused(name: str) -> None:
-    dp = sv.Plain(dp=sv.DP(epsilon=30.0, activations=False))
+    dp = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=30.0)))
     if name == "fedcvt":
         with pytest.raises(sv.InputError, match="no differential privacy on gradients"):
             job(name, protection=dp)
@@ -228,7 +228,7 @@ def test_noise_on_gradients_is_spent_or_refused(name: str) -> None:
 
 def test_noise_where_nothing_is_sent_is_refused() -> None:
     with pytest.raises(sv.InputError, match="noise would protect nobody"):
-        job("local", protection=sv.Plain(dp=sv.DP()))
+        job("local", protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())))
     sealed, plain = (run(job("local", protection=p), people()) for p in (sv.Paillier(bits=2048), sv.Plain()))
     assert told(sealed) == told(plain)
 
@@ -268,10 +268,13 @@ def test_a_run_goes_on_from_any_epoch_as_if_nothing_had_happened(name: str) -> N
         assert told(ran) == told(whole), f"resumed after epoch {epoch}"
 
 
+FEW = sv.Gaussian(epsilon=30.0)
+
+
 @pytest.mark.parametrize("name", NOISY)
 def test_what_was_spent_is_not_forgotten(name: str, tmp_path: Path) -> None:
     """A run that goes on counts the releases before, too, and those of the epoch that is done again; through files."""
-    dp = sv.Plain(dp=sv.DP(epsilon=30.0, gradients=name != "fedcvt"))
+    dp = sv.Plain(dp=sv.DP(features=FEW, labels=None if name == "fedcvt" else FEW))
     table = people(2 if name in MANY else 1)
     work = job(name, protection=dp)
     whole = run(work, table, keepers(tmp_path, table, work.digest))

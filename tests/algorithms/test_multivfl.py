@@ -13,12 +13,12 @@ import pytest
 import securevfl_crypto as crypto
 from hypothesis import given
 from hypothesis import strategies as st
+from securevfl.algorithms.averaging import masked, unmasked_mean
+from securevfl.algorithms.servers import SERVERS, Server, demon
 from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 
 import securevfl as sv
 from securevfl.algorithms import averaging
-from securevfl.algorithms.averaging import masked, unmasked_mean
-from securevfl.algorithms.servers import SERVERS, Server, demon
 from securevfl.data import hold_out, label_owners
 from securevfl.jobs import align_owners
 
@@ -339,7 +339,7 @@ def test_a_sealed_cut_is_averaged_in_shares(
 
 
 def test_noise_on_gradients_is_spent() -> None:
-    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(activations=False, epsilon=8.0)))
+    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0))))
     spent = run(job, people()).record.runs[-1].epsilon
     assert {item.party for item in spent} == {"owner1", "owner2", "owner3"}
     assert all(item.epsilon_rdp <= 8.0 * (1 + 1e-6) for item in spent)

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 from helpers import scarce
+from securevfl.algorithms.base import ActiveRole, Role
 
 import securevfl as sv
 from securevfl.algorithms import ALGORITHMS, Algorithm, risa, splitnn
-from securevfl.algorithms.base import ActiveRole, Role
 from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
@@ -71,7 +71,7 @@ def test_every_row_that_is_fed_is_counted(
     total = common + others  # all numbers; those beyond are the same rows, hidden
     monkeypatch.setattr(Role, "features", watched_features)
     monkeypatch.setattr(RowRelease, "__call__", watched_release)
-    ran = train(ALGORITHMS[name](**settings), people, sv.DP(epsilon=50.0, gradients=False), steps)
+    ran = train(ALGORITHMS[name](**settings), people, sv.DP(features=sv.Gaussian(epsilon=50.0)), steps)
     spent = [s.times for trained in ran.trained.values() for s in trained.spent if s.what == "activations"]
     assert sorted(spent) == sorted(max(c.values()) for c in counted.values())
     assert len(spent) == passive
@@ -104,7 +104,7 @@ def test_every_label_that_is_used_is_counted(
     monkeypatch.setattr(ActiveRole, "labels", watched)
     monkeypatch.setattr(RowRelease, "__call__", released)
     monkeypatch.setattr(splitnn.Active, "train_batch", from_here)
-    ran = train(ALGORITHMS[name](**settings), people, sv.DP(epsilon=50.0, activations=False), steps)
+    ran = train(ALGORITHMS[name](**settings), people, sv.DP(labels=sv.Gaussian(epsilon=50.0)), steps)
     (spent,) = ran.trained["bank"].spent
     assert spent.times == max(used.values())
 
@@ -125,7 +125,8 @@ def test_both_sides_of_the_cut_plan_for_the_same_noise(
         monkeypatch.setattr(sv.Plain, side, watched)
     people = scarce(1, rows=110, width=2)
     few = sv.Parties.of(people["bank"], people["shop1"].take(np.arange(70)))
-    train(ALGORITHMS[name](**settings), few, sv.DP(epsilon=1.0, gradients=name != "fedcvt"), None)
+    much = sv.Gaussian(epsilon=1.0)
+    train(ALGORITHMS[name](**settings), few, sv.DP(features=much, labels=None if name == "fedcvt" else much), None)
     if name != "fedcvt":
         key = repr
         assert sorted(specs["bank"], key=key) == sorted(specs["shop1"], key=key)
@@ -143,7 +144,7 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Link, "send", watched)
     monkeypatch.setattr(RowRelease, "_noised", lambda self, values: values * 0 + 0.125)
-    dp = sv.DP(epsilon=50.0, gradients=False)
+    dp = sv.DP(features=sv.Gaussian(epsilon=50.0))
     ran = train(ALGORITHMS["fedda"](**SETTINGS["fedda"]), scarce(1, rows=110, width=2), dp, None)
     assert set(sent) == {(party, what) for party in ran.trained for what in ("fedda/aligned", "fedda/generated")}
     assert all(len(u) and bool((u == 0.125).all()) for u in sent.values())
@@ -171,7 +172,7 @@ def shared_people() -> sv.Parties:
     [("all_labels", 2), ("entity_augmentation", 3), ("zero_imputation", 1)],  # the second puts in 20 rows twice
 )
 def test_a_person_with_two_numbers_has_one_budget(name: str, uses: int) -> None:
-    dp = sv.DP(epsilon=50.0, activations=False)
+    dp = sv.DP(labels=sv.Gaussian(epsilon=50.0))
     (spent,) = train(ALGORITHMS[name](**SIZES), shared_people(), dp, None).trained["bank"].spent
     assert spent.times == 4 * uses
     assert spent.epsilon_rdp <= 50.0 + 1e-6
@@ -185,7 +186,7 @@ def test_a_row_that_comes_twice_in_a_batch_is_drawn_once(name: str) -> None:
     people = scarce(1, rows=120, width=2)
     few = people["shop1"].take(np.arange(90))  # fewer others than the active party has: they come again
     again = sv.Parties.of(people["bank"], few)
-    ran = train(ALGORITHMS[name](hidden=4, top=()), again, sv.DP(epsilon=50.0, gradients=False), None)
+    ran = train(ALGORITHMS[name](hidden=4, top=()), again, sv.DP(features=sv.Gaussian(epsilon=50.0)), None)
     assert ran.trained["shop1"].spent[0].times == 1
 
 
@@ -203,7 +204,7 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     people = scarce(1, rows=110, width=2)
     settings = {**SETTINGS["risa"], "bottom": ()}
     monkeypatch.setattr(RowRelease, "_noised", lambda self, values: clip_rows(values, self.clip))
-    train(ALGORITHMS["risa"](**settings), people, sv.DP(gradients=False), None)
+    train(ALGORITHMS["risa"](**settings), people, sv.DP(features=sv.Gaussian()), None)
     (role,) = made
     assert not role.fill.any()
     assert role.release is not None

@@ -17,7 +17,8 @@ from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import PolicyError, ProtocolError, RangeError
-from securevfl.privacy import Policy
+from securevfl.privacy import NoiseShare, Policy
+from securevfl.privacy.noise import noise_share
 from securevfl.site import Site
 from securevfl.transport import Kind
 
@@ -44,7 +45,12 @@ class Seen:
     sites: dict[str, Site]
 
 
-def drive(kit: Kit, batches: Batches, *, trainable: bool = True, spec: CutSpec = SPEC, noise: float = 0.0) -> Seen:
+def steady_share(rows: int, width: int = SPEC.width) -> NoiseShare:
+    """A share of noise that is the same every time: its entropy is one byte over and over."""
+    return noise_share((rows, width), sigma=1.0, sensitivity=0.5, parties=len(WIDTHS), entropy=lambda n: b"\xb0" * n)
+
+
+def drive(kit: Kit, batches: Batches, *, trainable: bool = True, spec: CutSpec = SPEC, noisy: bool = False) -> Seen:
     """Train on all batches, then score the first again."""
     world = sites()
     z: list[torch.Tensor] = []
@@ -63,8 +69,7 @@ def drive(kit: Kit, batches: Batches, *, trainable: bool = True, spec: CutSpec =
         cut = kit.passive(world[name], spec)
         await cut.setup(WIDTHS[name], trainable=trainable)
         for a in batches.a:
-            added = torch.full((len(a[name]), spec.width), noise) if noise else None
-            await cut.forward(a[name], train=True, noise=added)
+            await cut.forward(a[name], train=True, noise=steady_share(len(a[name])) if noisy else None)
             back[name].append(await cut.backward())
         await cut.forward(batches.a[0][name], train=False)
         await cut.forward(batches.a[0][name], train=False)
@@ -158,8 +163,14 @@ def test_momentum_and_weight_decay_are_torch_s(kit: Kit) -> None:
 
 @pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
 def test_noise_is_added_to_z_before_anything_leaves(kit: Kit) -> None:
-    quiet, loud = drive(kit, Batches(1)), drive(kit, Batches(1), noise=0.25)
-    assert torch.allclose(loud.z[0] - quiet.z[0], torch.tensor(0.25 * len(WIDTHS)), atol=1e-5)
+    quiet, loud = drive(kit, Batches(1)), drive(kit, Batches(1), noisy=True)
+    added = steady_share(8).noise.float() * len(WIDTHS)
+    assert added.min() > 0.2
+    assert torch.allclose(loud.z[0] - quiet.z[0], added, atol=1e-5)
+    for name in WIDTHS:
+        entries = [e for e in loud.sites[name].ledger.entries if e.way == "sent"]
+        assert [e.noise for e in entries if e.what == "cut/forward"] == [1.0, 0.0, 0.0], "a share came once"
+        assert not any(e.noise for e in entries if e.what != "cut/forward")
 
 
 @pytest.mark.parametrize("kit", SEALED.values(), ids=SEALED.keys())
@@ -279,7 +290,7 @@ def test_exploding_gradients_stop(kind: str) -> None:
 
 
 def test_a_policy_that_demands_sealing_stops_a_plain_cut() -> None:
-    world = sites(Policy(sealed=True))
+    world = sites(policy=Policy(sealed=True))
 
     async def passive() -> None:
         cut = FloatPassive(world["p1"], SPEC)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import itertools
+import json
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 import pytest
 import securevfl_psi as psi
 from helpers import parties, scarce
+from securevfl_psi.blinding import Waiting
+from securevfl_psi.cpace import Comparison
 
 import securevfl as sv
-from securevfl.align import agreement, everyone, pairwise
+from securevfl.align import EXCHANGES
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import align_parties, join_parties
 from securevfl.privacy import Link
-from securevfl.transport import Guard, Kind
+from securevfl.transport import Kind, memory_pair
 
 JOB = sv.Job(seed=3)
+T = TypeVar("T")
 
 
 def _table(name: str, ids: list[str], *, label: bool = False) -> PartyTable:
@@ -95,14 +102,13 @@ def test_identifiers_that_double_once_normalised_are_the_users_mistake() -> None
 
 
 def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender whose rows are shifted by one: the intersection looks right, its digest is not."""
-    original = psi.Sender.rows
+    """A server whose rows are shifted by one: the intersection looks right, its receipt is not."""
+    original = psi.Server.rows
 
-    def shifted(self: psi.Sender, positions: np.ndarray) -> np.ndarray:
-        rows = original(self, positions)
-        return np.roll(rows, 1)
+    def shifted(self: psi.Server, proofs: np.ndarray) -> np.ndarray:
+        return np.roll(original(self, proofs), 1)
 
-    monkeypatch.setattr(psi.Sender, "rows", shifted)
+    monkeypatch.setattr(psi.Server, "rows", shifted)
     with pytest.raises(
         sv.AlignmentError, match="do not have the same common rows in the same order; nothing was trained"
     ):
@@ -110,8 +116,8 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
 
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A passive party drops the last common row: sizes and digests differ."""
-    for kind, passive in ((psi.Sender, 1), (psi.multiparty.Party, 2)):
+    """A party drops the last common row: receipts, or the lists that are compared, differ."""
+    for kind, passive in ((psi.Server, 1), (psi.multiparty.Party, 2)):
         original = kind.rows
         monkeypatch.setattr(kind, "rows", lambda *given, original=original: original(*given)[:-1])
         with pytest.raises(sv.AlignmentError):
@@ -119,7 +125,7 @@ def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parties_with_other_rules_do_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    tags = iter(["v1/NFC", *["v1/NFKC/strip"] * 50])
+    tags = itertools.chain(["v1/NFC"], itertools.repeat("v1/NFKC/strip"))
     monkeypatch.setattr(psi.IdRules, "tag", lambda self: next(tags))
     with pytest.raises(sv.ProtocolError, match="runs with rules"):
         align_parties(parties(passive=1), JOB)
@@ -224,36 +230,34 @@ def test_a_book_that_repeats_the_table_is_the_users_mistake() -> None:
 
 def test_labelled_rows_in_another_order_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The passive party shifts the labelled rows only: labels would go to other people."""
-    original = psi.Sender.rows
+    original = psi.Server.rows
 
-    def shifted(self: psi.Sender, positions: np.ndarray) -> np.ndarray:
-        rows = original(self, positions)
+    def shifted(self: psi.Server, proofs: np.ndarray) -> np.ndarray:
+        rows = original(self, proofs)
         return np.concatenate([rows[:12], np.roll(rows[12:], 1)])
 
-    monkeypatch.setattr(psi.Sender, "rows", shifted)
+    monkeypatch.setattr(psi.Server, "rows", shifted)
     with pytest.raises(sv.AlignmentError, match="nothing was trained"):
         align_parties(_with_book(), JOB)
 
 
-@pytest.mark.parametrize("said", [-1, 1000, True, "4", None])
-def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pytest.MonkeyPatch, said: object) -> None:
-    original = Link.send
-
-    async def lies(self: Link, kind: Kind, what: str, **more: object) -> None:
-        if what == "psi/common":
-            more["meta"] = {} if said is None else {"common": said}
-        await original(self, kind, what, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Link, "send", lies)
-    for people in (_with_book(), parties(passive=2)):
-        with pytest.raises(sv.ProtocolError, match="are common"):
+@pytest.mark.parametrize("counts", [b"", bytes(7), b"\xff" * 8, b"\xff" * 16, bytes(24)])
+def test_a_nonsensical_number_of_common_rows_ends_the_alignment(monkeypatch: pytest.MonkeyPatch, counts: bytes) -> None:
+    _lying(monkeypatch, "bank", "psi/common", lambda _: np.frombuffer(counts, dtype=np.uint8))
+    for people in (_renamed_with_book(), parties(passive=1), parties(passive=2)):
+        with pytest.raises(sv.ProtocolError, match=r"COUNT of|are common"):
             align_parties(people, JOB)
+
+
+def _renamed_with_book() -> sv.Parties:
+    people = _with_book()
+    return sv.Parties.of(replace(people["a"], name="bank"), people["b"], people["c"])
 
 
 @pytest.mark.parametrize("passive", [1, 2])
 def test_a_set_larger_than_a_policy_accepts_is_refused(passive: int) -> None:
     people = parties(passive=passive)
-    with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: the policy's max_set_size"):
+    with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: raise max_set_size"):
         align_parties(people, replace(JOB, policies={"shop1": sv.Policy(max_set_size=20)}))
 
 
@@ -287,13 +291,18 @@ def _lying(monkeypatch: pytest.MonkeyPatch, liar: str, step: str, change: Callab
     ("passive", "liar", "step"),
     [
         (1, "bank", "psi/blinded"),
-        (1, "shop1", "psi/blinded"),
+        (1, "shop1", "psi/tokens"),
         (1, "shop1", "psi/doubled"),
         (1, "bank", "psi/common"),
+        (1, "bank", "psi/rows"),
+        (1, "shop1", "psi/receipt"),
         (2, "bank", "psi/blinded"),
         (2, "shop1", "psi/doubled"),
+        (2, "shop1", "psi/table"),
         (2, "shop1", "psi/slots"),
         (2, "bank", "psi/rows"),
+        (2, "shop1", "psi/compare"),
+        (2, "shop2", "psi/confirm"),
     ],
 )
 def test_arrays_of_another_form_end_the_alignment(
@@ -301,22 +310,15 @@ def test_arrays_of_another_form_end_the_alignment(
 ) -> None:
     """At once: a party that goes on to wait, or to keep what it cannot use, can be kept waiting for ever."""
     _lying(monkeypatch, liar, step, change)
-    with pytest.raises((sv.ProtocolError, sv.AlignmentError)):
+    with pytest.raises((sv.ProtocolError, sv.AlignmentError, sv.PolicyError)):
         align_parties(parties(passive=passive, rows=40), JOB)
 
 
-def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = agreement.send_rows
-
-    async def crumbs(link: Link, what: str, name: str, chunks: Iterable[np.ndarray], *guard: Guard) -> None:
-        single = (part[row : row + 1] for part in chunks for row in range(len(part)))
-        await original(link, what, name, single, *guard)
-
-    for module in (everyone, pairwise):
-        monkeypatch.setattr(module, "send_rows", crumbs)
-    for passive in (1, 2):
-        with pytest.raises(sv.ProtocolError, match="a chunk of 1 rows where"):
-            align_parties(parties(passive=passive), JOB)
+@pytest.mark.parametrize(("passive", "step"), [(1, "psi/blinded"), (1, "psi/rows"), (2, "psi/blinded")])
+def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch, passive: int, step: str) -> None:
+    _lying(monkeypatch, "bank", step, lambda rows: rows[:1])
+    with pytest.raises(sv.ProtocolError, match="a chunk of 1 rows where"):
+        align_parties(parties(passive=passive), JOB)
 
 
 @pytest.mark.parametrize("passive", [1, 2])
@@ -328,54 +330,166 @@ def test_each_party_demands_as_many_common_rows_as_it_likes(passive: int, strict
         align_parties(parties(passive=passive), job)
     ledgers = {ledger.party: ledger for ledger in caught.value.ledgers}
     assert strict == "shop1" or not any(entry.what == "psi/common" for entry in ledgers["bank"].entries)
-    assert not any(entry.what == "psi/digest" and entry.way == "sent" for entry in ledgers[strict].entries)
+    steps = {entry.what for entry in ledgers[strict].entries if entry.way == "sent"}
+    assert not steps & {"psi/rows", "psi/receipt", "psi/compare", "psi/confirm"}
 
 
-@pytest.mark.parametrize(("key", "value"), [("job", "another"), ("protocol", "another"), ("rows", -1), ("rows", 1.5)])
-@pytest.mark.parametrize("passive", [1, 2])
-def test_hellos_that_do_not_fit(monkeypatch: pytest.MonkeyPatch, passive: int, key: str, value: object) -> None:
-    original = Link.send
-    for liar in ("bank", "shop1"):
+def _greeting_lies(monkeypatch: pytest.MonkeyPatch, liar: str, **changed: object) -> None:
+    def change(array: np.ndarray) -> np.ndarray:
+        fields = json.loads(array.tobytes()) | changed
+        return np.frombuffer(json.dumps(fields).encode(), dtype=np.uint8)
 
-        async def lies(self: Link, kind: Kind, what: str, liar: str = liar, **more: object) -> None:
-            if (self.me, what) == (liar, "psi/hello"):
-                more["meta"] = {**more["meta"], key: value}  # type: ignore[dict-item]
-            await original(self, kind, what, **more)  # type: ignore[arg-type]
-
-        monkeypatch.setattr(Link, "send", lies)
-        with pytest.raises(sv.ProtocolError, match=str(value)):
-            align_parties(parties(passive=passive), JOB)
+    _lying(monkeypatch, liar, "psi/hello", change)
 
 
 @pytest.mark.parametrize("passive", [1, 2])
-def test_nonces_and_keys_are_fresh_and_long_enough(monkeypatch: pytest.MonkeyPatch, passive: int) -> None:
-    original, said = Link.send, set()
+@pytest.mark.parametrize("liar", ["bank", "shop1"])
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("context", "another"),
+        ("rules", "another"),
+        ("plan", "another"),
+        ("version", 2),
+        ("rows", -1),
+        ("rows", 1.5),
+        ("nonce", "00" * 15),
+    ],
+)
+def test_greetings_that_do_not_fit(
+    monkeypatch: pytest.MonkeyPatch, passive: int, liar: str, key: str, value: object
+) -> None:
+    _greeting_lies(monkeypatch, liar, **{key: value})
+    with pytest.raises(sv.ProtocolError, match="nonce is not 16 bytes" if key == "nonce" else str(value)):
+        align_parties(parties(passive=passive), JOB)
+
+
+def test_parties_that_plan_two_protocols_do_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
+    _greeting_lies(monkeypatch, "shop1", plan="joint, two at a time")
+    with pytest.raises(sv.ProtocolError, match="'shop1' plans 'joint, two at a time', not 'joint, global only'"):
+        align_parties(parties(passive=2), JOB)
+
+
+@pytest.mark.parametrize("passive", [1, 2])
+def test_nonces_are_fresh(monkeypatch: pytest.MonkeyPatch, passive: int) -> None:
+    original, seen = Link.send, set()
 
     async def listens(self: Link, kind: Kind, what: str, **more: object) -> None:
-        if (self.me, self.peer) == ("bank", "shop1") and what in ("psi/hello", "psi/common"):
-            said.add(more["meta"]["nonce"] if what == "psi/hello" else more["key"].tobytes())  # type: ignore[index,attr-defined]
+        if what == "psi/hello":
+            seen.add(json.loads(more["greeting"].tobytes())["nonce"])  # type: ignore[attr-defined]
         await original(self, kind, what, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Link, "send", listens)
     people = parties(passive=passive, rows=40)
-    for _ in range(2):
-        align_parties(people, JOB)
-    assert len(said) == 4
+    runs = {align_parties(people, JOB).parties["bank"].digest for _ in range(2)}
+    assert len(seen) == 2 * len(people)
+    assert len(runs) == 2
 
-    async def shortens(self: Link, kind: Kind, what: str, **more: object) -> None:
-        if what == "psi/hello" and self.me == "bank":
-            more["meta"] = {**more["meta"], "nonce": "00" * 15}  # type: ignore[dict-item]
-        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Link, "send", shortens)
-    with pytest.raises(sv.ProtocolError, match="nonce of 15 bytes"):
-        align_parties(people, JOB)
+def test_the_smaller_set_asks_where_both_learn_the_same() -> None:
+    ids = [f"i{n:03d}" for n in range(60)]
+    bank, shop = _table("a", ids, label=True), _table("b", ids[20:50])
+    for people, asks in ((sv.Parties.of(bank, shop), "b"), (sv.Parties.of(bank, replace(shop, name="c")), "c")):
+        aligned = align_parties(people, JOB)
+        points = {
+            name for name in people for e in aligned.ledgers[name].entries if (e.what, e.way) == ("psi/rows", "sent")
+        }
+        assert points == {asks}
+        assert aligned.parties["a"].pairwise == {asks: 30}
+        assert {bank.ids[row] for row in aligned.parties["a"].rows} == set(ids[20:50])
+    larger = sv.Parties.of(replace(bank, ids=ids[:30], columns={"x": np.arange(30.0)}, label=np.arange(30) % 2), shop)
+    ledgers = align_parties(larger, JOB).ledgers
+    assert any((e.what, e.way) == ("psi/rows", "sent") for e in ledgers["a"].entries)
 
-    async def cuts(self: Link, kind: Kind, what: str, **more: object) -> None:
-        if what == "psi/common":
-            more["key"] = more["key"][:31]  # type: ignore[index]
-        await original(self, kind, what, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Link, "send", cuts)
-    with pytest.raises(sv.ProtocolError, match="digest key of 31 bytes"):
-        align_parties(people, JOB)
+def test_a_leader_cannot_tell_two_parties_two_things(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each finds rows that it has, as many as the other: only the comparison between the two shows it."""
+    original = psi.multiparty.Leader.announce
+
+    def drops(self: psi.multiparty.Leader, name: str) -> Iterator[np.ndarray]:
+        assert self._rows is not None
+        kept = self._rows
+        self._rows = kept[1:] if name == "shop1" else kept[:-1]
+        chunks = list(original(self, name))
+        self._rows = kept
+        return iter(chunks)
+
+    def count(array: np.ndarray) -> np.ndarray:
+        return np.frombuffer((int.from_bytes(array.tobytes(), "big") - 1).to_bytes(8, "big"), dtype=np.uint8)
+
+    monkeypatch.setattr(psi.multiparty.Leader, "announce", drops)
+    _lying(monkeypatch, "bank", "psi/common", count)
+    # The leader itself says nothing: what is left is what the two passive parties find.
+    monkeypatch.setattr("securevfl_psi.cpace.Comparison.require_equal", _only_between_passive(Comparison.require_equal))
+    with pytest.raises(sv.AlignmentError, match=r"'shop[12]' and 'shop[12]' do not have the same common rows"):
+        align_parties(parties(passive=2), JOB)
+
+
+def _only_between_passive(original: Callable[[Comparison, bytes], None]) -> Callable[[Comparison, bytes], None]:
+    def checked(self: Comparison, confirmation: bytes) -> None:
+        if b"bank" not in (self._name, self._peer):
+            original(self, confirmation)
+
+    return checked
+
+
+def test_every_message_of_the_alignment_is_declared() -> None:
+    declared = {(e.step, e.kind, e.sender, e.receiver) for e in EXCHANGES}
+    seen = set()
+    for people in (parties(passive=1), parties(passive=2), _with_book(), _with_smaller()):
+        aligned = align_parties(people, JOB)
+        role = {name: "active" if name == people.active.name else "passive" for name in people}
+        for name, ledger in aligned.ledgers.items():
+            seen |= {(e.what, e.kind, role[name], role[e.peer]) for e in ledger.entries if e.way == "sent"}
+    assert seen <= declared
+    assert {step for step, *_ in seen} == {step for step, *_ in declared}
+
+
+def _with_smaller() -> sv.Parties:
+    ids = [f"i{n}" for n in range(40)]
+    return sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:20]))
+
+
+@pytest.mark.parametrize("window", [1, 1 << 12])
+@pytest.mark.parametrize("kind", ["two", "three", "book"])
+def test_no_window_of_a_channel_blocks_the_parties(monkeypatch: pytest.MonkeyPatch, window: int, kind: str) -> None:
+    """Even where a channel holds one message: whoever sends keeps reading. More chunks than the window holds."""
+    monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 16)
+    monkeypatch.setattr("securevfl.jobs.programs.memory_pair", lambda: memory_pair(window))
+    monkeypatch.setattr("securevfl.jobs.simulation.blocking", _with_deadline)
+    monkeypatch.setattr("securevfl.jobs.programs.blocking", _with_deadline)
+    ids = [f"i{n:04d}" for n in range(300)]
+    people = {
+        "two": sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:240])),
+        "three": sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:240]), _table("c", ids[30:])),
+        "book": _with_book(own=200, extra=100),
+    }[kind]
+    aligned = align_parties(people, JOB)
+    clear = join_parties(people, JOB)
+    for name, found in aligned.parties.items():
+        assert np.array_equal(found.rows, clear.parties[name].rows)
+
+
+def _with_deadline(main: Callable[[], Coroutine[None, None, T]]) -> T:
+    async def within() -> T:
+        return await asyncio.wait_for(main(), timeout=60)
+
+    return asyncio.run(within())
+
+
+def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that is asked faster than it answers stops reading: its memory does not grow with the peer's set."""
+    monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 4)
+    most = 0
+    original = Waiting.add
+
+    def add(self: Waiting, points: np.ndarray) -> None:
+        nonlocal most
+        original(self, points)
+        most = max(most, len(self))
+
+    monkeypatch.setattr(Waiting, "add", add)
+    monkeypatch.setattr("securevfl.jobs.programs.memory_pair", lambda: memory_pair(1 << 30))
+    ids = [f"i{n:04d}" for n in range(400)]
+    align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)
+    assert 0 < most <= 4

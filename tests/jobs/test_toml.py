@@ -47,9 +47,9 @@ weight_decay = 0.001
 [protection]
 name = "paillier"
 bits = 3072
-[protection.dp]
+[protection.dp.labels]
+mechanism = "gaussian"
 epsilon = 4.0
-activations = false
 [policy.lab]
 sealed = true
 forbidden = ["metric"]
@@ -58,7 +58,7 @@ max_epsilon = 5
     )
     job = file.job
     assert file.name == "job"
-    assert job.protection == sv.Paillier(bits=3072, dp=sv.DP(epsilon=4.0, activations=False))
+    assert job.protection == sv.Paillier(bits=3072, dp=sv.DP(labels=sv.Gaussian(epsilon=4.0)))
     assert (job.epochs, job.patience, job.clip, job.scale) == (3, 2, 4.0, "quantile")
     assert job.algorithm == sv.SplitNN(bottom=(8,), weight_decay=0.001)
     assert job.policies["lab"] == sv.Policy(sealed=True, forbidden=frozenset({Kind.METRIC}), max_epsilon=5)
@@ -103,7 +103,11 @@ id = "k"
         (DATA + '[protection]\nname = "rot13"', "unknown protection 'rot13'. Known: auto, bfv, ckks, paillier, plain"),
         (DATA + '[protection]\nname = "paillier"\nbitz = 3', "did you mean 'bits'"),
         (DATA + '[protection]\nname = "paillier"\nbits = 1024', "2048 .* is the least"),
-        (DATA + '[protection]\nname = "plain"\n[protection.dp]\nepsilom = 3', "did you mean 'epsilon'"),
+        (
+            DATA + '[protection]\nname = "plain"\n[protection.dp.labels]\nmechanism = "marvell"\npowr = 3',
+            "did you mean 'power'",
+        ),
+        (DATA + '[protection]\nname = "plain"\n[protection.dp]\nepsilon = 3', "takes mechanisms now"),
         (DATA + "[policy.lab]\nsealt = true", "did you mean 'sealed'"),
         (DATA + '[policy.lab]\nforbidden = ["metrics"]', "unknown message kind 'metrics'; did you mean 'metric'"),
         ('baselines = ["alon"]\n' + DATA, "unknown baseline 'alon'; did you mean 'alone'"),

@@ -32,7 +32,7 @@ def _links(policy: Policy) -> tuple[Link, Link, Ledger]:
     ("policy", "kind", "guard", "match"),
     [
         (Policy(sealed=True), Kind.ACTIVATION, Guard(), "demands them sealed"),
-        (Policy(sealed=True), Kind.GRADIENT, Guard(noise=2.0), "demands them sealed"),
+        (Policy(sealed=True), Kind.GRADIENT, Guard(), "demands them sealed"),
         (Policy(sealed=True), Kind.REPRESENTATION, Guard(), "demands them sealed"),
         (Policy(noised=frozenset({Kind.GRADIENT})), Kind.GRADIENT, Guard(), "without noise"),
         (Policy(forbidden=frozenset({Kind.METRIC})), Kind.METRIC, Guard(), "forbids"),

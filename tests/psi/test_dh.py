@@ -7,21 +7,22 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi import (
+    Client,
     IdentifierError,
     MalformedError,
     PSIError,
-    Receiver,
-    Sender,
+    RowsDifferError,
+    Server,
     Session,
     SetSizeError,
     hash_many_to_u,
     intersect_in_process,
 )
 from securevfl_psi.blinding import Gathered
+from small_order import SMALL_ORDER
 
 P = 2**255 - 19
 
@@ -30,11 +31,28 @@ def _session(nonce: bytes | None = None, rules: str = "v1") -> Session:
     return Session(names=("bank", "shop"), nonce=nonce or secrets.token_bytes(16), rules_tag=rules)
 
 
+def _compare(client: Client, server: Server) -> np.ndarray:
+    """Both run to the point where the client knows its rows."""
+    for points in client.chunks():
+        server.take(points)
+        client.take_answers(server.answer())
+    for tokens in server.chunks():
+        client.take_tokens(tokens)
+    return client.finish(server.size)
+
+
 def _intersect(mine: list[str], theirs: list[str]) -> tuple[list[int], list[int]]:
     session = _session()
-    receiver, sender = Receiver(mine, session), Sender(theirs, session)
-    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
-    return matches.receiver_rows.tolist(), sender.rows(matches.sender_positions).tolist()
+    client, server = Client(mine, session), Server(theirs, session)
+    rows = _compare(client, server)
+    found = server.rows(client.outputs.proofs(rows))
+    client.outputs.require_receipt([rows], server.outputs.receipt([found]))
+    return rows.tolist(), found.tolist()
+
+
+def _points(ids: list[str], session: Session | None = None) -> np.ndarray:
+    """What a client sends."""
+    return np.concatenate(list(Client(ids, session or _session()).chunks()))
 
 
 ids = st.lists(st.text(min_size=1, max_size=6), unique=True, max_size=12)
@@ -63,25 +81,33 @@ def test_small_and_strange_sets(a: list[str], b: list[str]) -> None:
 def test_sets_are_sent_in_a_secret_order() -> None:
     names = [f"{i:03d}" for i in range(200)]
     session = _session()
-    receiver, sender = Receiver(names, session), Sender(names, session)
-    positions = receiver.intersect(sender.blinded(), sender.double(receiver.blinded())).sender_positions
-    assert sorted(positions.tolist()) == list(range(200))
-    assert np.abs(np.corrcoef(positions, np.arange(200))[0, 1]) < 0.35
+    client, server = Client(names, session), Server(names, session)
+    sent = []
+    for points in client.chunks():
+        server.take(points)
+        client.take_answers(server.answer())
+    for tokens in server.chunks():
+        sent.append(tokens)
+        client.take_tokens(tokens)
+    place = {token.tobytes(): number for number, token in enumerate(np.concatenate(sent))}
+    positions = [place[token.tobytes()] for token in server.outputs.tokens()]
+    for order in (positions, client._order):
+        assert sorted(order) == list(range(200))
+        assert np.abs(np.corrcoef(order, np.arange(200))[0, 1]) < 0.35
 
 
 def test_two_sessions_cannot_be_joined() -> None:
-    def blinded(session: Session) -> set[bytes]:
-        return {row.tobytes() for row in Sender(["ann", "bob"], session).blinded()}
+    def points(session: Session) -> set[bytes]:
+        return {row.tobytes() for row in _points(["ann", "bob"], session)}
 
     nonce = secrets.token_bytes(16)
-    assert not blinded(_session(nonce)) & blinded(_session(nonce))  # fresh scalars
+    assert not points(_session(nonce)) & points(_session(nonce))  # fresh scalars
     one, other = _session(nonce), _session()
     assert one.dst != other.dst
     assert one.dst != _session(nonce, "v2").dst
     assert one.dst != Session(names=("shop", "bank"), nonce=nonce, rules_tag="v1").dst
     assert (hash_many_to_u([b"ann"], one.dst) != hash_many_to_u([b"ann"], other.dst)).any()  # even under one scalar
-    receiver, sender = Receiver(["ann"], one), Sender(["ann"], other)
-    assert len(receiver.intersect(sender.blinded(), sender.double(receiver.blinded())).receiver_rows) == 0
+    assert len(_compare(Client(["ann"], one), Server(["ann"], other))) == 0
     with pytest.raises(PSIError, match="at least 16"):
         _session(b"short")
 
@@ -90,39 +116,21 @@ def _point(value: int) -> np.ndarray:
     return np.frombuffer(value.to_bytes(32, "little"), dtype=np.uint8)
 
 
-# The canonical coordinates of all points of small order of Curve25519 and its twist, with their orders: Bernstein's
-# list at https://cr.yp.to/ecdh.html#validate, and the test below. 0 is on both; -1 is of order 4, on the twist only.
-SMALL_ORDER = {
-    0: 2,
-    1: 4,
-    325606250916557431795983626356110631294008115727848805560023387167927233504: 8,
-    39382357235489614581723060781553021112529911719440698176882885853963445705823: 8,
-    P - 1: 4,
-}
-
-
-@pytest.mark.parametrize(("value", "order"), SMALL_ORDER.items())
-def test_the_points_of_small_order_have_small_order(value: int, order: int) -> None:
-    """Doubling by coordinates only, ``(x² − 1)² / 4x(x² + Jx + 1)``: the same on the curve and on its twist."""
-    steps = 1
-    while (below := 4 * value * (value * value + 486662 * value + 1) % P) != 0:
-        value = (value * value - 1) ** 2 * pow(below, -1, P) % P
-        steps += 1
-    assert 2**steps == order
+def _refused(bad: np.ndarray, match: str) -> None:
+    """By a server as a client's points, and by a client as answers to its own."""
+    with pytest.raises(MalformedError, match=match):
+        Server(["x"], _session()).take(bad)
+    client = Client(["a", "b", "c"], _session())
+    list(client.chunks())
+    with pytest.raises(MalformedError, match=match):
+        client.take_answers(bad)
 
 
 @pytest.mark.parametrize("value", SMALL_ORDER)
 def test_points_of_small_order_are_refused(value: int) -> None:
-    good = Receiver(["a", "b"], _session()).blinded()
-    bad = good.copy()
+    bad = _points(["a", "b"])
     bad[1] = _point(value)
-    with pytest.raises(MalformedError, match="small order"):
-        Sender(["x"], _session()).double(bad)
-    session = _session()
-    receiver, sender = Receiver(["a"], session), Sender(["b"], session)
-    doubled = sender.double(receiver.blinded())
-    with pytest.raises(MalformedError, match="small order"):
-        receiver.intersect(bad, doubled)
+    _refused(bad, "small order")
 
 
 @pytest.mark.parametrize(
@@ -131,10 +139,9 @@ def test_points_of_small_order_are_refused(value: int) -> None:
     + [P + value for value in SMALL_ORDER],
 )
 def test_coordinates_that_are_not_canonical_are_refused(value: int) -> None:
-    bad = Receiver(["a", "b"], _session()).blinded().copy()
+    bad = _points(["a", "b"])
     bad[0] = _point(value)
-    with pytest.raises(MalformedError, match="not below 2"):
-        Sender(["x"], _session()).double(bad)
+    _refused(bad, "not below 2")
 
 
 @pytest.mark.parametrize(
@@ -147,102 +154,84 @@ def test_coordinates_that_are_not_canonical_are_refused(value: int) -> None:
         lambda a: a.view(np.int8),
         lambda a: a.reshape(1, 2, 32),
         lambda a: a.tobytes(),
+        lambda a: np.uint8(3),
+        lambda a: np.array(3, dtype=np.uint8),
+        lambda a: [],
     ],
-    ids=["truncated", "type", "flat", "doubled", "signed", "deep", "bytes"],
+    ids=["truncated", "type", "flat", "doubled", "signed", "deep", "bytes", "number", "no dimension", "list"],
 )
 def test_malformed_sets_are_refused(damage: Callable[[np.ndarray], np.ndarray]) -> None:
-    bad = damage(Receiver(["a", "b"], _session()).blinded())
-    with pytest.raises(MalformedError):
-        Sender(["x"], _session()).double(bad)
-    session = _session()
-    receiver, sender = Receiver(["x"], session), Sender(["y"], session)
-    doubled = sender.double(receiver.blinded())
-    with pytest.raises(MalformedError):
-        receiver.intersect(bad, doubled)
+    _refused(damage(_points(["a", "b"])), "set")
 
 
 def test_arrays_that_are_not_contiguous_are_read_right() -> None:
     session = _session()
-    receiver, sender = Receiver(["a", "b", "c"], session), Sender(["c", "a"], session)
+    client, server = Client(["a", "b", "c"], session), Server(["c", "a"], session)
     wide = np.zeros((3, 64), dtype=np.uint8)
-    wide[:, ::2] = receiver.blinded()
-    matches = receiver.intersect(np.asfortranarray(sender.blinded()), sender.double(wide[:, ::2]))
-    assert matches.receiver_rows.tolist() == [0, 2]
-    assert sender.rows(matches.sender_positions).tolist() == [1, 0]
-
-
-def test_points_that_differ_by_a_point_of_small_order_are_refused() -> None:
-    """Q and Q + (0, 0), whose coordinate is 1/x: different points with one dual."""
-    session = _session()
-    receiver, sender = Receiver(["a"], session), Sender(["b"], session)
-    x = int.from_bytes(receiver.blinded()[0].tobytes(), "little")
-    both = np.stack([receiver.blinded()[0], _point(pow(x, -1, P))])
-    with pytest.raises(MalformedError, match="tokens of the receiver's"):
-        sender.double(both)
+    wide[:, ::2] = next(client.chunks())
+    server.take(wide[:, ::2])
+    client.take_answers(np.asfortranarray(server.answer()))
+    client.take_tokens(np.asfortranarray(next(server.chunks())))
+    rows = client.finish()
+    assert rows.tolist() == [0, 2]
+    assert server.rows(np.asfortranarray(client.outputs.proofs(rows))).tolist() == [1, 0]
 
 
 def test_sets_larger_than_allowed_or_announced_are_refused() -> None:
-    blinded = Receiver(["a", "b", "c"], _session()).blinded()
+    points = _points(["a", "b", "c"])
+    small = Server(["x"], _session(), max_set_size=2)
+    with pytest.raises(SetSizeError, match="3 points or more; at most 2"):
+        small.take(points)
+    client = Client(["a"], _session(), max_set_size=2)
+    client.take_tokens(np.zeros((2, 16), dtype=np.uint8))
     with pytest.raises(SetSizeError, match="at most 2"):
-        Sender(["x"], _session(), max_set_size=2).double(blinded)
-    with pytest.raises(SetSizeError, match="4 were announced"):
-        Sender(["x"], _session()).double(blinded, count=4)
-    session = _session()
-    receiver, sender = Receiver(["a"], session, max_set_size=2), Sender(["x"], session)
-    doubled = sender.double(receiver.blinded())
-    with pytest.raises(SetSizeError, match="at most 2"):
-        receiver.intersect(blinded, doubled)
-    receiver = Receiver(["a"], session)
-    receiver.blinded()
-    with pytest.raises(SetSizeError, match="2 were announced"):
-        receiver.intersect(blinded, doubled, count=2)
-    with pytest.raises(SetSizeError):
-        Receiver(["a", "b", "c"], _session(), max_set_size=2)
+        client.take_tokens(np.ones((1, 16), dtype=np.uint8))
+    client = Client(["a"], _session())
+    list(client.chunks())
+    with pytest.raises(SetSizeError, match="3 points; 1 were sent"):
+        client.take_answers(points)
+    with pytest.raises(SetSizeError, match="0 points; 1 were sent"):
+        client.finish()
+    client = Client([], _session())
+    client.take_tokens(np.zeros((1, 16), dtype=np.uint8))
+    with pytest.raises(SetSizeError, match="1 points; 2 were announced"):
+        client.finish(2)
+    for kind in (Client, Server):
+        with pytest.raises(SetSizeError, match="3 identifiers; at most 2"):
+            kind(["a", "b", "c"], _session(), max_set_size=2)
 
 
 def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
     session = _session()
-    receiver, sender = Receiver(["a"], session), Sender(["a"], session)
-    with pytest.raises(PSIError, match=r"blinded\(\), which was not called"):
-        receiver.intersect(np.zeros((1, 32), np.uint8), np.zeros((1, 16), np.uint8))
-    with pytest.raises(PSIError, match=r"blinded\(\), which was not called"):
-        sender.rows(np.array([0]))
-    sender.blinded()
-    with pytest.raises(PSIError, match="out of order"):
-        sender.rows(np.array([0]))
-    doubled = sender.double(receiver.blinded())
+    client, server = Client(["a"], session), Server(["a"], session)
+    with pytest.raises(PSIError, match=r"chunks\(\), which was not called"):
+        client.take_answers(_points(["a"]))
+    with pytest.raises(PSIError, match=r"chunks\(\), which was not called"):
+        client.finish()
+    with pytest.raises(PSIError, match="nothing of the client's set waits"):
+        server.answer()
+    with pytest.raises(PSIError, match="0 of 1 tokens were made"):
+        server.rows(np.zeros((1, 16), dtype=np.uint8))
+    rows = _compare(client, server)
+    proofs = client.outputs.proofs(rows)
+    for again in (client.finish, lambda: next(client.chunks()), lambda: next(server.chunks())):
+        with pytest.raises(PSIError, match="twice"):
+            again()
+    assert server.rows(proofs).tolist() == [0]
     with pytest.raises(PSIError, match="twice"):
-        sender.double(receiver.blinded())  # a second set would be an oracle for more guesses
-    receiver.intersect(sender.blinded(), doubled)
-    with pytest.raises(PSIError, match="twice"):
-        receiver.intersect(sender.blinded(), doubled)
-    assert sender.rows(np.array([0])).tolist() == [0]
-    with pytest.raises(PSIError, match="twice"):
-        sender.rows(np.array([0]))
-
-
-def test_a_malformed_message_ends_the_session() -> None:
-    """No second try: otherwise a peer could search for what is accepted."""
-    session = _session()
-    receiver, sender = Receiver(["a"], session), Sender(["a"], session)
-    with pytest.raises(MalformedError):
-        sender.double(receiver.blinded()[:, :31])
-    with pytest.raises(PSIError, match="twice"):
-        sender.double(receiver.blinded())
-
-
-def test_a_set_is_blinded_once() -> None:
-    receiver = Receiver(["a", "b"], _session())
-    assert receiver.blinded() is receiver.blinded()
-    assert not receiver.blinded().flags.writeable
+        server.rows(proofs)  # a second list would be an oracle for more guesses
 
 
 def test_a_set_replayed_in_another_session_matches_nothing() -> None:
-    old, new = _session(), _session()
-    replayed = Sender(["a", "b"], old).blinded()
-    receiver, sender = Receiver(["a", "b"], new), Sender(["a", "b"], new)
-    matches = receiver.intersect(replayed, sender.double(receiver.blinded()))
-    assert matches.receiver_rows.tolist() == matches.sender_positions.tolist() == []
+    old = Server(["a", "b"], _session())
+    replayed = np.concatenate(list(old.chunks()))
+    session = _session()
+    client, server = Client(["a", "b"], session), Server(["a", "b"], session)
+    for points in client.chunks():
+        server.take(points)
+        client.take_answers(server.answer())
+    client.take_tokens(replayed)
+    assert client.finish().tolist() == []
 
 
 @pytest.mark.parametrize("version", ["", "v 2", "v-1", "é", "v" * 17])
@@ -261,8 +250,7 @@ def test_parties_with_other_versions_have_nothing_in_common() -> None:
         return Session(names=("bank", "shop"), nonce=bytes(16), rules_tag="v1", version=version)
 
     assert session("v1").dst.startswith(b"securevfl-psi")
-    receiver, sender = Receiver(["ann"], session("v1")), Sender(["ann"], session("v2"))
-    assert len(receiver.intersect(sender.blinded(), sender.double(receiver.blinded())).receiver_rows) == 0
+    assert len(_compare(Client(["ann"], session("v1")), Server(["ann"], session("v2")))) == 0
 
 
 @pytest.mark.parametrize(
@@ -270,87 +258,76 @@ def test_parties_with_other_versions_have_nothing_in_common() -> None:
 )
 def test_identifiers_that_were_not_normalised_are_refused(ids: list[str], match: str) -> None:
     with pytest.raises(IdentifierError, match=match):
-        Receiver(ids, _session())
+        Client(ids, _session())
 
 
-def test_both_roles_in_one_process() -> None:
+def test_both_ends_in_one_process() -> None:
     mine, theirs = intersect_in_process([" ann", "bob", "eve"], ["eve", "zoe", "ann "])
     assert (mine.tolist(), theirs.tolist()) == ([0, 2], [2, 0])
     mine, theirs = intersect_in_process([3, 1, 2], [2, 3])
     assert (mine.tolist(), theirs.tolist()) == ([0, 2], [1, 0])
 
 
-@pytest.mark.parametrize(
-    "positions", [np.array([2]), np.array([-1]), np.array([0, 0]), np.array([0.0]), np.array([[0]]), [0]]
-)
-def test_positions_that_do_not_exist_are_refused(positions: np.ndarray) -> None:
-    session = _session()
-    receiver, sender = Receiver(["a"], session), Sender(["a", "b"], session)
-    sender.blinded()
-    sender.double(receiver.blinded())
-    with pytest.raises(MalformedError):
-        sender.rows(positions)
+def test_tokens_that_come_twice_or_in_another_form_are_refused() -> None:
+    def client() -> Client:
+        one = Client(["a"], session := _session())
+        server = Server(["a"], session)
+        for points in one.chunks():
+            server.take(points)
+            one.take_answers(server.answer())
+        return one
 
-
-def test_tokens_that_come_twice_or_too_few_are_refused() -> None:
-    session = _session()
-    receiver, sender = Receiver(["a", "b"], session), Sender(["c"], session)
-    doubled = sender.double(receiver.blinded())
-    for bad, match in (
-        (np.repeat(doubled[:1], 2, axis=0), "tokens of the doubled set come twice"),
-        (doubled[:1], "1 tokens; 2 points were sent"),
-        (doubled[:, :15], r"\(2, 15\)"),
-        (doubled.astype(np.int32), "int32"),
-    ):
-        receiver = Receiver(["a", "b"], session)
-        receiver.blinded()
+    tokens = np.arange(32, dtype=np.uint8).reshape(2, 16)
+    for bad, match in ((tokens[:, :15], r"\(2, 15\)"), (tokens.astype(np.int32), "int32")):
         with pytest.raises(MalformedError, match=match):
-            receiver.intersect(sender.blinded(), bad)
+            client().take_tokens(bad)
+    twice = client()
+    twice.take_tokens(np.repeat(tokens[:1], 2, axis=0))
+    with pytest.raises(MalformedError, match="tokens of the server's set come twice"):
+        twice.finish()
 
 
-def _x25519(scalar: bytes, point: bytes) -> bytes:
-    return X25519PrivateKey.from_private_bytes(scalar).exchange(X25519PublicKey.from_public_bytes(point))
+def test_proofs_that_prove_nothing_are_refused() -> None:
+    for change, match in (
+        (lambda p: p ^ np.uint8(1), "2 of 2 proofs belong to no row"),
+        (np.zeros_like, "a proof comes twice"),
+        (lambda p: np.concatenate([p, p[:1]]), "a proof comes twice"),
+        (lambda p: np.concatenate([p, np.zeros((1, 16), dtype=np.uint8)]), "1 of 3 proofs"),
+    ):
+        session = _session()
+        client, server = Client(["a", "b"], session), Server(["b", "a", "c"], session)
+        proofs = client.outputs.proofs(_compare(client, server))
+        with pytest.raises(MalformedError, match=match):
+            server.rows(change(proofs))
 
 
-@pytest.mark.parametrize(
-    ("scalar", "point", "expected"),
-    [
-        (
-            "a546e36bf0527c9d3b16154b82465edd62144c0ac1fc5a18506a2244ba449ac4",
-            "e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c",
-            "c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552",
-        ),
-        (
-            "4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d",
-            "e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493",
-            "95cbde9476e8907d7aade45cb4b873f88b595a68799fa152e6f8f7647aac7957",
-        ),
-        # section 6.1: Alice's secret with Bob's public key, then the other way round
-        (
-            "77076d0a7318a57d3c16c17251b26645df4c2f87ebc0992ab177fba51db92c2a",
-            "de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f",
-            "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742",
-        ),
-        (
-            "5dab087e624a8a4b79e17f8b83800ee66f3bb1292618b6fd1c2f8b27ff88e0eb",
-            "8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98eaa9b4e6a",
-            "4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742",
-        ),
-    ],
-)
-def test_vectors_of_rfc_7748(scalar: str, point: str, expected: str) -> None:
-    """RFC 7748, sections 5.2 and 6.1."""
-    assert _x25519(bytes.fromhex(scalar), bytes.fromhex(point)).hex() == expected
+def test_receipts_are_of_these_rows_in_this_order() -> None:
+    session = _session()
+    client, server = Client(["a", "b", "c"], session), Server(["c", "b", "a"], session)
+    rows = _compare(client, server)
+    found = server.rows(client.outputs.proofs(rows))
+    receipt = server.outputs.receipt([found])
+    client.outputs.require_receipt([rows], receipt)
+    for other in (
+        server.outputs.receipt([found[::-1]]),
+        server.outputs.receipt([found[:2]]),
+        server.outputs.receipt([found[:2], found[2:]]),
+        Server(["c", "b", "a"], session).outputs.receipt([found]),
+        receipt[:-1] + bytes([receipt[-1] ^ 1]),
+        b"",
+    ):
+        with pytest.raises(RowsDifferError, match="same common rows in the same order"):
+            client.outputs.require_receipt([rows], other)
 
 
-def test_iterated_vector_of_rfc_7748() -> None:
-    """RFC 7748, section 5.2: after one and after 1,000 iterations."""
-    scalar = point = bytes([9]) + bytes(31)
-    scalar, point = _x25519(scalar, point), scalar
-    assert scalar.hex() == "422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079"
-    for _ in range(999):
-        scalar, point = _x25519(scalar, point), scalar
-    assert scalar.hex() == "684cf59ba83309552800ef566f2f4d3c1c3887c49360e3875f2eb94d99532c51"
+def test_padding_is_nobodys_row() -> None:
+    session = _session()
+    client, server = Client(["a"], session, pad_to=4), Server(["a"], session, pad_to=4)
+    rows = _compare(client, server)
+    assert rows.tolist() == [0]
+    assert server.rows(client.outputs.proofs(rows)).tolist() == [0]
+    one, two = (Client([], _session(), pad_to=300) for _ in range(2))
+    assert len({row.tobytes() for party in (one, two) for row in party._hashed(np.arange(300))}) == 600
 
 
 def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -364,6 +341,10 @@ def test_sets_of_several_segments(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetSizeError, match="62 points or more; at most 61"):
         Gathered(16, 61, "the set").add(np.zeros((62, 16), dtype=np.uint8))
     names = [f"{i}" for i in range(61)]
-    receiver, sender = Receiver(names, session := _session()), Sender(names[10:], session)
-    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
-    assert matches.receiver_rows.tolist() == list(range(10, 61))
+    assert _intersect(names, names[10:])[0] == list(range(10, 61))
+    for segment in (1 << 22, 2):
+        monkeypatch.setattr("securevfl_psi.blinding.Gathered._SEGMENT", segment)
+        gathered, rows = Gathered(16, 9, "it"), np.arange(48, dtype=np.uint8).reshape(3, 16)
+        for _ in range(2):  # gathered rows can be followed by others
+            gathered.add(rows)
+            assert np.array_equal(gathered.whole(3), rows)

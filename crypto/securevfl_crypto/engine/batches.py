@@ -48,6 +48,8 @@ def squarings(f: Function, limbs: Limbs) -> None:
 
 
 def square_often(f: Function, place: str, times: str) -> None:
+    """Squares the number at `place` as often as the ``i64`` `times` says, which may be 0."""
+
     def body(_: str, __: list[Vec]) -> list[Vec]:
         call_square(f, place, place)
         return []

@@ -57,12 +57,15 @@ class Limbs52(Limbs):
 
     @property
     def product(self) -> int:
+        """See `Limbs.product`."""
         return MASK52
 
     def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add`."""
         return f.madd_high(column, a, b) if half else f.madd_low(column, a, b)
 
     def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.quotient`."""
         return f.low52(f.madd_low(f.constant(0), f.low52(column), inverse))
 
 
@@ -75,12 +78,15 @@ class LimbsBy32(Limbs):
 
     @property
     def product(self) -> int:
+        """See `Limbs.product`."""
         return self.top**2
 
     def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add`."""
         return f.add(column, f.mul32(a, b))
 
     def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.quotient`."""
         return f.mask(f.mul32(f.mask(column, 32), inverse), self.bits)
 
 

@@ -46,6 +46,7 @@ class VectorEngine(Engine):
         self.name = kernels.path.name
 
     def x25519(self, secret: bytes, points: np.ndarray) -> np.ndarray:
+        """See `Engine.x25519`."""
         scalar = checked_secret(secret)
         rows = checked(points, 32, "points")
         swaps = _swaps(scalar)
@@ -64,10 +65,12 @@ class VectorEngine(Engine):
         return self._rows(target, len(rows))
 
     def expand(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.expand`."""
         words = self._expand(messages, dst)
         return np.ascontiguousarray(words[:, : len(messages)].T.astype(">u8")).view(np.uint8)
 
     def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.hash_to_u`."""
         words = self._expand(messages, dst)
         source = words[[5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6]]  # two numbers, each the least significant word first
         stride = source.shape[1]
@@ -82,6 +85,7 @@ class VectorEngine(Engine):
         return self._rows(target, len(messages))
 
     def sha512(self, rows: np.ndarray, prefix: bytes = b"") -> np.ndarray:
+        """See `Engine.sha512`."""
         data = checked(rows, None, "messages")
         if len(prefix) % 128:
             raise MalformedError(f"a prefix of {len(prefix)} bytes; a multiple of 128 is needed")

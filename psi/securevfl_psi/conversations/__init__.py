@@ -1,14 +1,16 @@
-"""What each two-party protocol says after the handshake, by kind of frame."""
+"""What each protocol sends and hears after the handshake, as scripts over frames. `endpoint` and drivers move them."""
 
-from securevfl_psi.conversations.base import Conversation, Pseudonyms, Result
-from securevfl_psi.conversations.diffie_hellman import Cardinality, Intersection, PseudonymExchange
+from securevfl_psi.conversations.base import Conversation, Make, Pseudonyms, Result
+from securevfl_psi.conversations.counting import Cardinality
+from securevfl_psi.conversations.intersection import intersection
+from securevfl_psi.conversations.naming import PseudonymExchange
 from securevfl_psi.conversations.salted import SaltedHash
 from securevfl_psi.terms import Protocol
 
 __all__ = ["CONVERSATIONS", "Conversation", "Pseudonyms", "Result"]
 
-CONVERSATIONS: dict[Protocol, type[Conversation]] = {
-    "dh": Intersection,
+CONVERSATIONS: dict[Protocol, Make] = {
+    "dh": intersection,
     "cardinality": Cardinality,
     "pseudonyms": PseudonymExchange,
     "unsafe_salted_hash": SaltedHash,

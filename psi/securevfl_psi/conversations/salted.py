@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
 from securevfl_crypto.engine import Engine
 
-from securevfl_psi.conversations.base import Conversation, Said, rows_of
-from securevfl_psi.errors import MalformedError
+from securevfl_psi.arrays import secret_order
+from securevfl_psi.chunks import require_chunk
+from securevfl_psi.conversations.base import Conversation
+from securevfl_psi.conversations.proving import Proving, Receiving
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, rows_of
 from securevfl_psi.group import TOKEN_BYTES
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.salted_hash import UnsafeSaltedHash
@@ -26,41 +26,50 @@ class SaltedHash(Conversation):
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
-        self.party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
+        self._party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
+        self._proving = Proving(lambda: self._party.outputs)
+        self._receiving = Receiving(self._party.rows, lambda: self._party.outputs)
 
-    def own(self) -> Iterator[tuple[Kind, np.ndarray]]:
-        for part in () if self.receives else self.party.chunks():
-            yield Kind.TOKENS, part
-
-    def start(self) -> Said:
-        if self.receives and not self.peer_size:
-            yield from self.conclude(self.party.finish(0))
-
-    def take(self, frame: Frame) -> Said:
-        if self.receives and frame.kind == Kind.TOKENS and not hasattr(self, "_digest"):
-            rows = rows_of(frame, TOKEN_BYTES)
-            self.party.take(rows)
-            if self.arrived(rows):
-                yield from self.conclude(self.party.finish(self.peer_size))
-        elif self.receives and frame.kind == Kind.DIGEST and hasattr(self, "_digest"):
-            self.confirmed(frame)
-        elif not self.receives and self.result is None:
-            yield from self._at_sender(frame)
+    def sending(self) -> Outgoing:
+        """The sender's digests; the receiver's proofs."""
+        if not self.receives:
+            yield from framed(Kind.TOKENS, self._party.chunks())
+            if self.terms.learns == "both":
+                yield from self._receiving.sending()
+        elif self.terms.learns == "both":
+            yield from self._proving.sending()
         else:
-            raise self.wrong(frame)
+            while self.result is None:
+                yield None
+            yield Frame(Kind.FINISHED, b"")
 
-    def _at_sender(self, frame: Frame) -> Said:
-        if frame.kind in (Kind.POSITIONS, Kind.DIGEST) and self.terms.learns == "both":
-            yield from self.told(frame, self._find)
-        elif frame.kind == Kind.FINISHED and self.terms.learns == "receiver":
+    def hearing(self) -> Incoming:
+        """The sender's digests; the receiver's proofs."""
+        if self.receives:
+            yield from self._compare()
+        elif self.terms.learns == "receiver":
+            yield Kind.FINISHED
             self.finish()
         else:
-            raise self.wrong(frame)
+            yield from self._receiving.hearing(1, len(self.ids), lambda: self._party.complete)
+            (rows,) = self._receiving.lists or ()
+            self.allowed(len(rows))
+            self._receiving.accepted = True
+            self.finish(count=len(rows), rows=rows, verified=True)
 
-    def _find(self, positions: np.ndarray) -> np.ndarray:
-        if len(positions) and (positions.min() < 0 or positions.max() >= len(self.party.order)):
-            raise MalformedError(f"a position is outside the set of {len(self.party.order)} rows")
-        if len(np.unique(positions)) != len(positions):
-            raise MalformedError("a position comes twice; every row is common once")
-        rows: np.ndarray = self.party.order[positions].astype(np.int64)
-        return rows
+    def _compare(self) -> Incoming:
+        done = 0
+        while done < self.peer_size:
+            rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
+            require_chunk(rows, TOKEN_BYTES, done, self.peer_size, "the peer's set")
+            self._party.take(rows)
+            done += len(rows)
+        rows = self._party.finish(self.peer_size)
+        self.allowed(len(rows))
+        if self.terms.learns == "receiver":
+            self.finish(count=len(rows), rows=rows, verified=True)
+            return
+        rows = rows[secret_order(len(rows))]
+        self._proving.lists = [rows]
+        yield from self._proving.hearing()
+        self.finish(count=len(rows), rows=rows, verified=True)

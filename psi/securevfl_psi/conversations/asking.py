@@ -1,0 +1,132 @@
+"""The scripts of 2HashDH's two ends: the client asks and compares, the server answers. See `dh`.
+
+The server sends its tokens and its answers in turns, a chunk of tokens before each chunk of answers, and what is left
+of either after: so it computes tokens while it waits for points, and both know which kind of frame is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from securevfl_psi.chunks import require_chunk
+from securevfl_psi.conversations.proving import Proving, Receiving
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, rows_of
+from securevfl_psi.dh import Client, Server
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.wire import Frame, Kind
+
+__all__ = ["Answering", "Asking"]
+
+
+def _turns(answers: int, tokens: int) -> Iterator[Kind]:
+    """What the server sends, by the numbers of chunks."""
+    for number in range(max(answers, tokens)):
+        if number < tokens:
+            yield Kind.TOKENS
+        if number < answers:
+            yield Kind.ANSWERS
+
+
+class Asking:
+    """The client's scripts.
+
+    Args:
+        client: its arrays.
+        peer_size: how many tokens the server announced.
+        found: told the own rows that are common, ascending, as soon as they are known.
+        prove: whether the server is told, too.
+
+    Attributes:
+        proving: the end; whoever is told by `found` sets its lists.
+    """
+
+    def __init__(
+        self, client: Client, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
+    ) -> None:
+        self.client, self.peer_size, self.found, self.prove = client, peer_size, found, prove
+        self.proving = Proving(lambda: client.outputs)
+        self.compared = False
+
+    def sending(self) -> Outgoing:
+        """The own set, and proofs of what is common."""
+        yield from framed(Kind.POINTS, self.client.chunks())
+        if self.prove:
+            yield from self.proving.sending()
+            return
+        while not self.compared:
+            yield None
+        yield Frame(Kind.FINISHED, b"")
+
+    def hearing(self) -> Incoming:
+        """Tokens and answers, and the receipt."""
+        done = {Kind.TOKENS: 0, Kind.ANSWERS: 0}
+        for kind in _turns(chunks_of(self.client.size), chunks_of(self.peer_size)):
+            frame = yield kind
+            tokens = kind is Kind.TOKENS
+            rows = rows_of(frame, TOKEN_BYTES if tokens else POINT_BYTES)
+            whole, what = (self.peer_size, "the server's set") if tokens else (self.client.size, "the answered set")
+            require_chunk(rows, rows.shape[1], done[kind], whole, what)
+            done[kind] += len(rows)
+            (self.client.take_tokens if tokens else self.client.take_answers)(rows)
+        self.found(self.client.finish(self.peer_size))
+        self.compared = True
+        if self.prove:
+            yield from self.proving.hearing()
+
+
+class Answering:
+    """The server's scripts.
+
+    Args:
+        server: its arrays.
+        peer_size: how many points the client announced.
+        lists: how many lists of common rows the client proves; 0 where this party is told nothing.
+        found: told the own rows of each list; raises where they are not allowed.
+        most_waiting: chunks of points that may wait for their answers; None for any number.
+    """
+
+    def __init__(
+        self,
+        server: Server,
+        peer_size: int,
+        lists: int,
+        found: Callable[[list[np.ndarray]], None],
+        *,
+        most_waiting: int | None = None,
+    ) -> None:
+        self.server, self.peer_size, self.lists, self.found = server, peer_size, lists, found
+        self.most_waiting = most_waiting
+        self.receiving = Receiving(server.rows, lambda: server.outputs)
+
+    def sending(self) -> Outgoing:
+        """Tokens and answers in turns, and the receipt."""
+        tokens = self.server.chunks()
+        for kind in _turns(chunks_of(self.peer_size), chunks_of(self.server.size)):
+            if kind is Kind.TOKENS:
+                yield from framed(kind, [next(tokens)])
+                continue
+            while not self.server.waiting:
+                yield None
+            yield from framed(kind, [self.server.answer()])
+        if self.lists:
+            yield from self.receiving.sending()
+
+    def hearing(self) -> Incoming:
+        """The client's points, and its proofs."""
+        done = 0
+        while done < self.peer_size:
+            while self.most_waiting is not None and len(self.server.waiting) >= self.most_waiting:
+                yield None
+            rows = rows_of((yield Kind.POINTS), POINT_BYTES)
+            require_chunk(rows, POINT_BYTES, done, self.peer_size, "the client's set")
+            done += len(rows)
+            self.server.take(rows)
+        if not self.lists:
+            yield Kind.FINISHED
+            self.found([])
+            return
+        yield from self.receiving.hearing(self.lists, self.server.size, lambda: self.server.complete)
+        self.found(list(self.receiving.lists or []))
+        self.receiving.accepted = True

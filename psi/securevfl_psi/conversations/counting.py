@@ -1,0 +1,87 @@
+"""`cardinality`: how many rows are common. See `doubling.Counter`.
+
+The receiver learns a number because the sender answers in a secret order. That holds for a receiver that follows the
+protocol. One that multiplies each of its points by a scalar of its own, instead of all by one, can undo each on its
+side and tell which of its identifiers are common: its answer bears a trace of the point that it sent, whatever the
+order. So `cardinality` hides *which* only from an honest receiver; from another it hides as much as `dh`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.chunks import require_chunk, split
+from securevfl_psi.conversations.base import Conversation
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, payload, rows_of
+from securevfl_psi.doubling import Counter
+from securevfl_psi.errors import MalformedError
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.session import Session
+from securevfl_psi.terms import Terms
+from securevfl_psi.wire import Frame, Kind
+
+__all__ = ["Cardinality"]
+
+
+class Cardinality(Conversation):
+    """Either role."""
+
+    def __init__(
+        self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
+    ) -> None:
+        super().__init__(ids, terms, session, peer_size, by)
+        self._party = Counter(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        self._count: int | None = None
+        self._answers: np.ndarray | None = None
+
+    def sending(self) -> Outgoing:
+        """The own set; the receiver then the count, the sender its answers."""
+        yield from framed(Kind.POINTS, self._party.chunks())
+        if not self.receives:
+            while self._answers is None:
+                yield None
+            yield from framed(Kind.TOKENS, split(self._answers))
+            return
+        while self._count is None:
+            yield None
+        if self.terms.learns == "both":
+            yield Frame(Kind.COUNT, self._count.to_bytes(8, "big"))
+        else:
+            yield Frame(Kind.FINISHED, b"")
+
+    def hearing(self) -> Incoming:
+        """The peer's set; the receiver then answers, the sender the count."""
+        done = 0
+        while done < self.peer_size:
+            rows = rows_of((yield Kind.POINTS), POINT_BYTES)
+            require_chunk(rows, POINT_BYTES, done, self.peer_size, "the peer's set")
+            self._party.take(rows)
+            done += len(rows)
+        if not self.receives:
+            self._answers = self._party.shuffled(self.peer_size)
+            yield from self._end_of_sender()
+            return
+        done = 0
+        while done < self._party.size:
+            rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
+            require_chunk(rows, TOKEN_BYTES, done, self._party.size, "the doubled set")
+            self._party.take_tokens(rows)
+            done += len(rows)
+        count = self._party.count(self.peer_size)
+        self.allowed(count)
+        self._count = count
+        self.finish(count=count)
+
+    def _end_of_sender(self) -> Incoming:
+        if self.terms.learns == "receiver":
+            yield Kind.FINISHED
+            self.finish()
+            return
+        frame = yield Kind.COUNT
+        count = int.from_bytes(payload(frame, 8), "big")
+        if count > min(len(self.ids), self.peer_size):
+            raise MalformedError(f"{count} common identifiers among {len(self.ids)} and {self.peer_size}")
+        self.allowed(count)
+        self.finish(count=count)

@@ -1,0 +1,90 @@
+"""`dh`: which rows are common. See `dh` for the protocol and `asking` for its scripts."""
+
+from __future__ import annotations
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.arrays import secret_order
+from securevfl_psi.conversations.asking import Answering, Asking
+from securevfl_psi.conversations.base import Conversation
+from securevfl_psi.conversations.scripts import Incoming, Outgoing
+from securevfl_psi.dh import Client, Server
+from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.session import Session
+from securevfl_psi.terms import Terms
+
+__all__ = ["AnsweringIntersection", "AskingIntersection", "intersection"]
+
+
+def intersection(
+    ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
+) -> Conversation:
+    """This party's side. Who asks follows from the terms and the sizes that both announced.
+
+    Where only the receiver learns, it asks: the client compares, so it learns in any case. Where both learn, the
+    smaller set asks, which saves up to a quarter of the work; of two equal ones the receiver's does.
+    """
+    own_size = max(len(ids), terms.pad_to or 0)
+    if terms.learns == "receiver":
+        asks = terms.role == "receiver"
+    else:
+        asks = own_size < peer_size or (own_size == peer_size and terms.role == "receiver")
+    make = AskingIntersection if asks else AnsweringIntersection
+    return make(ids, terms, session, peer_size, by)
+
+
+class AskingIntersection(Conversation):
+    """The client: learns first, proves the common rows, wants a receipt."""
+
+    def __init__(
+        self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
+    ) -> None:
+        super().__init__(ids, terms, session, peer_size, by)
+        client = Client(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        self._asking = Asking(client, peer_size, self._found, prove=terms.learns == "both")
+
+    def sending(self) -> Outgoing:
+        """Points, and proofs."""
+        return self._asking.sending()
+
+    def hearing(self) -> Incoming:
+        """Tokens, answers, the receipt."""
+        yield from self._asking.hearing()
+        if self._asking.proving.lists is not None:
+            (rows,) = self._asking.proving.lists
+            self.finish(count=len(rows), rows=rows, verified=True)
+
+    def _found(self, rows: np.ndarray) -> None:
+        self.allowed(len(rows))
+        if self.terms.learns == "both":  # in an order that shows nothing of how this party sorts its table
+            self._asking.proving.lists = [rows[secret_order(len(rows))]]
+        else:
+            self.finish(count=len(rows), rows=rows, verified=True)
+
+
+class AnsweringIntersection(Conversation):
+    """The server: learns what the client proves."""
+
+    def __init__(
+        self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
+    ) -> None:
+        super().__init__(ids, terms, session, peer_size, by)
+        server = Server(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by)
+        self._answering = Answering(server, peer_size, int(terms.learns == "both"), self._found)
+
+    def sending(self) -> Outgoing:
+        """Tokens, answers, the receipt."""
+        return self._answering.sending()
+
+    def hearing(self) -> Incoming:
+        """Points, and proofs."""
+        return self._answering.hearing()
+
+    def _found(self, lists: list[np.ndarray]) -> None:
+        if not lists:
+            self.finish()
+            return
+        (rows,) = lists
+        self.allowed(len(rows))
+        self.finish(count=len(rows), rows=rows, verified=True)

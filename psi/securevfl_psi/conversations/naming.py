@@ -1,0 +1,90 @@
+"""`pseudonyms`: names for all rows of both, common or not. See `doubling.Namer`.
+
+A pseudonym is H2(x, ab·H1(x)): it binds the identifier, which only the party that names its row puts in, and both keys,
+of which each party has one. So a peer that answers with other points, or in another order, spoils names and forges
+none; and neither can name an identifier on its own, now or, with lasting keys, later.
+"""
+
+from __future__ import annotations
+
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.arrays import match
+from securevfl_psi.blinding import Gathered
+from securevfl_psi.chunks import require_chunk, split
+from securevfl_psi.conversations.base import Conversation, Pseudonyms
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, chunks_of, framed, rows_of
+from securevfl_psi.doubling import Namer
+from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
+from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.session import Session
+from securevfl_psi.terms import Terms
+from securevfl_psi.wire import Frame, Kind
+
+__all__ = ["PseudonymExchange"]
+
+
+class PseudonymExchange(Conversation):
+    """Either role. The receiver gets the sender's names as well, shuffled, and so learns the intersection."""
+
+    def __init__(
+        self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
+    ) -> None:
+        super().__init__(ids, terms, session, peer_size, by)
+        secret = None if terms.lasting is None else terms.lasting.secret
+        self._party = Namer(ids, session, max_set_size=terms.max_set_size, pad_to=terms.pad_to, by=by, secret=secret)
+        self._named = False
+
+    def sending(self) -> Outgoing:
+        """The own set and the peer's, doubled, in turns; the sender then its names, the receiver that all is well."""
+        own, theirs = chunks_of(self._party.size), chunks_of(self.peer_size)
+        chunks = self._party.chunks()
+        for number in range(max(own, theirs)):
+            if number < own:
+                yield from framed(Kind.POINTS, [next(chunks)])
+            if number < theirs:
+                while not self._party.waiting:
+                    yield None
+                yield from framed(Kind.ANSWERS, [self._party.double()])
+        while not self._named:
+            yield None
+        if self.receives:
+            yield Frame(Kind.FINISHED, b"")
+        else:
+            yield from framed(Kind.TOKENS, split(self._party.shuffled()))
+
+    def hearing(self) -> Incoming:
+        """The peer's set and the own one, doubled, in turns; the receiver then the sender's names."""
+        own, theirs = chunks_of(self._party.size), chunks_of(self.peer_size)
+        seen = answered = 0
+        for number in range(max(own, theirs)):
+            if number < theirs:
+                rows = rows_of((yield Kind.POINTS), POINT_BYTES)
+                require_chunk(rows, POINT_BYTES, seen, self.peer_size, "the peer's set")
+                seen += len(rows)
+                self._party.take(rows)
+            if number < own:
+                rows = rows_of((yield Kind.ANSWERS), POINT_BYTES)
+                require_chunk(rows, POINT_BYTES, answered, self._party.size, "the doubled set")
+                answered += len(rows)
+                self._party.take_doubled(rows)
+        if self.receives:
+            yield from self._compare()
+            return
+        self._named = True
+        yield Kind.FINISHED
+        names = self._party.own()
+        self.finish(pseudonyms=Pseudonyms(own=names, peer=names[:0]))
+
+    def _compare(self) -> Incoming:
+        theirs = Gathered(TOKEN_BYTES, self.peer_size, "the sender's names")
+        while theirs.count < self.peer_size:
+            rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
+            require_chunk(rows, TOKEN_BYTES, theirs.count, self.peer_size, "the sender's names")
+            theirs.add(rows)
+        peer = theirs.whole(self.peer_size)
+        own = self._party.own()
+        rows, _ = match(own, peer)
+        self.allowed(len(rows))
+        self._named = True
+        self.finish(count=len(rows), rows=rows, pseudonyms=Pseudonyms(own=own, peer=peer))

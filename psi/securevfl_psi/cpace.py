@@ -1,0 +1,109 @@
+"""Do two parties hold the same thing? A comparison that neither of them can search off line.
+
+A digest of guessable things, keyed or not, can be tried on all guesses by whoever has the key. CPace (Abdalla, Haase
+and Hesse, ASIACRYPT 2021; draft-irtf-cfrg-cpace, recommendations X25519 and SHA-512), a password-authenticated key
+exchange, takes the place of the password by what is compared: both map it to a generator G of the group, exchange
+multiples of it, and confirm that they have the same key.
+
+    G = H1(list of what is compared, both names, session)
+    A → B: Y_A = a·G          B → A: Y_B = b·G
+    K = a·Y_B = b·Y_A, ISK = SHA-512("…ISK", session, K, transcript)
+    A → B: HMAC(ISK, Y_A, A)  B → A: HMAC(ISK, Y_B, B)
+
+A party whose list differs learns that it differs, and nothing else: it has tested the one list that went into its own
+message. Whoever listens learns nothing. So each run costs one guess of the *whole* list.
+
+As the draft has it: fields behind their lengths, the neutral element refused, confirmation over the own message and
+name (its section on explicit key confirmation). Different here: G is RFC 9380's hash to the curve with two maps in
+place of one, by the batch engine, whose time does not depend on what is hashed; and the transcript is ordered by name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.chunks import check_points
+from securevfl_psi.errors import MalformedError, PSIError, RowsDifferError
+from securevfl_psi.group import POINT_BYTES, Scalar, hash_to_group
+
+__all__ = ["CONFIRMATION_BYTES", "SHARE_BYTES", "Comparison"]
+
+SHARE_BYTES = POINT_BYTES
+CONFIRMATION_BYTES = 64
+_DOMAIN = b"securevfl-psi CPace X25519 v1"
+_DST = b"securevfl-psi compare H1"
+
+
+def _framed(*parts: bytes) -> bytes:
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+class Comparison:
+    """One party's side of one comparison with one peer.
+
+    Args:
+        secret: what is compared; a digest of it will do.
+        name: this party.
+        peer: the other one.
+        session: a tag of the run, fresh and known to both.
+        by: the engine; by default the fastest.
+    """
+
+    def __init__(self, secret: bytes, name: str, peer: str, session: bytes, *, by: Engine | None = None) -> None:
+        if name == peer:
+            raise PSIError(f"both parties are called {name!r}; give them different names")
+        self._name, self._peer, self._session = name.encode(), peer.encode(), session
+        self._scalar = Scalar(by=by)
+        named = sorted((self._name, self._peer))
+        generator = hashlib.sha512(_framed(_DOMAIN, secret, *named, session)).digest()
+        self._own = self._scalar.multiply(hash_to_group([generator], _DST, by=by), "the own share")
+        self._key: bytes | None = None
+        self._theirs = b""
+
+    @property
+    def share(self) -> bytes:
+        """Y, 32 bytes, for the peer."""
+        return self._own.tobytes()
+
+    def confirmation(self, share: bytes) -> bytes:
+        """What proves that both have the same, 64 bytes, for the peer. Once.
+
+        Args:
+            share: the peer's, 32 bytes.
+
+        Raises:
+            PSIError: called a second time; a second share would be a second guess.
+            MalformedError: another length, a point of small order, a bad coordinate, or this party's own share.
+        """
+        if self._key is not None:
+            raise PSIError("confirmation was called twice; one comparison serves one guess")
+        if len(share) != SHARE_BYTES or share == self.share:
+            raise MalformedError(f"a share of {len(share)} bytes, or this party's own; 32 of the peer's were expected")
+        point = np.frombuffer(share, dtype=np.uint8).reshape(1, -1)
+        check_points(point, "the peer's share")
+        common = self._scalar.multiply(point, "the peer's share").tobytes()
+        ends = sorted([(self._name, self.share), (self._peer, share)])
+        transcript = _framed(*(part for end in ends for part in end))
+        self._key = hashlib.sha512(_framed(_DOMAIN + b" ISK", self._session, common) + transcript).digest()
+        self._theirs = share
+        return self._tag(self.share, self._name)
+
+    def require_equal(self, confirmation: bytes) -> None:
+        """Refuse a peer that does not have the same.
+
+        Raises:
+            PSIError: called before `confirmation`.
+            RowsDifferError: it has another thing.
+        """
+        if self._key is None:
+            raise PSIError("require_equal was called out of order: the peer confirms after it has this party's share")
+        if not hmac.compare_digest(self._tag(self._theirs, self._peer), confirmation):
+            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")
+
+    def _tag(self, share: bytes, name: bytes) -> bytes:
+        key = hashlib.sha512(_framed(_DOMAIN + b" MAC", self._key or b"")).digest()
+        return hmac.digest(key, _framed(share, name), "sha512")

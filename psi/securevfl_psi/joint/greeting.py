@@ -1,0 +1,99 @@
+"""The first frame between each two parties of a joint run: what each runs, and its share of the session's nonce."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from securevfl_psi.errors import DisagreementError, MalformedError, SetSizeError
+from securevfl_psi.terms import parse_nonce
+from securevfl_psi.wire import VERSION
+
+__all__ = ["Greeting", "Plan"]
+
+Plan = str
+PLANS = ("joint, two at a time", "joint, global only")
+"""Two-party intersections that the active party composes; or the multi-party protocol, which shows no pairwise one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Greeting:
+    """What one party tells another.
+
+    Attributes:
+        name: of the party.
+        plan: one of `PLANS`.
+        rules: tag of the normalisation.
+        context: what the run is for, a job's digest.
+        labelled: whether the active party has identifiers of which it knows only the label.
+        nonce: 16 fresh bytes.
+        rows: size of the party's set; None between two passive parties, which do not learn it.
+    """
+
+    name: str
+    plan: Plan
+    rules: str
+    context: str
+    labelled: bool
+    nonce: bytes
+    rows: int | None
+
+    def to_bytes(self) -> bytes:
+        """JSON."""
+        fields = self._agreed() | {"name": self.name, "nonce": self.nonce.hex(), "rows": self.rows}
+        return json.dumps(fields, sort_keys=True).encode()
+
+    def _agreed(self) -> dict[str, object]:
+        return {
+            "plan": self.plan,
+            "version": VERSION,
+            "rules": self.rules,
+            "context": self.context,
+            "labelled": self.labelled,
+        }
+
+    @classmethod
+    def from_bytes(cls, data: bytes, peer: str, expected: Mapping[str, object], *, most: int | None) -> Greeting:
+        """What `to_bytes` gave.
+
+        Args:
+            data: the peer's.
+            peer: its name.
+            expected: values that it has to have, by the names of attributes.
+            most: most rows that it may announce; None where it must announce none.
+
+        Raises:
+            MalformedError: no greeting.
+            DisagreementError: the peer runs something else.
+            SetSizeError: the peer announces too many rows.
+        """
+        try:
+            fields = json.loads(data)
+        except (ValueError, RecursionError):
+            raise MalformedError(f"the greeting of {peer!r} is not JSON, or nested too deeply") from None
+        if not isinstance(fields, dict):
+            raise MalformedError(f"the greeting of {peer!r} is not a JSON object")
+        for key, mine in ({"name": peer, "version": VERSION} | dict(expected)).items():
+            if fields.get(key) != mine:
+                raise DisagreementError(
+                    f"{peer!r} runs with {key} {str(fields.get(key))[:80]!r}, not {mine!r}: use one job and one release"
+                )
+        plan, labelled, rows = fields.get("plan"), fields.get("labelled"), fields.get("rows")
+        if plan not in PLANS or not isinstance(labelled, bool):
+            raise MalformedError(f"{peer!r} plans {str(plan)[:80]!r}; one of {', '.join(PLANS)} is possible")
+        if most is None:
+            rows = None
+        elif isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
+            raise MalformedError(f"{peer!r} announces {str(rows)[:40]!r} rows; a whole number was expected")
+        elif rows > most:
+            raise SetSizeError(f"{peer!r} announces {rows} rows; at most {most} are accepted: raise max_set_size")
+        return cls(
+            name=peer,
+            plan=plan,
+            rules=str(fields.get("rules")),
+            context=str(fields.get("context")),
+            labelled=labelled,
+            nonce=parse_nonce(fields.get("nonce")),
+            rows=rows,
+        )

@@ -1,0 +1,194 @@
+"""A party of a joint run: greets all others, follows the plan, compares what came out."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.circle import Circle
+from securevfl_psi.conversations.scripts import Incoming, Outgoing
+from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError
+from securevfl_psi.identifiers import Identifiers
+from securevfl_psi.joint.agreeing import Agreeing
+from securevfl_psi.joint.composing import ComposingActive, ComposingPassive
+from securevfl_psi.joint.greeting import PLANS, Greeting
+from securevfl_psi.joint.leading import LeadingActive, LeadingPassive
+from securevfl_psi.joint.state import JointTerms, Order, State
+from securevfl_psi.wire import Frame, Kind
+
+__all__ = ["Joint", "JointResult", "JointTerms"]
+
+_COMPOSED, _GLOBAL = PLANS
+_NONCE_BYTES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointResult:
+    """What one party knows at the end.
+
+    Attributes:
+        rows: its own numbers of the common rows, in the order that all share, (n,) int64.
+        labelled: passive party → rows that it and the active party know of, and not all: at the active party, where it
+            has a label book; at a passive party its own row numbers under its own name. In an order that both share.
+        pairwise: at the active party, passive party → size of their intersection; empty where it does not learn it.
+        run: names this run: a hexadecimal digest of what all agreed on (names, nonces, rules, context) and of the
+            number of common rows, the same at all parties. It says nothing about identifiers.
+    """
+
+    rows: np.ndarray
+    labelled: Mapping[str, np.ndarray]
+    pairwise: Mapping[str, int]
+    run: str
+
+
+class Joint:
+    """One party's scripts.
+
+    Args:
+        ids: normalised identifiers, none twice; at the active party those of its table and, after them, of its label
+            book.
+        terms: what it brings and demands.
+        order: puts its row numbers into the order that all use; must depend on identifiers only.
+        allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.
+        own: at the active party, how many of `ids` are its table's; all by default.
+        held_out: at the active party, rows of the table that are labelled for nobody.
+        by: the engine; by default the fastest.
+    """
+
+    def __init__(
+        self,
+        ids: Identifiers,
+        terms: JointTerms,
+        *,
+        order: Order,
+        allow: Callable[[int, Mapping[str, int], Mapping[str, int]], None],
+        own: int | None = None,
+        held_out: Sequence[int] | np.ndarray = (),
+        by: Engine | None = None,
+    ) -> None:
+        self.terms = terms
+        self._ids, self._order, self._allow, self._by = ids, order, allow, by
+        self._own = len(ids) if own is None else own
+        self._held_out = np.asarray(held_out, dtype=np.int64)
+        self._nonce = secrets.token_bytes(_NONCE_BYTES)
+        self._heard: dict[str, Greeting] = {}
+        self._state: State | None = None
+        self._plan: ComposingActive | ComposingPassive | LeadingActive | LeadingPassive | None = None
+        self._ended: set[str] = set()
+
+    @property
+    def active(self) -> bool:
+        """Whether this is the active party."""
+        return self.terms.name == self.terms.active
+
+    @property
+    def result(self) -> JointResult:
+        """What this party learned.
+
+        Raises:
+            PSIError: asked for before all scripts have ended.
+        """
+        state = self._state
+        if state is None or self._ended != set(self.terms.peers):
+            raise PSIError("there is no result yet")
+        named = b"securevfl-psi run" + state.circle.dst + len(state.accepted).to_bytes(8, "big")
+        return JointResult(
+            rows=state.accepted,
+            labelled=state.labelled,
+            pairwise=state.pairwise,
+            run=hashlib.sha256(named).hexdigest(),
+        )
+
+    def sending(self, peer: str) -> Outgoing:
+        """What goes to one peer."""
+        while (greeting := self._greeting(peer)) is None:
+            yield None
+        yield Frame(Kind.HELLO, greeting.to_bytes())
+        while self._state is None or self._plan is None:
+            yield None
+        yield from self._plan.sending(peer)
+        if self._state.agreeing is not None:
+            yield from self._state.agreeing.sending(peer)
+
+    def hearing(self, peer: str) -> Incoming:
+        """What comes from one peer."""
+        frame = yield Kind.HELLO
+        self._greeted(peer, frame.payload)
+        while self._state is None or self._plan is None:
+            yield None
+        yield from self._plan.hearing(peer)
+        if self._state.agreeing is not None:
+            yield from self._state.agreeing.hearing(peer)
+        self._ended.add(peer)
+
+    def _planned(self) -> tuple[str, bool] | None:
+        """The plan, and whether there is a label book: the active party's choice, which the others have to hear."""
+        if self.active:
+            labelled = self._own < len(self._ids)
+            return (_GLOBAL if len(self.terms.passive) > 1 and not labelled else _COMPOSED), labelled
+        heard = self._heard.get(self.terms.active)
+        return None if heard is None else (heard.plan, heard.labelled)
+
+    def _greeting(self, peer: str) -> Greeting | None:
+        planned = self._planned()
+        if planned is None:
+            return None
+        return Greeting(
+            name=self.terms.name,
+            plan=planned[0],
+            rules=self.terms.rules.tag(),
+            context=self.terms.context,
+            labelled=planned[1],
+            nonce=self._nonce,
+            rows=len(self._ids) if self.active or peer == self.terms.active else None,
+        )
+
+    def _greeted(self, peer: str, data: bytes) -> None:
+        expected = {"rules": self.terms.rules.tag(), "context": self.terms.context}
+        most = self.terms.max_set_size if self.active or peer == self.terms.active else None
+        greeting = Greeting.from_bytes(data, peer, expected, most=most)
+        several = len(self.terms.passive) > 1
+        if peer == self.terms.active and several and greeting.plan == _COMPOSED and not self.terms.pairwise:
+            raise PlanRefusedError(
+                f"{peer!r} would learn the pairwise intersection with {self.terms.name!r}, which the policy forbids; "
+                "align without a label book, or set pairwise_intersections"
+            )
+        self._heard[peer] = greeting
+        planned = self._planned()
+        if planned is None or len(self._heard) < len(self.terms.peers):
+            return
+        for one in self._heard.values():
+            if (one.plan, one.labelled) != planned:
+                raise DisagreementError(f"{one.name!r} plans {one.plan!r}, not {planned[0]!r}: use one job")
+        self._begin(*planned)
+
+    def _begin(self, plan: str, labelled: bool) -> None:
+        names = (self.terms.active, *self.terms.passive)
+        nonces = {name: greeting.nonce for name, greeting in self._heard.items()} | {self.terms.name: self._nonce}
+        circle = Circle(
+            names=names,
+            nonce=b"".join(nonces[name] for name in names),
+            rules_tag=f"{self.terms.rules.tag()}|{self.terms.context}",
+        )
+        self._state = state = State(
+            terms=self.terms,
+            ids=self._ids,
+            own=self._own,
+            held_out=self._held_out,
+            circle=circle,
+            sizes={name: one.rows for name, one in self._heard.items() if one.rows is not None},
+            labelled_run=labelled,
+            order=self._order,
+            allow=self._allow,
+            agreeing=Agreeing(self.terms.name, circle.dst, self._by) if len(names) > 2 else None,
+            by=self._by,
+        )
+        if plan == _COMPOSED:
+            self._plan = ComposingActive(state) if self.active else ComposingPassive(state)
+        else:
+            self._plan = LeadingActive(state) if self.active else LeadingPassive(state)

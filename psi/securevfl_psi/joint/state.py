@@ -1,0 +1,106 @@
+"""What the plans of a joint run share: the own set, what all agreed on, and the rows once they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from securevfl_crypto.engine import Engine
+
+from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.circle import Circle
+from securevfl_psi.errors import PSIError
+from securevfl_psi.identifiers import Identifiers, IdRules
+from securevfl_psi.joint.agreeing import Agreeing
+
+__all__ = ["JointTerms", "Order", "State"]
+
+Order = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointTerms:
+    """One party's side of the agreement.
+
+    Attributes:
+        name: of this party.
+        active: the active party.
+        passive: the passive ones.
+        context: what the run is for, a job's digest; all must give the same.
+        rules: how identifiers were normalised.
+        max_set_size: largest set that a peer may announce.
+        pairwise: at a passive party, whether the active one may learn a pairwise intersection among more than two.
+    """
+
+    name: str
+    active: str
+    passive: tuple[str, ...]
+    context: str = ""
+    rules: IdRules = field(default_factory=IdRules)
+    max_set_size: int = MAX_SET_SIZE
+    pairwise: bool = True
+
+    @property
+    def peers(self) -> tuple[str, ...]:
+        """All parties but this one."""
+        return tuple(name for name in (self.active, *self.passive) if name != self.name)
+
+
+@dataclass(kw_only=True)
+class State:
+    """Of one party in one run.
+
+    Attributes:
+        terms: its own.
+        ids: its identifiers; at the active party those of its table and, after them, of its label book.
+        own: how many of them are of its table.
+        held_out: rows of the table that are labelled for nobody.
+        circle: what all parties agreed on.
+        sizes: peer → how many rows it announced, where it tells this party.
+        labelled_run: whether the active party has a label book.
+        order: puts row numbers into the order that all use.
+        allow: refuses too few common rows, by raising: their number, what was found with each peer, all sizes.
+        agreeing: the comparisons with all others; None where two parties prove all to each other.
+        by: the engine.
+        rows: the own numbers of the common rows, in the agreed order; None until they are known.
+        labelled: peer (at a passive party, its own name) → rows that only the two of them know.
+        pairwise: at the active party, passive party → size of the intersection with it, where it learns it.
+    """
+
+    terms: JointTerms
+    ids: Identifiers
+    own: int
+    held_out: np.ndarray
+    circle: Circle
+    sizes: Mapping[str, int]
+    labelled_run: bool
+    order: Order
+    allow: Callable[[int, Mapping[str, int], Mapping[str, int]], None]
+    agreeing: Agreeing | None = None
+    by: Engine | None = None
+    rows: np.ndarray | None = None
+    labelled: dict[str, np.ndarray] = field(default_factory=dict)
+    pairwise: dict[str, int] = field(default_factory=dict)
+
+    def accept(self, rows: np.ndarray) -> None:
+        """The common rows are known.
+
+        Raises:
+            Exception: what `allow` raises where they are too few.
+        """
+        self.allow(len(rows), self.pairwise, self.sizes)
+        self.rows = rows
+        if self.agreeing is not None:
+            self.agreeing.begin(self.ids, rows)
+
+    @property
+    def accepted(self) -> np.ndarray:
+        """The common rows.
+
+        Raises:
+            PSIError: asked for before they are known.
+        """
+        if self.rows is None:
+            raise PSIError("the common rows are not known yet")
+        return self.rows

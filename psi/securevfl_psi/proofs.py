@@ -1,0 +1,94 @@
+"""What binds an identifier to a party's key, cut into three: a token to compare, a proof of a common row, a receipt.
+
+The output of 2HashDH's outer hash at an identifier, ``H2(x, k·H1(x))`` (see `oprf`), has 48 bytes here:
+
+| bytes | name | who sends it | when |
+|---|---|---|---|
+| 0 to 15 | token T(x) | the party that holds k | for its whole set, in a secret order |
+| 16 to 31 | proof D(x) | the other one | for each common row, once it has found the token |
+| 32 to 47 | receipt R(x) | the party that holds k | digested over all common rows, in the order of their proofs |
+
+Each is 128 bits of a random function that has the *identifier* as well as the point for an argument. So a token can
+match only at a party that has the same identifier; a proof can be made only by a party that has the identifier and had
+its point evaluated; and none of the three can be tried on guessed identifiers by a party without their points.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl_psi.arrays import duplicates, match
+from securevfl_psi.errors import MalformedError, RowsDifferError
+
+__all__ = ["OUTPUT_BYTES", "PROOF_BYTES", "RECEIPT_BYTES", "Outputs"]
+
+OUTPUT_BYTES = 48
+PROOF_BYTES = 16
+RECEIPT_BYTES = 32
+_PROOF = slice(16, 32)
+_RECEIPT = slice(32, 48)
+
+
+class Outputs:
+    """The outputs at a party's own identifiers, by its rows.
+
+    Args:
+        table: uint8 (n, 48).
+        tag: the session's, which goes into the receipt.
+    """
+
+    def __init__(self, table: np.ndarray, tag: bytes) -> None:
+        self._table = table
+        self._tag = tag
+
+    def tokens(self) -> np.ndarray:
+        """What is compared, uint8 (n, 16)."""
+        return np.ascontiguousarray(self._table[:, : _PROOF.start])
+
+    def proofs(self, rows: np.ndarray) -> np.ndarray:
+        """For common rows, in the order of `rows`: uint8 (k, 16)."""
+        return np.ascontiguousarray(self._table[rows, _PROOF])
+
+    def rows(self, proofs: np.ndarray) -> np.ndarray:
+        """The own rows that a peer proved to have, in the order of its proofs: int64 (k,).
+
+        Args:
+            proofs: uint8 (k, 16).
+
+        Raises:
+            MalformedError: a proof of no own row, or one that comes twice.
+        """
+        if duplicates(proofs):
+            raise MalformedError("a proof comes twice; every row is common once")
+        found, where = match(proofs, np.ascontiguousarray(self._table[:, _PROOF]))
+        if len(found) != len(proofs):
+            raise MalformedError(
+                f"{len(proofs) - len(found)} of {len(proofs)} proofs belong to no row of this party; "
+                "the peer does not follow the protocol"
+            )
+        return where
+
+    def receipt(self, lists: Sequence[np.ndarray]) -> bytes:
+        """32 bytes that only a party with these rows, in this order, can compute.
+
+        Args:
+            lists: own rows, each int64 (k,).
+        """
+        digest = hashlib.sha512(b"securevfl-psi receipt" + self._tag)
+        for rows in lists:
+            digest.update(len(rows).to_bytes(8, "big"))
+            digest.update(np.ascontiguousarray(self._table[rows, _RECEIPT]).tobytes())
+        return digest.digest()[:RECEIPT_BYTES]
+
+    def require_receipt(self, lists: Sequence[np.ndarray], receipt: bytes) -> None:
+        """Refuse a receipt that is not that of the same rows in the same order.
+
+        Raises:
+            RowsDifferError: another one.
+        """
+        if not hmac.compare_digest(self.receipt(lists), receipt):
+            raise RowsDifferError("the parties do not have the same common rows in the same order; none is used")

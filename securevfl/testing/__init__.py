@@ -1,0 +1,9 @@
+"""Checks for whoever adds a part to the toolkit, in the spirit of scikit-learn's `check_estimator`: `check_protection`
+runs a protection through the whole contract of a cut. No pytest is needed. Tests may import this package; the rest of
+the toolkit never does.
+"""
+
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.places import sites
+
+__all__ = ["CheckFailed", "sites"]

@@ -1,0 +1,332 @@
+"""Peers that do not keep to the protocol: what they send is refused, and what they hear says little."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from psi_ends import BANK, SHOP, Hostile, ends, points, replaced, terms, until
+from securevfl_psi.dh import Server
+from securevfl_psi.endpoint import Endpoint, run_in_process
+from securevfl_psi.errors import (
+    DisagreementError,
+    MalformedError,
+    PeerRefused,
+    PSIError,
+    RowsDifferError,
+    SetSizeError,
+    SmallIntersectionError,
+)
+from securevfl_psi.terms import PROTOCOLS, Protocol
+from securevfl_psi.wire import HEADER_BYTES, FrameWriter, Kind
+
+LOW_ORDER = bytes(32)
+NOT_CANONICAL = (2**255 - 19).to_bytes(32, "little")
+
+
+# Frames that do not fit
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "match"),
+    [
+        (Kind.POINTS, LOW_ORDER + bytes(64), "small order"),
+        (Kind.POINTS, NOT_CANONICAL * 3, "not below 2\\^255"),
+        (Kind.POINTS, b"x" * 31, "multiple of 32"),
+        (Kind.POINTS, b"", "multiple of 32"),
+        (Kind.FINISHED, b"", "never gets now"),
+        (Kind.COUNT, bytes(8), "never gets now"),
+        (Kind.PROOFS, bytes(16), "never gets now"),
+        (Kind.RECEIPT, bytes(32), "never gets now"),
+        (Kind.SHARE, bytes(32), "never gets now"),
+        (Kind.HELLO, b"{}", "never gets now"),
+    ],
+)
+def test_frames_that_do_not_fit_end_the_run(kind: Kind, payload: bytes, match: str) -> None:
+    bank, shop = ends(BANK, SHOP)
+    frame = until(bank, shop, Kind.POINTS)
+    forged = frame[:5] + bytes([kind]) + frame[6:12] + len(payload).to_bytes(4, "big") + frame[16:]
+    if kind == Kind.HELLO:
+        forged = forged[:16] + bytes(8) + forged[24:]
+    with pytest.raises(MalformedError, match=match):
+        shop.feed(forged[:HEADER_BYTES] + payload)
+
+
+def test_a_point_that_comes_twice_is_refused() -> None:
+    bank, shop = ends(BANK, SHOP)
+    frame = until(bank, shop, Kind.POINTS)
+    point = frame[HEADER_BYTES : HEADER_BYTES + 32]
+    with pytest.raises(MalformedError, match="twice"):
+        shop.feed(replaced(frame, point * 3))
+
+
+def test_more_points_than_announced_are_refused() -> None:
+    bank, shop = ends(BANK, SHOP)
+    frame = until(bank, shop, Kind.POINTS)
+    with pytest.raises(SetSizeError, match="4 rows or more; 3 were announced"):
+        shop.feed(replaced(frame, frame[HEADER_BYTES:] + b"\x09" + bytes(31)))
+
+
+def test_a_recorded_run_cannot_be_replayed() -> None:
+    bank, shop = ends(BANK, SHOP)
+    old = until(shop, bank, Kind.TOKENS)
+    bank, shop = ends(BANK, SHOP)
+    until(shop, bank, Kind.TOKENS)
+    with pytest.raises(MalformedError, match="another session"):
+        bank.feed(old)
+
+
+def test_what_one_party_sends_cannot_be_sent_back() -> None:
+    bank, shop = ends(BANK, SHOP)
+    shop.feed(bank.next_frame() or b"")
+    bank.feed(shop.next_frame() or b"")
+    own = bank.next_frame() or b""
+    with pytest.raises(MalformedError, match="direction"):
+        bank.feed(own[:8] + (1).to_bytes(4, "big") + own[12:])
+    mine = terms("receiver")
+    with pytest.raises(DisagreementError, match="name 'bank'"):
+        mine.agree(mine.hello(3))
+
+
+def test_a_payload_one_byte_too_long_is_refused_by_its_header() -> None:
+    frame = FrameWriter().write(Kind.HELLO, bytes(4096))
+    with pytest.raises(MalformedError, match="4097 bytes is announced; at most 4096"):
+        Endpoint(["a"], terms("receiver")).feed(frame[:12] + (4097).to_bytes(4, "big") + frame[16:HEADER_BYTES])
+
+
+# Sets that come in crumbs
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("side", ["receiver", "sender"])
+def test_a_set_cannot_be_sent_row_by_row(protocol: Protocol, side: str) -> None:
+    """Frames of one row cost their reader half a millisecond and 450 bytes each: hours and gigabytes at 2^24."""
+    other = "sender" if side == "receiver" else "receiver"
+    if protocol == "unsafe_salted_hash" and side == "receiver":
+        return  # it sends no set
+    asks = protocol == "dh" and side == "receiver"
+    target = Endpoint([] if asks else ["ann"], terms(other, protocol, learns="receiver"))
+    bad = Hostile(side, target, 1 << 24, learns="receiver")
+    tokens = protocol == "unsafe_salted_hash" or (protocol == "dh" and side == "sender")
+    with pytest.raises(MalformedError, match="chunk of 1 rows where 32768 are due"):
+        bad.send(Kind.TOKENS if tokens else Kind.POINTS, bytes(16) if tokens else points(1))
+
+
+def test_answers_cannot_come_row_by_row_nor_after_the_last() -> None:
+    for first, error in (
+        (points(3), "3 rows or more; 2 were announced"),
+        (points(1), "chunk of 1 rows where 2 are due"),
+    ):
+        bad = Hostile("sender", Endpoint(["ann", "bob"], terms("receiver")), 2)
+        bad.heard(Kind.POINTS)
+        bad.send(Kind.TOKENS, bytes(range(32)))
+        with pytest.raises(MalformedError, match=error):
+            bad.send(Kind.ANSWERS, first)
+
+
+def _asked(protocol: Protocol, ids: list[str], least: int = 0) -> Hostile:
+    """A receiver that has all tokens of the sender and may now prove."""
+    bad = Hostile("receiver", Endpoint(ids, terms("sender", protocol, min_intersection=least)), 1)
+    if protocol == "dh":
+        bad.send(Kind.POINTS, points(1))
+    bad.heard(Kind.TOKENS)
+    return bad
+
+
+@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+def test_proofs_cannot_come_one_by_one(protocol: Protocol) -> None:
+    bad = _asked(protocol, [f"i{k}" for k in range(9)])
+    bad.send(Kind.COUNT, (2).to_bytes(8, "big"))
+    with pytest.raises(MalformedError, match="chunk of 1 rows where 2 are due"):
+        bad.send(Kind.PROOFS, bytes(16))
+
+
+@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize(
+    ("count", "proofs", "match"),
+    [
+        (b"", b"", "a COUNT of 0 bytes; 8 were expected"),
+        (bytes(16), b"", "a COUNT of 16 bytes; 8 were expected"),
+        (b"\xff" * 8, b"", "this party has 3"),
+        ((4).to_bytes(8, "big"), b"", "4 rows are common; this party has 3"),
+        ((2).to_bytes(8, "big"), bytes(31), "multiple of 16"),
+        ((2).to_bytes(8, "big"), bytes(32), "a proof comes twice"),
+        ((1).to_bytes(8, "big"), bytes(16), "1 of 1 proofs belong to no row"),
+    ],
+)
+def test_forged_proofs_are_refused(protocol: Protocol, count: bytes, proofs: bytes, match: str) -> None:
+    bad = _asked(protocol, ["a", "b", "c"])
+
+    def prove() -> None:
+        bad.send(Kind.COUNT, count)
+        bad.send(Kind.PROOFS, proofs)
+
+    with pytest.raises(MalformedError, match=match):
+        prove()
+
+
+@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+def test_proofs_before_all_tokens_are_refused(protocol: Protocol) -> None:
+    """Rows whose tokens were not made yet have no proof, and bytes that were not written must not pass for one."""
+    bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", protocol)), 1)
+    if protocol == "dh":
+        bad.send(Kind.POINTS, points(1))
+    with pytest.raises(MalformedError, match="before the peer had all tokens"):
+        bad.send(Kind.COUNT, (1).to_bytes(8, "big"))
+
+
+@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize("forged", [bytes(32), b"", bytes(31), "echo"])
+def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) -> None:
+    """Neither made up nor made of what the receiver sent."""
+    bank, shop = ends(["ann", "bob"], ["ann", "bob", "eve"], protocol)
+    proofs = until(bank, shop, Kind.PROOFS)
+    shop.feed(proofs)
+    receipt = until(shop, bank, Kind.RECEIPT)
+    payload = proofs[HEADER_BYTES : HEADER_BYTES + 32] if isinstance(forged, str) else forged
+    with pytest.raises((RowsDifferError, MalformedError), match=r"same common rows|32 were expected"):
+        bank.feed(replaced(receipt, payload))
+    with pytest.raises(PSIError, match="no result"):
+        _ = bank.result
+
+
+def test_a_receipt_is_of_the_rows_that_were_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that finds other rows than those, by a fault or on purpose, cannot give it."""
+    original = Server.rows
+    monkeypatch.setattr(Server, "rows", lambda self, proofs: np.roll(original(self, proofs), 1))
+    bank, shop = ends(BANK, SHOP)
+    with pytest.raises(RowsDifferError, match="same common rows in the same order"):
+        run_in_process(bank, shop)
+    with pytest.raises(PSIError, match="no result"):
+        _ = bank.result
+
+
+def test_a_point_cannot_be_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sent once, twice, four times, points would show by the count which of them are common."""
+    monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 2)
+    bad = Hostile("receiver", Endpoint(["a"], terms("sender", "cardinality")), 3)
+    two = points(2)
+    bad.send(Kind.POINTS, two)
+    with pytest.raises(MalformedError, match="come twice"):
+        bad.send(Kind.POINTS, two[32:])
+
+
+@pytest.mark.parametrize(("ids", "rows", "count"), [(["a"], 2, 2), (["a", "b"], 1, 2), (["a"], 1, 1 << 40)])
+def test_counts_that_cannot_be(ids: list[str], rows: int, count: int) -> None:
+    bad = Hostile("receiver", Endpoint(ids, terms("sender", "cardinality")), rows)
+    bad.send(Kind.POINTS, points(rows))
+    with pytest.raises(MalformedError, match=f"{count} common identifiers among {len(ids)} and {rows}"):
+        bad.send(Kind.COUNT, count.to_bytes(8, "big"))
+
+
+def test_salted_hashes_of_two_sessions_cannot_be_joined() -> None:
+    said = set()
+    for _ in range(2):
+        bad = Hostile("receiver", Endpoint(["a"], terms("sender", "unsafe_salted_hash")), 1)
+        said.add(bad.heard(Kind.TOKENS))
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize("protocol", ["dh", "cardinality", "unsafe_salted_hash"])
+def test_a_sender_is_told_once_and_after_allpoints(protocol: Protocol) -> None:
+    bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", protocol)), 1)
+    if protocol != "unsafe_salted_hash":
+        with pytest.raises(MalformedError, match="never gets now"):
+            bad.send(Kind.COUNT, bytes(8))
+    bank, shop = (Endpoint(["a", "b"], terms(role, protocol)) for role in ("receiver", "sender"))
+    run_in_process(bank, shop)
+    with pytest.raises(MalformedError, match="never gets now"):
+        shop.feed(bank._writer.write(Kind.COUNT, bytes(8)))
+
+
+def test_a_sender_of_an_intersection_gets_no_tokens() -> None:
+    bad = Hostile("receiver", Endpoint(["a"], terms("sender")), 1)
+    with pytest.raises(MalformedError, match="never gets now"):
+        bad.send(Kind.TOKENS, bytes(16))
+
+
+# What the peer hears
+
+
+def test_a_refusal_reaches_a_peer_that_has_heard_nothing_yet() -> None:
+    """It replaces what waits to be sent, and so takes the number of the first of those."""
+    bank, shop = Endpoint(["a", "b", "c"], terms("receiver")), Endpoint(["a"], terms("sender", max_set_size=2))
+    with pytest.raises(SetSizeError):
+        shop.feed(bank.next_frame() or b"")
+    with pytest.raises(PeerRefused, match="larger than it accepts"):
+        bank.feed(shop.next_frame() or b"")
+    assert shop.next_frame() is None
+
+
+def test_a_refusal_in_the_middle_reaches_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 2)
+    bank, shop = Endpoint(["a", "b", "c"], terms("receiver")), Endpoint(["a", "b", "c"], terms("sender"))
+    shop.feed(bank.next_frame() or b"")
+    bank.feed(shop.next_frame() or b"")
+    frames = [bank.next_frame() or b"", bank.next_frame() or b""]
+    with pytest.raises(MalformedError):  # the first could be answered, but the answer has not left yet
+        shop.feed(frames[0] + frames[1][:-1] + b"\xff")
+    with pytest.raises(PeerRefused, match="not what the protocol allows"):
+        bank.feed(shop.next_frame() or b"")
+
+
+def test_a_peer_that_refused_is_told_no_more() -> None:
+    """Proofs of common rows were still on their way out."""
+    bank, shop = Endpoint(["ann"], terms("receiver")), Endpoint(["ann"], terms("sender"))
+    until(bank, shop, Kind.COUNT)
+    with pytest.raises(PeerRefused):
+        bank.feed(shop._writer.write(Kind.REFUSED, b"policy"))
+    assert bank.next_frame() is None
+
+
+def test_proofs_are_sent_in_a_secret_order() -> None:
+    """In any other they would show how their sender sorts its table."""
+    ids = [f"i{k:03d}" for k in range(200)]
+    orders = []
+    for _ in range(2):
+        bank, shop = ends(ids, ids)
+        run_in_process(bank, shop)
+        assert bank.result.rows is not None
+        assert np.array_equal(bank.result.rows, shop.result.rows)
+        assert np.abs(np.corrcoef(bank.result.rows, np.arange(200))[0, 1]) < 0.35
+        orders.append(bank.result.rows.tolist())
+    assert orders[0] != orders[1]
+
+
+@pytest.mark.parametrize("protocol", ["dh", "cardinality", "unsafe_salted_hash"])
+def test_a_sender_that_is_told_too_few_has_no_result(protocol: Protocol) -> None:
+    bank = Endpoint(["ann", "bob"], terms("receiver", protocol))
+    shop = Endpoint(["ann", "eve"], terms("sender", protocol, min_intersection=2))
+    with pytest.raises(SmallIntersectionError):
+        run_in_process(bank, shop)
+    with pytest.raises(PSIError, match="no result"):
+        _ = shop.result
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_receiver_that_finds_too_few_tells_nobody(protocol: Protocol) -> None:
+    bank = Endpoint(["ann", "bob"], terms("receiver", protocol, min_intersection=2))
+    shop = Endpoint(["ann", "eve"], terms("sender", protocol))
+    with pytest.raises(SmallIntersectionError, match="1 common identifiers; at least 2"):
+        run_in_process(bank, shop)
+    for end in (bank, shop):
+        with pytest.raises(PSIError, match="no result"):
+            _ = end.result
+    exactly = Endpoint(["ann", "bob"], terms("receiver", protocol, min_intersection=1))
+    run_in_process(exactly, Endpoint(["ann", "eve"], terms("sender", protocol)))
+    assert exactly.result.count == 1
+
+
+def test_an_end_is_done_when_all_was_sent_and_nothing_refused() -> None:
+    bank, shop = Endpoint(["a"], terms("receiver")), Endpoint(["a"], terms("sender"))
+    proofs = until(bank, shop, Kind.PROOFS)
+    shop.feed(proofs)
+    assert shop.result.verified
+    assert not shop.done  # its receipt has not left
+    bank.feed(shop.next_frame() or b"")
+    assert shop.done
+    assert bank.done
+    with pytest.raises(PeerRefused):
+        bank.feed(shop._writer.write(Kind.REFUSED, b"error"))
+    assert not bank.done
+    with pytest.raises(PSIError, match="no result"):
+        _ = bank.result
