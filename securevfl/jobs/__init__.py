@@ -13,6 +13,7 @@ from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
 from securevfl.jobs.toml import JobFile, read_job
+from securevfl.party import Job
 
 __all__ = [
     "BASELINES",
@@ -20,6 +21,7 @@ __all__ = [
     "Audit",
     "AuditLine",
     "Epsilon",
+    "Job",
     "JobFile",
     "Model",
     "Prediction",
