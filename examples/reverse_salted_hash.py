@@ -37,9 +37,9 @@ print(f"   That first digest is {found[0]}.")
 if set(found.values()) != set(shop):
     raise SystemExit("the dictionary did not reverse all hashes")
 
-# In a DH intersection the shop sends tokens: hashes of a number and of k·H(number), with a scalar k that never leaves it.
-# The bank can compute H(number) and a·H(number) of every number, with any a of its own; without k none of their hashes
-# is a token.
+# In a DH intersection the shop sends tokens: hashes of a number and of k·H(number), with a scalar k that never leaves
+# it. The bank can compute H(number) and a·H(number) of every number, with any a of its own; without k none of their
+# hashes is a token.
 session = psi.Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=psi.IdRules().tag())
 tokens = np.concatenate(list(psi.Server(psi.normalise(shop, psi.IdRules()), session).chunks()))
 tried = sorted(set(numbers[:20_000]) | set(shop))  # all customers are among them

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.align import EXCHANGES
 from securevfl.errors import AuditError, InputError
 from securevfl.jobs.receipt import _WORDS
 from securevfl.jobs.result import LEDGER
@@ -24,9 +25,9 @@ _OPENED: Mapping[str, str] = {
 """What the owner of the key finds in a ciphertext of these steps; in others, all that was encrypted."""
 
 _PLAIN: Mapping[str, str] = {
-    "psi/digest": "whether both have the same common rows",
     "psi/table": "nothing: the seed of a table of masked numbers",
-    "psi/slots": "which of its rows the sender has, only where all others have them too",
+    "psi/compare": "nothing: a random point",
+    **{exchange.step: exchange.reveals for exchange in EXCHANGES if exchange.reveals},
     "cut/initial weights": "nothing of anybody's rows: random numbers",
     "multi/weights": "the mean of the label owners' weights",
     REFUSED: "which rule of the sender's policy the job breaks",

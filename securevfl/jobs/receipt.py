@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from securevfl.align import EXCHANGES
 from securevfl.cut import Sealed
 from securevfl.errors import ProtectionInactive
 from securevfl.jobs.job import Job
@@ -19,15 +20,7 @@ from securevfl.transport import Guard, Kind
 __all__ = ["budgets", "check_protection", "links", "receipt", "totals"]
 
 _WORDS = {
-    "psi/hello": "session, number of rows",
-    "psi/blinded": "identifiers, blinded",
-    "psi/doubled": "identifiers, blinded twice",
-    "psi/seed": "public key for shares of zero",
-    "psi/table": "seed of a table of masked shares of zero",
-    "psi/slots": "shares of zero, masked",
-    "psi/rows": "which rows are common",
-    "psi/common": "which rows are common",
-    "psi/digest": "keyed digest of the common rows",
+    **{exchange.step: exchange.words for exchange in EXCHANGES},
     "cut/setup": "width of the activations",
     "cut/initial weights": "half of the initial weights",
     "cut/public key": "public key",

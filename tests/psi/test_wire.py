@@ -51,12 +51,7 @@ def test_every_change_of_a_header_is_found(place: int, change: int) -> None:
         frames = list(reader.feed(bytes(frame)))
     except MalformedError:
         return
-    assert length_changed or frame[5] in (
-        Kind.POINTS,
-        Kind.COUNT,
-        Kind.PROOFS,
-        Kind.SLOTS,
-    )  # of this session
+    assert length_changed or place == 5  # a kind that may be as long, of the same session and number
     assert length_changed or frames[0].kind != Kind.TOKENS
 
 
