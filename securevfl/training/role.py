@@ -137,7 +137,7 @@ class Role(ABC):
         """Plan the releases and make the networks, as `parts`."""
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: the aligned ones of training."""
+        """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: aligned ones, by default."""
         return self.table.split.train
 
     def feed(self, rows: np.ndarray) -> np.ndarray:

@@ -74,7 +74,7 @@ def test_the_marked_split_reaches_the_passive_parties_as_a_message() -> None:
     [
         ({"classes": -1}, "announces classes -1"),
         ({"shared": 9}, "announces shared 9"),
-        ({"split": "moon"}, "splits the"),
+        ({"split": "moon"}, "splits"),
         ({"rows shop1": 3}, "tells other counts"),
         ({"rows bank": True}, "announces"),
     ],
