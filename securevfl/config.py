@@ -263,8 +263,8 @@ def _made(
     elif tag is None:
         found.append(f"{where} names none; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
         return None
-    elif tag in tags:
-        kind = tags[str(tag)]
+    elif isinstance(tag, str) and tag in tags:
+        kind = tags[tag]
     else:
         found.append(f"{where}.{key} is {shown(tag)}{nearest(tag, tags)}")
         return None
@@ -299,7 +299,7 @@ def take_all(
         for name, item in fields.items()
         if item.required and name not in values
     ]
-    taken = {}
+    taken: dict[str, Any] = {}
     for name, accept in _accepts(kind).items():
         if name in values:
             mistakes: Mistakes = []

@@ -76,7 +76,9 @@ class FedCVT(Algorithm):
 
     def mask(self, width: int) -> torch.Tensor:
         """Ones for the representations in use, zeros for the others, (2·width,): shared first, then unique."""
-        shared, unique = (torch.full((width,), float(self.representations in ("both", w))) for w in ("shared", "unique"))
+        shared, unique = (
+            torch.full((width,), float(self.representations in ("both", w))) for w in ("shared", "unique")
+        )
         return torch.cat([shared, unique])
 
     def check(self, protection: Protection) -> None:

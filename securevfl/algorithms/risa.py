@@ -89,7 +89,8 @@ class RISA(SplitNN):
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found = super().exchanges(protection, passive)
-        if self.self_training and self.evidential:  # the teacher's cut adds up, and may send what the student's does not
+        if self.self_training and self.evidential:
+            # The teacher's cut adds the parties' parts up, and may send what the student's does not.
             known = {(exchange.step, exchange.sender, exchange.receiver) for exchange in found}
             teachers = protection.exchanges(super().cut, passive)
             found += tuple(e for e in teachers if (e.step, e.sender, e.receiver) not in known)
@@ -294,6 +295,8 @@ class _Active(_Stages[ActiveHalf], Active):
         self.labelled, self.dropped = as_int(memory["labelled"]), as_int(memory["dropped"])
 
     def closing_notes(self) -> list[str]:
+        if not self.site.passive:
+            return super().closing_notes()
         others = sum(len(self.table.others(name)) for name in self.site.passive)
         labelled = labelled_note(self.labelled, others, self.config.confidence)
         return [*super().closing_notes(), f"{labelled}; {self.dropped:,} rows dropped as uncertain"]

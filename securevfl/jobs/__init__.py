@@ -17,6 +17,7 @@ from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import run_sweep
 from securevfl.jobs.sweep_file import Sweep, read_sweep
+from securevfl.party import Job
 
 __all__ = [
     "BASELINES",
@@ -25,6 +26,7 @@ __all__ = [
     "AuditLine",
     "Checked",
     "Epsilon",
+    "Job",
     "JobFile",
     "Model",
     "Prediction",

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from securevfl.config import Config
+from securevfl.config import Config, Mistaken
 from securevfl.cut import Protection
 from securevfl.data import datasets
 from securevfl.errors import InputError, PolicyError
@@ -161,27 +161,25 @@ class Spec:
         """The job.
 
         Raises:
-            InputError, PolicyError: settings that its parts refuse, all of them in one message.
+            InputError: settings that its parts refuse, all of them in one message.
+            PolicyError: a protection that the algorithm cannot have.
         """
-        job, found = self._parts()
-        if found:
-            raise InputError("; ".join(found))
-        return job.pop("options").job(**job)
-
-    def _parts(self) -> tuple[dict[str, Any], list[str]]:
-        made: dict[str, Any] = {}
-        found = []
-        where = f"method {self.method!r}"
-        for name, kind, values in (
+        parts: list[tuple[str, type[Config], Mapping[str, Any]]] = [
             ("algorithm", Algorithm, self.algorithm),
             ("protection", Protection, self.protection),
-            ("options", JobOptions, {**self.job, "seed": self.seed}),
-        ):
+            ("job", JobOptions, {**self.job, "seed": self.seed}),
+        ]
+        made: dict[str, Any] = {}
+        found: list[str] = []
+        for name, kind, values in parts:
             try:
-                made[name] = kind.of(values, f"{where}: {name.replace('options', 'job')}")
-            except InputError as error:
-                found.append(str(error))
-        return made, found
+                made[name] = kind.of(values, name)
+            except Mistaken as error:
+                found += error.moved(name)
+        if found:
+            raise Mistaken("", found)
+        options: JobOptions = made.pop("job")
+        return options.job(**made)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -282,8 +280,8 @@ def _names(sections: SweepSections) -> list[str]:
         for where, names in (("only", data.only or ()), ("methods", tuple(data.methods))):
             unknown = [name for name in names if name not in titles]
             found += [f"data[{i}].{where} names {name!r}{nearest(name, titles)}" for name in unknown]
-    for what, names in (("methods", titles), ("data sets", [data.title for data in sections.data])):
-        doubled = sorted({name for name in names if names.count(name) > 1})
+    for what, shown in (("methods", titles), ("data sets", [data.title for data in sections.data])):
+        doubled = sorted({name for name in shown if shown.count(name) > 1})
         found += [f"two {what} are called {name!r}; give each a label of its own" for name in doubled]
     return found
 
@@ -333,11 +331,10 @@ def _mistakes(specs: Sequence[Spec]) -> tuple[list[str], list[str]]:
         seen.add(run)
         options = dict(spec.source)
         found += datasets.mistakes(options.pop("name"), options, f"data {spec.data!r}")
-        parts, mistakes = spec._parts()
-        found += mistakes
         try:
-            if not mistakes:
-                parts.pop("options").job(**parts)
+            spec.build()
+        except Mistaken as error:
+            found += [f"method {spec.method!r}: {mistake}" for mistake in error.moved("")]
         except InputError as error:
             found.append(f"method {spec.method!r}: {error}")
         except PolicyError as error:

@@ -5,5 +5,6 @@ the toolkit never does.
 
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.places import sites
+from securevfl.testing.protections import check_protection
 
-__all__ = ["CheckFailed", "sites"]
+__all__ = ["CheckFailed", "check_protection", "sites"]

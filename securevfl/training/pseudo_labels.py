@@ -45,7 +45,5 @@ def labelled_note(labelled: int, rows: int, confidence: float) -> str:
         rows: how many there are.
         confidence: least probability of a class.
     """
-    return (
-        f"{labelled:,} of {rows:,} rows labelled: of the passive parties' other rows, those with a class of probability "
-        f"{confidence:g} or more"
-    )
+    which = f"of the passive parties' other rows, those with a class of probability {confidence:g} or more"
+    return f"{labelled:,} of {rows:,} rows labelled: {which}"
