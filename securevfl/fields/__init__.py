@@ -6,6 +6,7 @@ tuples, whole numbers into floats, names into members of an enumeration) and not
 """
 
 from securevfl.fields.annotations import accepts
+from securevfl.fields.mistaken import Mistaken
 from securevfl.fields.single import Accepts, Mistakes, nearest, shown
 
-__all__ = ["Accepts", "Mistakes", "accepts", "nearest", "shown"]
+__all__ = ["Accepts", "Mistaken", "Mistakes", "accepts", "nearest", "shown"]

@@ -6,125 +6,23 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
-
-import msgspec
-from msgspec import Meta
+from typing import Any
 
 from securevfl.config import Config, Mistaken
 from securevfl.cut import Protection
 from securevfl.data import datasets
 from securevfl.errors import InputError, PolicyError
 from securevfl.fields import nearest
+from securevfl.jobs.sweep_sections import Axis, DataSection, MethodSection, SweepSections
 from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import Job, JobOptions
 from securevfl.report import Claim, PaperFigure
 from securevfl.training import Algorithm, algorithms, find_algorithm
 
-__all__ = ["Axis", "Spec", "Sweep", "read_sweep", "read_sweep_sections"]
-
-Word = Annotated[str, Meta(min_length=1)]
-Position = int | Annotated[float, Meta(ge=-1e9, le=1e9)] | Word
-Settings = Mapping[str, object]
-
-
-class Axis(Config):
-    """``[axis]``: what is swept.
-
-    Attributes:
-        name: of the axis.
-        option: of the data sets, that takes the positions.
-        unit: ``"%"``, ``"category"`` for names, or another one.
-        values: the positions.
-    """
-
-    name: str = "overlap"
-    option: Word = "overlap"
-    unit: str = "%"
-    values: tuple[Position, ...] = ()
-
-    def number(self, position: int | float | str) -> float:
-        """A position as a number: of a name, its place among the values."""
-        return float(self.values.index(position)) if isinstance(position, str) else float(position)
-
-
-class DataSection(Config):
-    """``[[data]]``: a named data set, with settings for all methods or for some."""
-
-    name: Word
-    label: Word | None = None
-    options: Settings = msgspec.field(default_factory=dict)
-    algorithm: Settings = msgspec.field(default_factory=dict)
-    job: Settings = msgspec.field(default_factory=dict)
-    methods: Mapping[str, Settings] = msgspec.field(default_factory=dict)
-    only: tuple[str, ...] | None = None
-
-    @property
-    def title(self) -> str:
-        """As shown."""
-        return self.label or self.name
-
-
-class MethodSection(Config):
-    """``[[method]]``: an algorithm with its settings."""
-
-    algorithm: Word
-    label: Word | None = None
-    settings: Settings = msgspec.field(default_factory=dict)
-    protection: str | Settings = "plain"
-    data: Settings = msgspec.field(default_factory=dict)
-    job: Settings = msgspec.field(default_factory=dict)
-    values: tuple[Position, ...] | None = None
-
-    @property
-    def title(self) -> str:
-        """As shown."""
-        return self.label or self.algorithm
-
-
-class PaperSection(Config):
-    """``[[paper]]``: figures that a paper prints of one method on one data set, x → value in per cent."""
-
-    data: Word
-    method: Word
-    source: Word
-    percent: Mapping[str, float] = msgspec.field(default_factory=dict)
-
-    def problems(self) -> list[str]:
-        wrong = [x for x in self.percent if not _is_number(x)]
-        return super().problems() + [f"percent has the position {x!r}; a number was expected" for x in wrong]
-
-    def figures(self) -> Iterator[PaperFigure]:
-        """Each as a fraction."""
-        for x, value in self.percent.items():
-            yield PaperFigure(data=self.data, method=self.method, source=self.source, x=float(x), value=value / 100)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-class SweepSections(Config):
-    """All sections of a sweep file."""
-
-    name: str = ""
-    title: str = ""
-    size: str = "quick"
-    notes: tuple[str, ...] = ()
-    seeds: tuple[Annotated[int, Meta(ge=0)], ...] = (0,)
-    axis: Axis = msgspec.field(default_factory=Axis)
-    job: Settings = msgspec.field(default_factory=dict)
-    data: tuple[DataSection, ...] = ()
-    method: tuple[MethodSection, ...] = ()
-    claim: tuple[Claim, ...] = ()
-    paper: tuple[PaperSection, ...] = ()
+__all__ = ["Spec", "Sweep", "read_sweep", "read_sweep_sections"]
 
 
 @dataclass(frozen=True, kw_only=True)
