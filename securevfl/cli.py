@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | run | predict | sweep | report | audit | psi`.
+"""The command line: `securevfl demo | check | run | predict | sweep | report | audit | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
@@ -123,6 +123,22 @@ def demo_command(
     with _ledgers_kept(folder), _bars() as bars:
         result = sv.demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
     _open(_show(result, folder))
+
+
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+) -> None:
+    """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
+    from securevfl.jobs import check_file
+
+    found = check_file(file, active=active)
+    for line in (*found.mistakes, *found.refusals):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+    out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("run")
