@@ -89,9 +89,8 @@ class RISA(SplitNN):
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found = super().exchanges(protection, passive)
-        if (
-            self.self_training and self.evidential
-        ):  # the teacher's cut adds up, and may send what the student's does not
+        if self.self_training and self.evidential:
+            # The teacher's cut adds the parties' parts up, and may send what the student's does not.
             known = {(exchange.step, exchange.sender, exchange.receiver) for exchange in found}
             teachers = protection.exchanges(super().cut, passive)
             found += tuple(e for e in teachers if (e.step, e.sender, e.receiver) not in known)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
@@ -227,7 +226,7 @@ class Paillier(Sealed):
         return True
 
     def policy(self) -> Policy:
-        return replace(super().policy(), min_key_bits=self.bits)
+        return super().policy().replace(min_key_bits=self.bits)
 
 
 class BFV(Sealed):
@@ -310,7 +309,7 @@ class Auto(Sealed):
         return answers.pop() if len(answers) == 1 else None
 
     def policy(self) -> Policy:
-        return replace(super().policy(), min_key_bits=self.bits, protections=self.ciphers)
+        return super().policy().replace(min_key_bits=self.bits, protections=self.ciphers)
 
     @property
     def link(self) -> Speed | None:

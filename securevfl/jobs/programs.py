@@ -54,7 +54,7 @@ def sites_of(
     sites = {}
     for name in names:
         policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
-        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
+        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.text()), Clock()
         _declare(ledger, messages, roles[name])
         links = {
             peer: Link(

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta
-from securevfl_crypto.aggregation import Aggregation, PaillierAggregation
+from securevfl_crypto.aggregation import Aggregation, CkksAggregation, PaillierAggregation
 
 from securevfl.algorithms.multivfl.averaging import Averaging, BlindAveraging, MaskedAveraging
 from securevfl.algorithms.multivfl.coordinators import BlindCoordinator, Coordinator, MaskedCoordinator
@@ -113,8 +113,6 @@ class MultiVFL(SplitNN):
         """What adds changes up under encryption."""
         if self.aggregation == "paillier":
             return PaillierAggregation(self.paillier_bits)
-        from securevfl_crypto.aggregation import CkksAggregation
-
         return CkksAggregation()
 
     # What is sent, and what it tells.

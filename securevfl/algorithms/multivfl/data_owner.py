@@ -160,10 +160,10 @@ class DataOwner(Program):
         trained = self.trained
         trained.finish = self.site.clock.lap()
         trained.model = self.first.role.part_of_model()
-        for copy in self.copies.values():
+        for owner, copy in self.copies.items():
             trained.notes += copy.closing_notes()
             trained.spent += copy.releases.close()
-            trained.notes += copy.releases.notes(self.site.name)
+            trained.notes += copy.releases.notes(f"{self.site.name!r} with {owner!r}")
         return trained
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:

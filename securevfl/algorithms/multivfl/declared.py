@@ -1,4 +1,7 @@
-"""Every message of the aggregation, declared before it is sent; those of the federations are the cut's."""
+"""Every message of the aggregation, declared before it is sent; those of the federations are the cut's.
+
+Messages between label owners are optional: a job with one label owner has none.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ _CHANGE = "in each round the mean over label owners of the change of their weigh
 MEAN = f"{_CHANGE}; of two, each can take its own off it"
 """What the other label owners learn about one."""
 
-_SEED = Exchange("multi/seed", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key for pairwise masks")
+_SEED = Exchange("multi/seed", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key for pairwise masks", optional=True)
 _WEIGHTS = "weights of the label owners' model"
 
 
@@ -51,9 +54,9 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
 
     found = [
         _SEED,
-        Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key of the aggregation"),
+        Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key of the aggregation", optional=True),
         Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, COORDINATOR, "public key of the aggregation"),
-        Exchange("multi/weights", Kind.STATISTIC, ACTIVE, ACTIVE, _WEIGHTS),
+        Exchange("multi/weights", Kind.STATISTIC, ACTIVE, ACTIVE, _WEIGHTS, optional=True),
         sealed(
             "multi/change",
             ACTIVE,
@@ -62,13 +65,15 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
             "sizes and timing of ciphertexts; nothing of the weights, nor of their changes' sum",
         ),
         sealed("multi/change sum", COORDINATOR, ACTIVE, "sum of the changes"),
-        Exchange("multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "note"),
+        Exchange(
+            "multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "note", optional=True
+        ),
     ]
     if shares:
         mean = "mean of the weight shares V"
         found += [
             sealed("multi/shares", ACTIVE, COORDINATOR, "weight shares V, masked"),
             sealed("multi/shares sum", COORDINATOR, ACTIVE, "sum of the weight shares V"),
-            Exchange("multi/shares mean", Kind.MASKED_SHARE, ACTIVE, ACTIVE, mean),
+            Exchange("multi/shares mean", Kind.MASKED_SHARE, ACTIVE, ACTIVE, mean, optional=True),
         ]
     return tuple(found)
