@@ -1,7 +1,7 @@
 """Jobs: running them in one process, comparing them, and what came of it.
 
-`simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many; `toml` reads
-job files; `model`, `checkpoint` and `store` keep what was learned; `auditing` reads ledgers. Only the command line and
+`simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many; `files`
+reads job files; `model`, `checkpoint` and `store` keep what was learned; `auditing` reads ledgers. Only the command line and
 `testing` import this folder. It names no algorithm.
 """
 

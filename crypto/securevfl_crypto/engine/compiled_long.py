@@ -1,4 +1,4 @@
-"""Compiles the arithmetic of long numbers for one path, at first use, in memory; calls release Python's lock."""
+"""Compiles the arithmetic of long numbers for one path in memory, at first use. Calls release Python's lock."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
     "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", conversions.leave),
 }
 _PAIRS = {"multiply": pairs.multiply, "square": pairs.square, "enter": pairs.enter, "leave": pairs.leave}
-"""What differs modulo squares."""
+"""The kernels that differ modulo squares."""
 
 
 def _types(parameters: str) -> list[type]:
@@ -67,7 +67,7 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
     """All kernels in LLVM IR, modulo any number, or modulo squares (`pairs`).
 
     Raises:
-        BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs; it does not depend on data.
+        BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs. This does not depend on data.
     """
     vector = f"<{lanes} x i64>"
     out = ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
@@ -86,7 +86,12 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
 
 
 class LongKernels:
-    """The compiled functions of one path and width of limbs, by name; pointers are addresses of arrays."""
+    """The compiled kernels of one path and limb width, by name. Pointers are addresses of arrays.
+
+    Attributes:
+        path: the path.
+        limbs: the limb width.
+    """
 
     def __init__(self, path: VectorPath, limbs: Limbs, *, squares: bool = False) -> None:
         self.path, self.limbs = path, limbs

@@ -17,7 +17,7 @@ SLACK = 16
 
 
 def _period(limbs: Limbs) -> int:
-    """Limbs after which a limb begins at a byte again."""
+    """The number of limbs after which a limb again begins at a byte."""
     return 8 // gcd(8, limbs.bits)
 
 
@@ -30,7 +30,7 @@ def _byte_rows(f: Function, base: str, block: str) -> list[str]:
     return out
 
 
-def _further(f: Function, pointers: list[str], by: str | int) -> list[str]:
+def _advanced(f: Function, pointers: list[str], by: str | int) -> list[str]:
     return [f.scalar(f"getelementptr i8, ptr {pointer}, i64 {by}") for pointer in pointers]
 
 
@@ -49,10 +49,10 @@ def unpack(f: Function, limbs: Limbs) -> None:
         def some(index: str, carried: list[Vec]) -> list[Vec]:
             carry = carried[0]
             first = f.scalar(f"mul i64 {index}, {period}")
-            here = _further(f, sources, f.scalar(f"mul i64 {index}, {period * limbs.bits // 8}"))
+            here = _advanced(f, sources, f.scalar(f"mul i64 {index}, {period * limbs.bits // 8}"))
             for k in range(period):
                 start = k * limbs.bits
-                word = f.collect(_further(f, here, start // 8))
+                word = f.collect(_advanced(f, here, start // 8))
                 limb = f.mask(f.shift_right(word, start % 8), limbs.bits)
                 number = f.scalar(f"add i64 {first}, {k}")
                 f.store(limb, place, number)
@@ -68,9 +68,9 @@ def unpack(f: Function, limbs: Limbs) -> None:
 
 
 def pack(f: Function, limbs: Limbs) -> None:
-    """``(bytes, a, i64 width, i64 tiles, i64 blocks)``: the opposite, of reduced numbers.
+    """``(bytes, a, i64 width, i64 tiles, i64 blocks)``: rows of bytes from the limbs of reduced numbers.
 
-    The stride's limbs are all written, and up to `SLACK` bytes more.
+    All limbs of the stride are written, and up to `SLACK` bytes more.
     """
     step, period = rows.stride(f, limbs), _period(limbs)
     words = -(-period * limbs.bits // 64)
@@ -81,7 +81,7 @@ def pack(f: Function, limbs: Limbs) -> None:
 
         def some(index: str, _: list[Vec]) -> list[Vec]:
             first = f.scalar(f"mul i64 {index}, {period}")
-            here = _further(f, targets, f.scalar(f"mul i64 {index}, {period * limbs.bits // 8}"))
+            here = _advanced(f, targets, f.scalar(f"mul i64 {index}, {period * limbs.bits // 8}"))
             held = [f.constant(0)] * words
             for k in range(period):
                 limb = f.load(place, f.scalar(f"add i64 {first}, {k}"), limbs.top)
@@ -90,7 +90,7 @@ def pack(f: Function, limbs: Limbs) -> None:
                 if start + limbs.bits > 64:
                     held[word + 1] = f.shift_right(limb, 64 - start)
             for k, value in enumerate(held):
-                f.spread(value, _further(f, here, 8 * k))
+                f.spread(value, _advanced(f, here, 8 * k))
             return []
 
         f.loop(f.scalar(f"udiv i64 {step}, {period}"), some)

@@ -1,4 +1,4 @@
-"""Paths that take one item at a time, through maintained libraries: libsodium by PyNaCl, OpenSSL by `cryptography`."""
+"""Paths that process one item at a time with maintained libraries: libsodium (PyNaCl) and OpenSSL (`cryptography`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _libsodium(secret: bytes) -> Callable[[bytes], bytes]:
     def multiply(point: bytes) -> bytes:
         try:
             product: bytes = crypto_scalarmult(secret, point)
-        except (CryptoError, RuntimeError):  # its way to say that the result is zero
+        except (CryptoError, RuntimeError):  # raised for a result of zero
             return _SMALL_ORDER
         return product
 
@@ -47,7 +47,7 @@ def _openssl(secret: bytes) -> Callable[[bytes], bytes]:
 
 
 class ScalarEngine(Engine):
-    """Item by item.
+    """An engine that processes item by item.
 
     Args:
         name: ``"libsodium"`` or ``"cryptography"``.

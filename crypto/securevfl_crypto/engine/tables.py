@@ -1,4 +1,4 @@
-"""Kernels that multiply table entries: powers of a fixed base, Straus' products of powers, Pippenger's buckets."""
+"""Kernels over tables of products: powers of a fixed base, Straus' products of powers, Pippenger's buckets."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def subsets(f: Function, limbs: Limbs) -> None:
 def entry_products(f: Function, limbs: Limbs) -> None:
     """``(out, rows, index, i64 levels, i64 squarings, i64 factors, scratch, ...)``: products of rows.
 
-    For each level but the first the product so far is squared `squarings` times; then come `factors` rows. `index` is
-    [block, level · factor, lane], numbers of rows, and one vector more. These are addresses: whoever shares the
-    machine's caches can learn about them.
+    At each level but the first, the product so far is squared `squarings` times; then `factors` rows are multiplied in.
+    `index`, [block, level · factor, lane] and one vector more, holds the numbers of the rows. They are addresses, which
+    a process that shares the machine's caches can observe.
     """
     step = rows.stride(f, limbs)
     each = f.scalar("mul i64 %levels, %factors")
@@ -103,12 +103,12 @@ def entry_products(f: Function, limbs: Limbs) -> None:
 
 
 def scan_window(lanes: int) -> int:
-    """Bits of a digit of `scan`: as many as a path's permutations look up at little cost."""
+    """Bits of a digit of `scan`: as many as the path's permutations look up cheaply."""
     return 7 if lanes == 8 else 6
 
 
 def scan(f: Function, limbs: Limbs) -> None:
-    """``(out, table, digits, i64 tiles)``: for each lane the entry of its secret digit, by reading all of them.
+    """``(out, table, digits, i64 tiles)``: for each lane the entry of its secret digit; every entry is read.
 
     The table is [limb, entry], of words, or of 32-bit words on paths of four lanes. Entries are looked up by permuting
     registers, and the upper bits of the digit choose between the results by arithmetic: neither addresses nor times

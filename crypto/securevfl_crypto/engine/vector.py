@@ -28,9 +28,9 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child h
 
 
 def _swaps(scalar: bytes) -> np.ndarray:
-    """Where the ladder changes sides: bits 254 to 0, each against the one before.
+    """Where the ladder swaps: bits 254 to 0 of the scalar, each XORed with the one before.
 
-    By shifts: `np.unpackbits` reads a table at addresses that depend on the secret.
+    Computed by shifts, because `np.unpackbits` reads a table at addresses that depend on the secret.
     """
     octets = np.frombuffer(scalar, dtype=np.uint8)
     bits = (octets[:, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(-1)[254::-1]
@@ -38,7 +38,11 @@ def _swaps(scalar: bytes) -> np.ndarray:
 
 
 class VectorEngine(Engine):
-    """Kernels of `compiled`, run on arrays."""
+    """An engine that runs the kernels of `compiled` on arrays.
+
+    Args:
+        kernels: compiled for one path.
+    """
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels

@@ -163,7 +163,7 @@ class DataOwner(Program):
         for owner, copy in self.copies.items():
             trained.notes += copy.closing_notes()
             trained.spent += copy.releases.close()
-            trained.notes += copy.releases.notes(f"{self.site.name!r} with {owner!r}")
+            trained.notes += copy.releases.notes(f"{self.site.name} with {owner}")
         return trained
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
