@@ -28,7 +28,7 @@ from securevfl.transport import WINDOW, Exchange
 __all__ = ["Trial", "roles_begun", "same", "seen"]
 
 T = TypeVar("T")
-_TICK, _IDLE = 0.25, 24
+_TICK, _IDLE = 0.25, 12
 """Seconds between two looks at a run, and after how many without a message it counts as stuck."""
 
 

@@ -69,7 +69,7 @@ def every_check() -> Iterator[Any]:
             yield pytest.param(check, id=f"{algorithm.name}-{name}")
 
 
-@pytest.mark.parametrize("check", every_check())
+@pytest.mark.parametrize("check", list(every_check()))
 def test_it_keeps_the_contract(check: Callable[[], None]) -> None:
     check()
 
