@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toml_mutants import mutant, toml
 
 import securevfl as sv
 from securevfl.jobs import check_file
-from toml_mutants import mutant, toml
 
 TABLE = "k,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
 PARTIES: dict[str, Any] = {

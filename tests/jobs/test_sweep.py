@@ -164,7 +164,7 @@ def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
         ("[[data]]\nname", "[data]\nname", "double brackets"),
         ("[[method]]", "[[methods]]", "did you mean 'method'"),
         ('better = "FedCVT"', "better = 3", r"claim\[0\].better is 3; a text was expected"),
-        ('"0.1" = 81.5', 'ten = 81.5', r"paper\[0\]: percent has the position 'ten'"),
+        ('"0.1" = 81.5', "ten = 81.5", r"paper\[0\]: percent has the position 'ten'"),
         ('name = "tiny"', "name = ", "is not TOML"),
     ],
 )
