@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from toml_mutants import mutant, toml
 
 import securevfl as sv
 from securevfl.jobs import check_file
-from toml_mutants import mutant, toml
 
 TABLE = "k,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
 PARTIES: dict[str, Any] = {
@@ -69,9 +69,8 @@ def test_job_files(file: Path, content: dict[str, Any]) -> None:
         file.write_text(text, encoding="utf-8")
         try:
             sv.read_job(file)
-        except sv.InputError as error:
+        except sv.InputError:
             refused += 1
-            assert str(error)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n{text}") from error
     assert refused > 200

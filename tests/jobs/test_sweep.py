@@ -164,7 +164,7 @@ def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
         ("[[data]]\nname", "[data]\nname", "double brackets"),
         ("[[method]]", "[[methods]]", "did you mean 'method'"),
         ('better = "FedCVT"', "better = 3", r"claim\[0\].better is 3; a text was expected"),
-        ('"0.1" = 81.5', 'ten = 81.5', r"paper\[0\]: percent has the position 'ten'"),
+        ('"0.1" = 81.5', "ten = 81.5", r"paper\[0\]: percent has the position 'ten'"),
         ('name = "tiny"', "name = ", "is not TOML"),
     ],
 )
@@ -188,7 +188,7 @@ def test_all_mistakes_of_a_sweep_are_told_at_once(file: Path) -> None:
 
 def test_a_protection_that_a_method_cannot_have_is_a_policy_error(file: Path) -> None:
     file.write_text(SWEEP.replace('algorithm = "fedcvt"', 'algorithm = "fedcvt"\nprotection = "bfv"'), encoding="utf-8")
-    with pytest.raises(sv.PolicyError, match="method 'FedCVT': .*cannot seal it"):
+    with pytest.raises(sv.PolicyError, match=r"method 'FedCVT': .*cannot seal it"):
         read_sweep(file)
 
 
