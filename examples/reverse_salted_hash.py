@@ -10,7 +10,9 @@ import time
 import numpy as np
 import securevfl_psi as psi
 from securevfl_psi.endpoint import Endpoint, run_in_process
+from securevfl_psi.group import Scalar
 from securevfl_psi.hash_to_curve import hash_many_to_u
+from securevfl_psi.oprf import finalise
 from securevfl_psi.salted_hash import UnsafeSaltedHash, reverse
 from securevfl_psi.terms import Terms
 
@@ -35,20 +37,24 @@ print(f"   That first digest is {found[0]}.")
 if set(found.values()) != set(shop):
     raise SystemExit("the dictionary did not reverse all hashes")
 
-# In a DH intersection the shop sends b·H(number) with a scalar b that never leaves it. The bank can compute
-# H(number) and a·H(number) of every number, with any a of its own; without b none of them can be compared.
+# In a DH intersection the shop sends tokens: hashes of a number and of k·H(number), with a scalar k that never leaves
+# it. The bank can compute H(number) and a·H(number) of every number, with any a of its own; without k none of their
+# hashes is a token.
 session = psi.Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag=psi.IdRules().tag())
-points = psi.Sender(psi.normalise(shop, psi.IdRules()), session).blinded()
+tokens = np.concatenate(list(psi.Server(psi.normalise(shop, psi.IdRules()), session).chunks()))
 tried = sorted(set(numbers[:20_000]) | set(shop))  # all customers are among them
-hashed = hash_many_to_u([number.encode() for number in tried], session.dst)
-blinded = psi.Receiver(tried, session).blinded()
-hits = {row.tobytes() for row in points} & {row.tobytes() for row in np.concatenate([hashed, blinded])}
-print(f"\n2. Diffie-Hellman. The shop sends {len(points):,} points; the first: {points[0].tobytes().hex()[:32]}…")
+column = psi.Identifiers.of_texts(tried)
+hashed = hash_many_to_u(column, session.dst)
+hits = set()
+for points in (hashed, Scalar().multiply(hashed)):
+    made = finalise(column, np.arange(len(tried)), points, session.dst, psi.TOKEN_BYTES, None)
+    hits |= {row.tobytes() for row in tokens} & {row.tobytes() for row in made}
+print(f"\n2. Diffie-Hellman. The shop sends {len(tokens):,} tokens; the first: {tokens[0].tobytes().hex()}")
 print(
-    f"   The bank tries {len(tried):,} numbers, all customers among them: {len(hits)} of {len(points):,} points match."
+    f"   The bank tries {len(tried):,} numbers, all customers among them: {len(hits)} of {len(tokens):,} tokens match."
 )
 if hits:
-    raise SystemExit("the dictionary reversed blinded points")
+    raise SystemExit("the dictionary reversed tokens")
 
 # What remains: in a run with the shop, the bank can enter all numbers as its own. The shop sees how many it announces.
 print(f"\n3. A bank that enters all {len(tried):,} numbers as its own, and a shop that accepts 5,000:")

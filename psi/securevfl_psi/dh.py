@@ -58,8 +58,19 @@ class _End(Party):
         return np.empty((len(self._ids), OUTPUT_BYTES), dtype=np.uint8)
 
     @property
+    def complete(self) -> bool:
+        """Whether the outputs at all own identifiers are known."""
+        return self._filled == len(self._ids)
+
+    @property
     def outputs(self) -> Outputs:
-        """At the own identifiers; complete once all chunks were made and all answers taken."""
+        """At the own identifiers.
+
+        Raises:
+            PSIError: asked for before all are known: what is not written yet must pass for no output.
+        """
+        if not self.complete:
+            raise PSIError(f"outputs asked for when {self._filled} of {len(self._ids)} are known: wait for the rest")
         return Outputs(self._table, self._session.dst)
 
     def _fill(self, rows: np.ndarray, points: np.ndarray) -> None:
@@ -150,11 +161,6 @@ class Server(_End):
             tokens[own] = self._table[rows[own], :TOKEN_BYTES]
             yield tokens
 
-    @property
-    def complete(self) -> bool:
-        """Whether all tokens were made."""
-        return self._filled == len(self._ids)
-
     @cached_property
     def waiting(self) -> Waiting:
         """Chunks of the client's set that wait for their answer."""
@@ -184,10 +190,9 @@ class Server(_End):
             PSIError: called before all own tokens were sent, or a second time.
             MalformedError: a proof of no own row, or one that comes twice.
         """
-        if not self.complete:
-            raise PSIError(f"rows was called when {self._filled} of {len(self._ids)} tokens were made: send all first")
+        outputs = self.outputs
         self._once("rows")
-        return self.outputs.rows(proofs)
+        return outputs.rows(proofs)
 
 
 def intersect_in_process(

@@ -76,7 +76,8 @@ class Terms:
         rules: how identifiers were normalised.
         context: what the run is for, a job's name; both must give the same.
         max_set_size: largest set that the peer may announce.
-        min_intersection: fewer common identifiers are an error at the receiver, before the peer is told which.
+        min_intersection: fewer common identifiers are an error: at the party that asks before its peer learns which,
+            at the other one when it is told, and its peer knows the result by then.
         pad_to: announce and send this many points, see `Party`.
         salt: for ``unsafe_salted_hash``, known to both.
         lasting: for ``pseudonyms`` that are the same in later runs.
@@ -126,13 +127,23 @@ class Terms:
         if self.protocol == "unsafe_salted_hash" and self.pad_to is not None:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
+    def asks(self, own_size: int, peer_size: int) -> bool:
+        """Whether this party is the client of `dh`, by the sizes that both announced.
+
+        Where only the receiver learns, it asks: the client compares, so it learns in any case. Where both learn, the
+        smaller set asks, which saves up to a quarter of the work; of two equal ones the receiver's does.
+        """
+        if self.learns == "receiver" or own_size == peer_size:
+            return self.role == "receiver"
+        return own_size < peer_size
+
     def hello(self, size: int) -> bytes:
         """This party's first message: its terms and how many rows it will send, as JSON."""
         nonce = self._own_nonce()
-        said = self._said() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
+        fields = self._agreed() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
         if self.protocol == "unsafe_salted_hash":
-            said["salt"] = self._proof(nonce)
-        return json.dumps(said, sort_keys=True).encode()
+            fields["salt"] = self._proof(nonce)
+        return json.dumps(fields, sort_keys=True).encode()
 
     def _proof(self, nonce: bytes) -> str:
         """That a party has the salt: with two different ones nothing would be common, and nobody would know why."""
@@ -141,7 +152,7 @@ class Terms:
     def _own_nonce(self) -> bytes:
         return self.nonce if self.lasting is None else self.lasting.nonce
 
-    def _said(self) -> dict[str, object]:
+    def _agreed(self) -> dict[str, object]:
         return {
             "protocol": self.protocol,
             "version": VERSION,
@@ -159,16 +170,16 @@ class Terms:
             SetSizeError: the peer announces more than `max_set_size`.
         """
         try:
-            said = json.loads(hello)
+            fields = json.loads(hello)
         except (ValueError, RecursionError):
             raise MalformedError("the peer's hello is not JSON, or nested too deeply") from None
-        if not isinstance(said, dict):
+        if not isinstance(fields, dict):
             raise MalformedError("the peer's hello is not a JSON object")
-        for key, mine in (self._said() | {"name": self.peer, "role": _other(self.role)}).items():
-            if said.get(key) != mine:
-                raise DisagreementError(f"the peer has {key} {str(said.get(key))[:80]!r}; {mine!r} was expected")
-        rows, nonce = said.get("rows"), parse_nonce(said.get("nonce"))
-        if self.protocol == "unsafe_salted_hash" and said.get("salt") != self._proof(nonce):
+        for key, mine in (self._agreed() | {"name": self.peer, "role": _other(self.role)}).items():
+            if fields.get(key) != mine:
+                raise DisagreementError(f"the peer has {key} {str(fields.get(key))[:80]!r}; {mine!r} was expected")
+        rows, nonce = fields.get("rows"), parse_nonce(fields.get("nonce"))
+        if self.protocol == "unsafe_salted_hash" and fields.get("salt") != self._proof(nonce):
             raise DisagreementError("the peer has another salt; both need the same")
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
             raise MalformedError(f"the peer announces {str(rows)[:40]!r} rows; a whole number was expected")

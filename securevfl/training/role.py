@@ -137,7 +137,7 @@ class Role(ABC):
         """Plan the releases and make the networks, as `parts`."""
 
     def training_rows(self, epoch: int) -> np.ndarray:
-        """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: the aligned ones of training."""
+        """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: aligned ones, by default."""
         return self.table.split.train
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
@@ -152,7 +152,7 @@ class Role(ABC):
         """What has to be kept beside the parts: what was imputed, labelled or chosen."""
         return {}
 
-    def recall(self, memory: State) -> None:
+    def recall(self, memory: State) -> None:  # noqa: B027 - nothing, unless an algorithm remembers
         """Go on from what `remember` gave."""
 
     def closing_notes(self) -> list[str]:
@@ -224,7 +224,7 @@ class Role(ABC):
             part.load(as_dict(kept[name]))
         self.recall(as_dict(state["memory"]))
 
-    def before_checkpoint(self) -> None:
+    def before_checkpoint(self) -> None:  # noqa: B027 - nothing, unless a role has to
         """What has to happen before the state is kept."""
 
     def part_of_model(self) -> State:

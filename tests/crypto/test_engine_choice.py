@@ -16,7 +16,7 @@ from securevfl_crypto.engine import PATHS, Engine, available, choice, compiled, 
 from securevfl_crypto.engine.compiled import Kernels
 from securevfl_crypto.engine.scalar import ScalarEngine
 from securevfl_crypto.errors import EngineError
-from securevfl_psi import Receiver, Sender, Session
+from securevfl_psi import Client, Server, Session
 
 VECTORS = [path.name for path in cpu.VECTOR_PATHS]
 
@@ -254,11 +254,16 @@ def test_parties_on_different_paths_find_the_same_rows(one: str, other: str) -> 
         pytest.skip(f"this machine cannot run {one} and {other}")
     mine, theirs = [f"id {k}" for k in range(0, 60, 2)], [f"id {k}" for k in range(0, 90, 3)]
     session = Session(names=("bank", "shop"), nonce=secrets.token_bytes(16), rules_tag="v1")
-    receiver = Receiver(mine, session, by=engine(one))
-    sender = Sender(theirs, session, by=engine(other))
-    matches = receiver.intersect(sender.blinded(), sender.double(receiver.blinded()))
-    rows = sender.rows(matches.sender_positions)
-    assert [mine[row] for row in matches.receiver_rows] == [f"id {k}" for k in range(0, 60, 6)]
+    client = Client(mine, session, by=engine(one))
+    server = Server(theirs, session, by=engine(other))
+    for points in client.chunks():
+        server.take(points)
+        client.take_answers(server.answer())
+    for tokens in server.chunks():
+        client.take_tokens(tokens)
+    found = client.finish()
+    rows = server.rows(client.outputs.proofs(found))
+    assert [mine[row] for row in found] == [f"id {k}" for k in range(0, 60, 6)]
     assert [theirs[row] for row in rows] == [f"id {k}" for k in range(0, 60, 6)]
 
 

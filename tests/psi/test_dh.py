@@ -210,7 +210,7 @@ def test_a_step_cannot_be_taken_twice_or_out_of_order() -> None:
         client.finish()
     with pytest.raises(PSIError, match="nothing of the client's set waits"):
         server.answer()
-    with pytest.raises(PSIError, match="0 of 1 tokens were made"):
+    with pytest.raises(PSIError, match="0 of 1 are known"):
         server.rows(np.zeros((1, 16), dtype=np.uint8))
     rows = _compare(client, server)
     proofs = client.outputs.proofs(rows)
@@ -296,9 +296,17 @@ def test_proofs_that_prove_nothing_are_refused() -> None:
     ):
         session = _session()
         client, server = Client(["a", "b"], session), Server(["b", "a", "c"], session)
-        proofs = client.outputs.proofs(_compare(client, server))
+        rows = _compare(client, server)
+        proofs = client.outputs.proofs(rows)
         with pytest.raises(MalformedError, match=match):
             server.rows(change(proofs))
+
+
+def _other_receipt(session: Session) -> bytes:
+    """Of the same rows under another key."""
+    server = Server(["c", "b", "a"], session)
+    list(server.chunks())
+    return server.outputs.receipt([np.array([2, 1, 0])])
 
 
 def test_receipts_are_of_these_rows_in_this_order() -> None:
@@ -312,7 +320,7 @@ def test_receipts_are_of_these_rows_in_this_order() -> None:
         server.outputs.receipt([found[::-1]]),
         server.outputs.receipt([found[:2]]),
         server.outputs.receipt([found[:2], found[2:]]),
-        Server(["c", "b", "a"], session).outputs.receipt([found]),
+        _other_receipt(session),
         receipt[:-1] + bytes([receipt[-1] ^ 1]),
         b"",
     ):

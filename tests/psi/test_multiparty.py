@@ -81,10 +81,7 @@ def test_awkward_shapes(sets: list[list[str]]) -> None:
 
 
 def test_large_sets_travel_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    from securevfl_psi import oprf
-
-    for module in (chunks, oprf):
-        monkeypatch.setattr(module, "CHUNK", 7)
+    monkeypatch.setattr(chunks, "CHUNK", 7)
     sets = [[str(i) for i in range(30)], [str(i) for i in range(5, 40)], [str(i) for i in range(50)]]
     lead, parties, rows, _ = _run(sets)
     assert sorted(rows.tolist()) == list(range(5, 30))

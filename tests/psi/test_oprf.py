@@ -77,8 +77,7 @@ def test_several_servers_evaluate_one_blinded_set() -> None:
 
 
 def test_sets_larger_than_a_chunk_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (chunks, oprf):
-        monkeypatch.setattr(module, "CHUNK", 4)
+    monkeypatch.setattr(chunks, "CHUNK", 4)
     ids = [str(i) for i in range(11)]
     client, server = oprf.Client(ids, DST), oprf.Server(DST)
     sent: list[int] = []

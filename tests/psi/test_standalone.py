@@ -101,4 +101,4 @@ def test_examples_run(script: str, tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "examples" / name), *options]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
-    assert ("both hold the same rows" if "two" in name else "0 of 300 points match") in done.stdout
+    assert ("proved each of the common rows" if "two" in name else "0 of 300 tokens match") in done.stdout

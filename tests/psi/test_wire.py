@@ -51,7 +51,7 @@ def test_every_change_of_a_header_is_found(place: int, change: int) -> None:
         frames = list(reader.feed(bytes(frame)))
     except MalformedError:
         return
-    assert length_changed or frame[5] in (Kind.POINTS, Kind.POSITIONS, Kind.DIGEST)  # of the same session and number
+    assert length_changed or place == 5  # a kind that may be as long, of the same session and number
     assert length_changed or frames[0].kind != Kind.TOKENS
 
 
@@ -59,11 +59,11 @@ def test_every_change_of_a_header_is_found(place: int, change: int) -> None:
     ("header", "match"),
     [
         (b"HTTP/1.1 400 Bad Request", "does not speak"),
-        (b"SPSI\x01\x01" + bytes(18), "version 1, not 2"),
-        (b"SPSI\x02\x63" + bytes(18), "kind 99"),
-        (b"SPSI\x02\x02\0\0" + bytes(4) + b"\xff\xff\xff\xff" + TAG, "4294967295 bytes is announced; at most 1048576"),
-        (b"SPSI\x02\x02\0\0" + b"\0\0\0\x01" + bytes(4) + TAG, "frame 1 came where 0 is due"),
-        (b"SPSI\x02\x02\0\0" + bytes(8) + b"abcdefgh", "another session"),
+        (b"SPSI\x01\x01" + bytes(18), "version 1, not 3"),
+        (b"SPSI\x03\x63" + bytes(18), "kind 99"),
+        (b"SPSI\x03\x02\0\0" + bytes(4) + b"\xff\xff\xff\xff" + TAG, "4294967295 bytes is announced; at most 1048576"),
+        (b"SPSI\x03\x02\0\0" + b"\0\0\0\x01" + bytes(4) + TAG, "frame 1 came where 0 is due"),
+        (b"SPSI\x03\x02\0\0" + bytes(8) + b"abcdefgh", "another session"),
     ],
 )
 def test_hostile_headers(header: bytes, match: str) -> None:
@@ -94,4 +94,4 @@ def test_a_stream_that_ends_early_is_an_error() -> None:
 def test_payloads_that_fit_into_no_frame_are_refused() -> None:
     writer, _ = _ends()
     with pytest.raises(PSIError, match="at most 64"):
-        writer.write(Kind.DIGEST, bytes(65))
+        writer.write(Kind.CONFIRMATION, bytes(65))

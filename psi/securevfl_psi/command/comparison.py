@@ -25,7 +25,7 @@ class Comparison:
         a, b: the files.
         rows_a, rows_b: how many rows they have.
         common: rows in both.
-        verified: both ends found the same keyed digest of the ordered common rows.
+        verified: each end proved each of the common rows to the other.
         seconds: that the protocol took for both sides, one after the other.
         out: the file that was written, or None.
     """
@@ -51,7 +51,7 @@ class Comparison:
         """Label and text of each line of the summary."""
         return [
             ("private", "no: both tables are on this machine, and whoever runs this sees both"),
-            ("verified", "both ends of the protocol found the same rows in the same order"),
+            ("verified", "each end of the protocol proved each common row to the other"),
             ("took", f"{self.seconds:.2f} s for both sides"),
             *([("written", self.out)] if self.out else []),
         ]

@@ -153,10 +153,16 @@ def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Call
 def _expected(terms: Terms, peer: int, own: int) -> int | None:
     """About how many bytes arrive; None where too few to show."""
     receives = terms.role == "receiver"
-    if terms.protocol == "unsafe_salted_hash":
-        return peer * TOKEN_BYTES if receives else None
-    answered = receives or terms.protocol == "pseudonyms"
-    return peer * POINT_BYTES + own * TOKEN_BYTES * answered
+    match terms.protocol:
+        case "unsafe_salted_hash":
+            return peer * TOKEN_BYTES if receives else None
+        case "cardinality":
+            return peer * POINT_BYTES + own * TOKEN_BYTES * receives
+        case "pseudonyms":
+            return (peer + own) * POINT_BYTES + peer * TOKEN_BYTES * receives
+        case "dh":
+            asks = terms.asks(own, peer)
+            return peer * TOKEN_BYTES + own * POINT_BYTES if asks else peer * POINT_BYTES
 
 
 def _written(options: Options, table: Table, result: Result) -> str | None:

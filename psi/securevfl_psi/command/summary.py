@@ -23,7 +23,7 @@ class Summary:
         announced: rows that the peer saw, with padding.
         peer_rows: rows that the peer announced, with its padding.
         common: common rows; None where this party is not told.
-        verified: both found the same keyed digest of the ordered common rows.
+        verified: the peer proved each of the common rows.
         sent, received: bytes of messages.
         seconds: from the connection to the end.
         engine: the code path of the arithmetic.
@@ -60,8 +60,7 @@ class Summary:
 
     def lines(self) -> list[tuple[str, str]]:
         """Label and text of each line of the summary."""
-        both = self.verified
-        checked = "both hold the same rows in the same order (keyed digest)" if both else _unverified(self)
+        checked = f"{self.peer} proved each of the common rows" if self.verified else _unverified(self)
         return [
             (f"{self.name} learned", self._learned(self.role == "receiver", self.peer, self.peer_rows)),
             (f"{self.peer} learned", self._learned(self.role != "receiver", self.name, self.announced)),
@@ -90,7 +89,7 @@ class Summary:
 
 def _unverified(run: Summary) -> str:
     if run.protocol in ("dh", "unsafe_salted_hash"):
-        return "no: only one party has the result, so there is nothing to compare"
+        return "no: this party is not told what is common"
     return "no: this protocol gives the parties no common list of rows"
 
 

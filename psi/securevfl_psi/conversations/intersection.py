@@ -20,16 +20,8 @@ __all__ = ["AnsweringIntersection", "AskingIntersection", "intersection"]
 def intersection(
     ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
 ) -> Conversation:
-    """This party's side. Who asks follows from the terms and the sizes that both announced.
-
-    Where only the receiver learns, it asks: the client compares, so it learns in any case. Where both learn, the
-    smaller set asks, which saves up to a quarter of the work; of two equal ones the receiver's does.
-    """
-    own_size = max(len(ids), terms.pad_to or 0)
-    if terms.learns == "receiver":
-        asks = terms.role == "receiver"
-    else:
-        asks = own_size < peer_size or (own_size == peer_size and terms.role == "receiver")
+    """This party's side; `Terms.asks` says which of the two it is."""
+    asks = terms.asks(max(len(ids), terms.pad_to or 0), peer_size)
     make = AskingIntersection if asks else AnsweringIntersection
     return make(ids, terms, session, peer_size, by)
 
