@@ -264,7 +264,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, standalone_mode=True)
     except SecureVFLError as error:
-        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        public = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SecureVFLError.__module__)
+        err.print(f"[bold red]{public}[/]: ", end="")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
         for note in getattr(error, "__notes__", []):
             err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import difflib
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,15 +38,21 @@ def table_mistakes(path: Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[st
         return [*found, f"{file} has no rows"]
     where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
     single = {column for column in names if names.count(column) == 1}
+    label = use.label
     if use.id in single:
         found += _mistake(lambda: check_ids(identifiers(table[use.id], use.id, where), where))
+    meant = {near for name in (use.id, label) if name and name not in names for near in _nearest(name, names)}
     for column in use.chosen(names):
-        if column in single:
+        if column in single - meant:
             found += _mistake(partial(_check_feature, table[column], column, use, where))
-    label = use.label
     if label is not None and label in single:
         found += _mistake(lambda: check_labels(labels(table[label], label, where), use.classes, where))
     return found
+
+
+def _nearest(name: str, names: Sequence[str]) -> list[str]:
+    """The column that a wrong name is likely to mean, which is no feature then."""
+    return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
 
 
 def _top(file: Path, use: ColumnUse, rows: int) -> Any:

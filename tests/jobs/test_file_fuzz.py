@@ -69,9 +69,8 @@ def test_job_files(file: Path, content: dict[str, Any]) -> None:
         file.write_text(text, encoding="utf-8")
         try:
             sv.read_job(file)
-        except sv.InputError as error:
+        except sv.InputError:
             refused += 1
-            assert str(error)
         except Exception as error:
             raise AssertionError(f"seed {seed}: {type(error).__name__}: {error}\n{text}") from error
     assert refused > 200

@@ -188,7 +188,7 @@ def test_all_mistakes_of_a_sweep_are_told_at_once(file: Path) -> None:
 
 def test_a_protection_that_a_method_cannot_have_is_a_policy_error(file: Path) -> None:
     file.write_text(SWEEP.replace('algorithm = "fedcvt"', 'algorithm = "fedcvt"\nprotection = "bfv"'), encoding="utf-8")
-    with pytest.raises(sv.PolicyError, match="method 'FedCVT': .*cannot seal it"):
+    with pytest.raises(sv.PolicyError, match=r"method 'FedCVT': .*cannot seal it"):
         read_sweep(file)
 
 
