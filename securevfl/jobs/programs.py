@@ -55,7 +55,8 @@ def sites_of(
     for name in names:
         policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
         ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.text()), Clock()
-        _declare(ledger, messages, roles[name])
+        if len(names) > 1:
+            _declare(ledger, messages, roles[name])
         links = {
             peer: Link(
                 name,

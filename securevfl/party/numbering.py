@@ -152,7 +152,7 @@ async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: 
     size = rows if how == _BY_MARK else 0
     if how not in (_BY_SEED, _BY_MARK, _TRAIN_ALL) or fold.dtype != np.uint8 or fold.shape != (size,):
         raise ProtocolError(
-            f"{link.peer!r} splits the {rows} common rows by {how!r:.20} with {fold.dtype} marks of shape {fold.shape}; "
+            f"{link.peer!r} splits {rows} common rows by {how!r:.20} with {fold.dtype} marks of shape {fold.shape}; "
             f"by 'seed', 'mark' or 'train', with {size} marks, was expected"
         )
     if fold.max(initial=0) > TEST:

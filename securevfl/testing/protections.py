@@ -228,7 +228,7 @@ def _check_noise(protection: Protection, bound: float) -> None:
                 if exchange.noised and exchange.kind in READABLE_KINDS and exchange.kind not in demanded:
                     raise CheckFailed(f"{exchange.step!r} is declared noised, and the policy does not demand it")
             steps = _with_noise(batches(spec, passive), dp, spec)
-            run = drive(noisy, spec, passive, steps, floor=replace(noisy.policy(), noised=frozenset()))
+            run = drive(noisy, spec, passive, steps, floor=noisy.policy().replace(noised=frozenset()))
             _check_numbers(run, spec, steps, bound)
             _check_messages(run.sites, Exchanges(declared), noised=len(steps))
 

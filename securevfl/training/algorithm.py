@@ -1,4 +1,4 @@
-"""What a job trains: an algorithm's configuration, which makes each party's program; and the registry of installed ones.
+"""What a job trains: an algorithm's configuration, which makes each party's program; and the registry of algorithms.
 
 Job files name algorithms, and names are entry points (group ``securevfl.algorithms``), so that an installed package can
 add one. Python code needs no names: a job takes any `Algorithm`.
