@@ -15,7 +15,8 @@ from securevfl.transport import Guard, Kind, Scalar
 
 __all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
 
-_NOTHING = "it has the key, and what it opens tells it nothing: numbers under the sender's mask"
+_MASKED = "it has the key, and opens numbers under the sender's mask, or a sum of such over parties"
+_ALL = "it has the key: all that was encrypted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,8 @@ class AuditLine:
         messages: how many.
         bytes: how many, as the wire codec writes them.
         words: the step, in words, as the run declared it.
-        declared: what the run declared that its receiver learns; empty for nothing, or where nothing was declared.
+        declared: what the run declared that its receiver learns, empty for nothing; None where the ledger holds no
+            declarations (those of version 0.1).
     """
 
     run: str
@@ -48,7 +50,7 @@ class AuditLine:
     messages: int
     bytes: int
     words: str
-    declared: str
+    declared: str | None
 
     @property
     def protection(self) -> str:
@@ -63,7 +65,9 @@ class AuditLine:
         if self.guard.cipher in SCHEMES:
             text = Kind.CIPHERTEXT.reveals
             if self.opens:
-                text = f"it has the key: {self.declared}" if self.declared else _NOTHING
+                text = (
+                    _ALL if self.declared is None else f"it has the key: {self.declared}" if self.declared else _MASKED
+                )
         elif self.declared:
             text = self.declared
         elif self.guard.cipher == "masked":
@@ -200,7 +204,7 @@ def _lines(chain: Chain) -> list[AuditLine]:
             messages=messages,
             bytes=size,
             words=str(declared.get((what, kind.value), {}).get("words", what)),
-            declared=str(declared.get((what, kind.value), {}).get("reveals", "")),
+            declared=str(declared[what, kind.value].get("reveals", "")) if declared else None,
         )
         for (way, peer, kind, what, guard), (messages, size) in sorted(
             tally.items(), key=lambda item: item[0][0] != "sent"

@@ -16,7 +16,7 @@ from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
-from securevfl.party.program import check_roster
+from securevfl.party.roster import check_roster
 from securevfl.privacy import Ledger, Reading
 from securevfl.site import Keeper, Observer, Site
 from securevfl.training import Split, Trained

@@ -30,7 +30,6 @@ from securevfl.transport import ACTIVE, PASSIVE
 __all__ = [
     "Alignments",
     "align_party",
-    "check_roster",
     "closing",
     "consent_party",
     "note_spent",

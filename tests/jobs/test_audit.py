@@ -14,11 +14,12 @@ from rich.console import Console
 import securevfl as sv
 from securevfl import cli
 from securevfl.errors import AuditError, InputError
-from securevfl.jobs import Audit, align_owners, write_ledgers
+from securevfl.jobs import Audit, align_parties, write_ledgers
 from securevfl.jobs.audit_tables import audit_tables, summary
+from securevfl.jobs.programs import _declare
 from securevfl.privacy import Ledger, ledger
 from securevfl.report import Record, render_text
-from securevfl.transport import Guard, Kind, Message
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Guard, Kind, Message
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
 NOISE = sv.Gaussian(epsilon=6.0)
@@ -43,9 +44,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def _talk(*messages: tuple[str, Message]) -> tuple[Ledger, Ledger]:
-    """Both parties' ledgers of messages; a sender's name with each."""
+def _talk(*messages: tuple[str, Message], declared: tuple[Exchange, ...] = ()) -> tuple[Ledger, Ledger]:
+    """Both parties' ledgers of messages; a sender's name with each, and what their run declares."""
     pair = {name: Ledger(name, run="r", job="00", policy="p") for name in ("bank", "shop")}
+    _declare(pair["bank"], Exchanges(declared), ACTIVE)
+    _declare(pair["shop"], Exchanges(declared), PASSIVE)
     for sender, message in messages:
         receiver = "shop" if sender == "bank" else "bank"
         pair[sender].record("sent", receiver, message, 100)
@@ -145,35 +148,53 @@ def test_a_message_without_noise_beside_noisy_ones_is_told(tmp_path: Path) -> No
     ]
 
 
-def test_what_a_receiver_computes_depends_on_who_has_the_key(tmp_path: Path) -> None:
+def _sealed_talk() -> list[tuple[str, Message]]:
     c = {"c": C}
-    talk = _talk(
+    return [
         ("bank", Message(Kind.PUBLIC_KEY, "cut/public key", c)),
         ("bank", Message(Kind.CIPHERTEXT, "cut/weights", c, guard=KEY)),
         ("shop", Message(Kind.CIPHERTEXT, "cut/forward", c, guard=KEY)),
         ("shop", Message(Kind.CIPHERTEXT, "cut/passive share", c, guard=BACK)),
         ("bank", Message(Kind.CIPHERTEXT, "cut/input gradient", c, guard=Guard("bfv", 218, "key of shop", 1.5))),
-        ("shop", Message(Kind.CIPHERTEXT, "cut/something new", c, guard=KEY)),
         ("shop", Message(Kind.MASKED_SHARE, "cut/reshare", c, guard=Guard("masked", 40))),
         ("shop", Message(Kind.CIPHERTEXT, "cut/weight gradient", c, guard=KEY)),
-    )
-    found = _audit(tmp_path, *talk)
+    ]
+
+
+def test_what_a_receiver_computes_depends_on_who_has_the_key(tmp_path: Path) -> None:
+    declared = sv.BFV().exchanges(sv.SplitNN(bottom=(2,)).cut, 1)
+    found = _audit(tmp_path, *_talk(*_sealed_talk(), declared=declared))
     for way in ("sent", "received"):
         says = {line.what: line.reveals for line in found.lines if line.way == way}
         assert says["cut/weights"] == says["cut/passive share"] == Kind.CIPHERTEXT.reveals
-        assert "z of each row, summed over the passive parties" in says["cut/forward"]
-        assert says["cut/input gradient"].endswith("the gradient at its own activations, of each row, up to the noise")
-        assert says["cut/something new"] == "it has the key: all that was encrypted"
-        assert "under the sender's mask, which is random to it" in says["cut/weight gradient"]
+        assert says["cut/forward"].startswith("it has the key: its part of z, for each row and step")
+        assert says["cut/input gradient"].startswith("it has the key: the gradient at its activations, for each row")
+        assert says["cut/input gradient"].endswith(", up to the noise")
+        assert "it has the key, and opens numbers under the sender's mask" in says["cut/weight gradient"]
         assert says["cut/reshare"] == Kind.MASKED_SHARE.reveals
+
+
+def test_what_was_not_declared_is_not_said_to_be_harmless(tmp_path: Path) -> None:
+    """Ledgers of version 0.1 hold no declarations: whoever has the key reads all, for all that the ledger tells."""
+    found = _audit(tmp_path, *_talk(*_sealed_talk()))
+    says = {line.what: line.reveals for line in found.lines}
+    assert says["cut/weight gradient"] == says["cut/forward"] == "it has the key: all that was encrypted"
+    assert says["cut/weights"] == Kind.CIPHERTEXT.reveals
+
+
+def test_a_message_that_the_run_did_not_declare_is_an_error(tmp_path: Path) -> None:
+    declared = sv.BFV().exchanges(sv.SplitNN(bottom=(2,)).cut, 1)
+    extra = ("shop", Message(Kind.CIPHERTEXT, "cut/something new", {"c": C}, guard=KEY))
+    with pytest.raises(AuditError, match="ciphertext 'cut/something new', which the run did not declare"):
+        _audit(tmp_path, *_talk(*_sealed_talk(), extra, declared=declared))
 
 
 def test_readable_content_is_named_so(folder: Path) -> None:
     lines = {(x.run, x.what): x for x in sv.audit(folder).lines if x.way == "sent"}
-    assert lines["plain", "cut/forward"].reveals == Kind.ACTIVATION.reveals
+    assert lines["plain", "cut/forward"].reveals.startswith("a_p W_p of each row and step in the clear")
     assert lines["plain", "cut/forward"].protection == "in the clear"
     assert lines["plain", "cut/forward"].readable
-    assert lines["noisy", "cut/forward"].reveals == f"{Kind.ACTIVATION.reveals}, up to the noise"
+    assert lines["noisy", "cut/forward"].reveals.endswith(", up to the noise")
     assert lines["plain", "train/start"].protection == "none needed"
     assert not lines["plain", "cut/initial weights"].readable
 
@@ -201,12 +222,11 @@ def test_a_note_of_epsilon_that_holds_none_is_an_error(tmp_path: Path) -> None:
 
 
 def test_several_label_owners_ledgers_verify(tmp_path: Path) -> None:
-    """Each federation is aligned in a run of its own name."""
     people = parties(passive=1)
     both = sv.Parties.of(people["bank"], people["shop1"].__class__(**_as_owner(people)), people["shop1"])
-    aligned = align_owners(both, sv.Job(algorithm=sv.MultiVFL()))
+    aligned = align_parties(both, sv.Job(algorithm=sv.MultiVFL()))
     found = _audit(tmp_path, *aligned.ledgers.values())
-    assert {chain.run for chain in found.chains} == {"alignment with bank", "alignment with lender"}
+    assert {chain.run for chain in found.chains} == {"alignment"}
     assert found.complete
 
 
@@ -326,7 +346,7 @@ def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixt
     said = " ".join(capsys.readouterr().out.split())
     assert "refusal of the job" in said
     assert "which rule of the sender's policy the job breaks" in said
-    assert "refusal: bank ended with: failed: PolicyError: 'shop2' refuses the job" in said
+    assert "alignment: bank ended with: failed: PolicyError: 'shop2' refuses the job" in said
 
 
 def test_missing_folders_are_the_users_mistake_in_python_too(tmp_path: Path) -> None:

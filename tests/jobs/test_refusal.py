@@ -1,23 +1,23 @@
-"""A job weaker than a party's policy is refused before anything but the refusal crosses any channel."""
+"""A job weaker than a party's policy is refused before anything but consent and refusals crosses any channel."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
 from helpers import parties, ready_keys, scarce
-from securevfl.jobs.refusal import await_refusal, terms
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
-from securevfl.errors import PolicyError, ProtocolError
-from securevfl.jobs import align_owners, simulation
-from securevfl.jobs.simulation import align_parties, join_parties, run_parties
+from securevfl.errors import PolicyError
+from securevfl.jobs import simulation
+from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
+from securevfl.party import rule_against, terms
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
+from securevfl.site import Site
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
@@ -38,11 +38,16 @@ def crossed(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
     return seen
 
 
-def _only_refusals(crossed: list[Message], count: int) -> None:
-    assert [(message.kind, message.what) for message in crossed] == [(Kind.CONTROL, REFUSED)] * count
+def _only_refusals(crossed: list[Message], count: int) -> list[Message]:
+    """So many refusals crossed, and beside them what parties that accept say, which is nothing about data."""
+    allowed = {REFUSED: {"rule"}, "party/consent": {"job", "book"}}
     for message in crossed:
+        assert message.kind is Kind.CONTROL
         assert not message.arrays
-        assert set(message.meta) == {"rule"}
+        assert set(message.meta) == allowed[message.what]
+    refusals = [message for message in crossed if message.what == REFUSED]
+    assert len(refusals) == count
+    return refusals
 
 
 def plain(dp: sv.DP | None = None, **policies: Policy) -> sv.Job:
@@ -88,7 +93,8 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "messages of kind masked share",
     ),
     "shares drawn anew, momentum": (
-        sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.BFV(),
+        sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
+            protection=sv.cut.BFV(),
             algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5),
         ),
         "messages of kind masked share",
@@ -106,7 +112,8 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "activations would be decrypted without noise",
     ),
     "noise under a seal, gradients": (
-        sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))).replace(algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
+        sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))).replace(
+            algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
         ),
         "gradients would be decrypted without noise",
     ),
@@ -123,17 +130,19 @@ def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: st
         sv.simulate(job, parties())
     assert words in str(caught.value)
     assert str(caught.value).startswith(f"{name!r} refuses the job: ")
-    _only_refusals(crossed, 2)
-    assert [m.meta["rule"] for m in crossed] == [str(crossed[0].meta["rule"])] * 2
-    assert words in str(crossed[0].meta["rule"])
+    one, other = (str(message.meta["rule"]) for message in _only_refusals(crossed, 2))
+    assert one == other
+    assert words in one
 
 
 ACCEPTED: dict[str, sv.Job] = {
     "sealed": sealed(shop1=Policy(sealed=True, protections=frozenset({"paillier"}), min_security=112)),
-    "no shares drawn anew": sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.CKKS()
+    "no shares drawn anew": sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
+        protection=sv.cut.CKKS()
     ),
     "gradients that nobody opens": sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
-    "noise under a seal": sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))).replace(protection=sv.Paillier(bits=2048, dp=DP),
+    "noise under a seal": sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))).replace(
+        protection=sv.Paillier(bits=2048, dp=DP),
         algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
     ),
     "no leak that is known": sealed(bank=Policy(leaks=False)),
@@ -152,8 +161,10 @@ ACCEPTED: dict[str, sv.Job] = {
 
 @pytest.mark.parametrize("job", ACCEPTED.values(), ids=ACCEPTED)
 def test_a_job_that_meets_all_policies_is_not_refused(job: sv.Job, crossed: list[Message]) -> None:
-    simulation.consent(job, parties())
-    assert crossed == []
+    consent_parties([job], parties())
+    assert {message.what for message in crossed} == {"party/consent"}
+    assert len(crossed) == 6  # each of three tells two
+    _only_refusals(crossed, 0)
 
 
 def test_every_way_into_a_run_asks_first(crossed: list[Message]) -> None:
@@ -187,7 +198,7 @@ def test_several_label_owners_are_asked_before_the_first_federation_aligns(cross
     two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
     job = sv.Job(algorithm=sv.MultiVFL(), policies={"lender": Policy(sealed=True)})
     with pytest.raises(PolicyError, match="'lender' refuses the job"):
-        align_owners(two, job)
+        align_parties(two, job)
     _only_refusals(crossed, 2)
 
 
@@ -199,7 +210,7 @@ def test_a_label_book_that_shows_pairwise_intersections_is_refused(crossed: list
     with pytest.raises(PolicyError, match="'bank' would learn the pairwise intersection with 'shop2'"):
         align_parties(shown, job)
     _only_refusals(crossed, 2)
-    simulation.consent(job, people)
+    consent_parties([job], people)
 
 
 def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[Message]) -> None:
@@ -210,17 +221,20 @@ def test_all_ledgers_tell_of_the_refusal_and_how_each_party_ended(crossed: list[
     _only_refusals(crossed, 4)
     lines = [line for ledger in caught.value.ledgers for line in ledger.lines]
     chains = {chain.party: chain for chain in verify(enumerate(lines, 1))}
-    assert {entry.what for chain in chains.values() for entry in chain.entries} == {REFUSED}
+    assert {entry.what for chain in chains.values() for entry in chain.entries} == {"party/consent", REFUSED}
     assert "refuses the job: activations " in chains["bank"].outcome  # whichever refusal it read first
     assert chains["bank"].outcome.startswith("failed: PolicyError: 'shop")
     assert "'shop2' refuses the job" in chains["shop2"].outcome
 
 
-def test_a_scheme_that_nobody_knows_is_refused_by_all(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
+def test_a_scheme_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     monkeypatch.setattr(sv.Paillier, "name", "rot13")
     with pytest.raises(PolicyError, match="protection 'rot13' is none that the policy knows"):
         sv.simulate(sealed(), parties())
-    _only_refusals(crossed, 6)
+    _only_refusals(crossed, 2)  # the label owner's: it speaks first, and whoever hears it ends
+    for name in ("bank", "shop1", "shop2"):
+        rule = rule_against(sealed(), name, active="bank", passive=["shop1", "shop2"])
+        assert "'rot13' is none that the policy knows" in rule
 
 
 def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> None:
@@ -238,7 +252,7 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
     assert "activation" not in kinds["fedcvt"]
     job = sv.Job(algorithm=sv.FedCVT(), policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))})
     with pytest.raises(PolicyError, match="messages of kind representation"):
-        simulation.consent(job, scarce())
+        consent_parties([job], scarce())
 
 
 TRAINABLE = sv.SplitNN(hidden=2, top=(), bottom=(2,))
@@ -295,7 +309,11 @@ def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str
 
 def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     """That the tests above would notice: the messages' own checks come later."""
-    monkeypatch.setattr(simulation, "consent", lambda job, people: None)
+
+    async def agrees(site: Site, table: object, job: sv.Job) -> None:
+        pass
+
+    monkeypatch.setattr(simulation, "consent_party", agrees)
     with pytest.raises(PolicyError, match="demands them sealed"):
         run_parties(plain(shop1=Policy(sealed=True)), parties(), align_parties(parties(), plain()), run="x")
     assert {"psi/hello", "psi/blinded"} <= {message.what for message in crossed}
@@ -311,15 +329,3 @@ def test_a_refusal_in_place_of_anything_else_ends_the_wait(crossed: list[Message
     assert len(str(caught.value)) < 600
     raise_refusal(Message(Kind.CONTROL, "psi/hello"), "b")
     raise_refusal(Message(Kind.METRIC, REFUSED), "b")
-
-
-def test_waiting_for_a_refusal_that_does_not_come() -> None:
-    class Alone:
-        name = "a"
-        others: list[Any] = []  # noqa: RUF012
-
-    mine, theirs = memory_pair()
-    Alone.others = [Link("a", "b", mine, Ledger("a", run="r", job="0"), Policy(), Clock())]
-    theirs.close()
-    with pytest.raises(ProtocolError, match="all its peers ended without one"):
-        asyncio.run(await_refusal(Alone()))  # type: ignore[arg-type]
