@@ -43,14 +43,8 @@ contracts: $(STAMP)
 docs: $(STAMP) ## Build the documentation site, strictly.
 	$(BIN)/mkdocs build --strict --quiet
 
-bench: $(STAMP) ## Run the benchmarks; they write JSON to benchmarks/results.
-	$(BIN)/python -m benchmarks.crypto
-	$(BIN)/python -m benchmarks.cut
-	$(BIN)/python -m benchmarks.cut --bits 3072 --quick
-	$(BIN)/python -m benchmarks.overhead
-	$(BIN)/python -m benchmarks.plain_path
-	$(BIN)/python -m benchmarks.psi
-	$(BIN)/python -m benchmarks.linkage
+bench: $(STAMP) ## Run the benchmarks, hours; what lacks a file or a package is skipped (ARGS=--quick for minutes).
+	$(BIN)/python -m benchmarks.everything $(ARGS)
 
 clean: ## Remove what was made.
 	rm -rf $(VENV) site runs build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from benchmarks import skip
+from securevfl.errors import InputError
 from securevfl.jobs.machine import machine, versions
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results")
+
+T = TypeVar("T")
 
 
 def seconds(work: Callable[[], object], repeat: int = 3) -> float:
@@ -23,9 +29,25 @@ def seconds(work: Callable[[], object], repeat: int = 3) -> float:
     return statistics.median(times)
 
 
+def data(load: Callable[[], T], what: str) -> T | None:
+    """What `load` returns; None, and a line that says so, where the files of the data set are not on this machine.
+
+    Args:
+        load: loads a named data set.
+        what: the part of the benchmark that needs it.
+    """
+    try:
+        return load()
+    except InputError as error:
+        if "is not here" not in str(error):
+            raise
+        skip.note(what, str(error))
+        return None
+
+
 def write(name: str, figures: dict[str, object]) -> None:
     """Print the figures and write them with machine and versions."""
-    RESULTS.mkdir(exist_ok=True)
+    RESULTS.mkdir(parents=True, exist_ok=True)
     content = {"machine": machine(), "versions": versions(), **figures}
     text = json.dumps(content, indent=2)
     (RESULTS / f"{name}.json").write_text(text + "\n", encoding="utf-8")

@@ -16,13 +16,15 @@ import statistics
 import time
 from collections.abc import Callable
 
-import phe
 import securevfl_crypto as crypto
 from gmpy2 import mpz
 from securevfl_crypto.engine import available
-from securevfl_crypto.moduli import modulus
+from securevfl_crypto.modular import modulus
 
+from benchmarks import skip
 from benchmarks.common import write
+
+phe = skip.needed("phe", "crypto")
 
 VECTOR = ("ifma", "avx512", "avx2")
 COUNT = 256

@@ -20,10 +20,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-import phe
 import securevfl_crypto as crypto
 
+from benchmarks import skip
 from benchmarks.common import seconds, write
+
+phe = skip.needed("phe", "cut")
 
 FX, FS = 12, 23
 

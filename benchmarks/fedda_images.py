@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.common import RESULTS
+from benchmarks import skip
+from benchmarks.common import RESULTS, data
 from benchmarks.fedda_networks import Generator, Training, completed, train
 from benchmarks.frechet import Classifier, between, between_batches, train_classifier
 from securevfl.data.sources import cifar10, image_set
@@ -73,10 +74,13 @@ NOTE = (
 class Bench:
     """Images of one data set, the network whose features are compared, and how many rows are not aligned."""
 
-    def __init__(self, data: str, path: str | None, non_aligned: int, device: str) -> None:
-        x, y, x_test, y_test = image_set(data, path) if data == "mnist" else cifar10(path)
+    def __init__(self, name: str, path: str | None, non_aligned: int, device: str) -> None:
+        images = data(lambda: image_set(name, path) if name == "mnist" else cifar10(path), f"fedda_images {name}")
+        if images is None:
+            raise SystemExit(skip.STATUS)
+        x, y, x_test, y_test = images
         self.x, self.test = _pixels(x), _pixels(x_test)
-        channels, epochs = CLASSIFIERS[data]
+        channels, epochs = CLASSIFIERS[name]
         self.net: Classifier = train_classifier(self.x, torch.tensor(y), channels=channels, epochs=epochs)
         self.about: dict[str, Any] = {
             "channels": channels,

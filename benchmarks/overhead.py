@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 import securevfl as sv
-from benchmarks.common import RESULTS, write
+from benchmarks.common import RESULTS, data, write
 from securevfl.data import datasets
 from securevfl.report import RunRecord
 
@@ -36,8 +36,8 @@ def protections(*, full: bool) -> dict[str, Any]:
     }
     if full:
         found["Paillier 3072, 2 epochs"] = sv.Paillier(bits=3072)
-    found["DP on labels, ε = 8"] = sv.Plain(dp=sv.DP(epsilon=8, activations=False))
-    found["CKKS + DP on labels, ε = 8"] = sv.CKKS(dp=sv.DP(epsilon=8, activations=False))
+    found["DP on labels, ε = 8"] = sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8)))
+    found["CKKS + DP on labels, ε = 8"] = sv.CKKS(dp=sv.DP(labels=sv.Gaussian(epsilon=8)))
     return found
 
 
@@ -107,7 +107,7 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
         ("FedDA", sv.FedDA(hidden=16, top=(16,), bottom=(16,), lr=0.005, cut_lr=0.5, first=1, generator_steps=40)),
     ):
         job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
-        noisy = sv.Plain(dp=sv.DP(epsilon=8, gradients=False))
+        noisy = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8)))
         found[f"credit at 20 % overlap, {title}"] = (
             lambda: datasets.load("limited_credit", **limited),
             {"plain": job, "DP on features, ε = 8": replace(job, protection=noisy)},
@@ -152,8 +152,8 @@ def main() -> None:
     path = RESULTS / f"{name}.json"
     known = json.loads(path.read_text(encoding="utf-8")) if options.only and path.exists() else {}
     for title, (parties, jobs) in tables(quick=options.quick).items():
-        if options.only in title:
-            known[title] = table(parties(), jobs)
+        if options.only in title and (found := data(parties, title)) is not None:
+            known[title] = table(found, jobs)
             write(name, {key: value for key, value in known.items() if key not in ("machine", "versions")})
 
 

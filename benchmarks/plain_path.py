@@ -22,24 +22,25 @@ import copy
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from benchmarks.common import write
-from securevfl.algorithms import SplitNN, Table
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan
-from securevfl.algorithms.networks import mlp
+from benchmarks import skip
+from benchmarks.common import data, write
+from securevfl.algorithms import SplitNN
 from securevfl.algorithms.splitnn import Active, Passive
-from securevfl.cut import Protection
 from securevfl.data import Parties
 from securevfl.data.datasets import load
 from securevfl.jobs import Job
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.site import Site
+from securevfl.training import ActiveProgram, PassiveProgram, Plan, Program, Setting
+from securevfl.training.networks import mlp
 
 
 class Whole(nn.Module):
@@ -61,13 +62,13 @@ class Whole(nn.Module):
 class Torch:
     """Training of `Whole` as one writes it who has all columns in one place."""
 
-    def __init__(self, active: Watched, passive: Sequence[WatchedPassive]) -> None:
+    def __init__(self, active: Active, passive: Sequence[Passive]) -> None:
         config = active.config
         self.batch_size = active.plan.batch_size
-        self.features = [active.x, *(role.x for role in passive)]
+        self.features = [role.features.x for role in (active, *passive)]
         blocks = [copy.deepcopy(active.half.own), *(block_of(role) for role in passive)]
         bottoms = [copy.deepcopy(active.half.bottom), *(copy.deepcopy(role.half.bottom) for role in passive)]
-        self.model = Whole(bottoms, blocks, copy.deepcopy(active.half.top)).to(active.x.device)
+        self.model = Whole(bottoms, blocks, copy.deepcopy(active.half.top)).to(active.y.device)
         others = [p for block in blocks[1:] for p in block.parameters()]
         theirs = {id(p) for p in others}
         mine = [p for p in self.model.parameters() if id(p) not in theirs]
@@ -103,7 +104,7 @@ class Torch:
 class Perceptron(Torch):
     """Training of one perceptron of all columns, with weights of its own."""
 
-    def __init__(self, active: Watched, passive: Sequence[WatchedPassive]) -> None:
+    def __init__(self, active: Active, passive: Sequence[Passive]) -> None:
         super().__init__(active, passive)
         config, joined = active.config, torch.cat(self.features, dim=1)
         body = mlp([joined.shape[1], config.hidden, *config.top, active.task.outputs]).to(joined.device)
@@ -112,7 +113,7 @@ class Perceptron(Torch):
         self.model = Whole([nn.Identity()], [body[0]], body[2:])
 
 
-def block_of(role: WatchedPassive) -> nn.Module:
+def block_of(role: Passive) -> nn.Module:
     """A passive party's block of the cut as a linear layer with the weights that it has now."""
     state = role.half.cut.snapshot()
     weights = state[0] if isinstance(state, tuple) else state
@@ -129,7 +130,7 @@ def block_of(role: WatchedPassive) -> nn.Module:
 class Race:
     """What is measured in one run: seconds of each epoch, (wall, CPU)."""
 
-    roles: list[WatchedPassive] = field(default_factory=list)
+    roles: list[Passive] = field(default_factory=list)
     torch: list[tuple[float, float]] = field(default_factory=list)
     perceptron: list[tuple[float, float]] = field(default_factory=list)
     split: list[tuple[float, float]] = field(default_factory=list)
@@ -149,28 +150,38 @@ def now(device: torch.device) -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
 
-class Watched(Active):
-    """The active party, which lets plain torch train on every epoch's batches first."""
+class Watched(ActiveProgram):
+    """The active party's program, which lets plain torch train on every epoch's batches first.
 
-    race: Race
-    rivals: Sequence[tuple[Torch, list[tuple[float, float]]]] = ()
+    Args:
+        role: the active party's.
+        race: what is measured.
+    """
 
-    async def _epoch(self, epoch: int) -> float:
-        race, device = self.race, self.x.device
-        if not self.rivals:
+    def __init__(self, role: Active, race: Race) -> None:
+        super().__init__(role)
+        self._active = role
+        self._race = race
+        self._rivals: Sequence[tuple[Torch, list[tuple[float, float]]]] = ()
+
+    async def train_epoch(self, epoch: int) -> float:
+        """Let the others train this epoch, then train it."""
+        race, role = self._race, self._active
+        device = role.y.device
+        if not self._rivals:
             await asyncio.sleep(0)  # the passive parties learn their weights
             passive = sorted(race.roles, key=lambda role: role.site.name)
-            self.rivals = [(Torch(self, passive), race.torch)]
-            if not self.config.bottom:
-                self.rivals.append((Perceptron(self, passive), race.perceptron))
-        for rival, times in reversed(self.rivals):
+            self._rivals = [(Torch(role, passive), race.torch)]
+            if not role.config.bottom:
+                self._rivals.append((Perceptron(role, passive), race.perceptron))
+        for rival, times in reversed(self._rivals):
             start = now(device)
-            loss = rival.epoch(self.batches(epoch))
+            loss = rival.epoch(role.batches(epoch))
             end = now(device)
             times.append((end[0] - start[0], end[1] - start[1]))
         race.losses.append(loss)
         start = now(device)
-        loss = await super()._epoch(epoch)
+        loss = await super().train_epoch(epoch)
         race.end = now(device)
         for _ in race.roles:  # the passive parties take their last step
             await asyncio.sleep(0)
@@ -178,13 +189,22 @@ class Watched(Active):
         return loss
 
 
-class WatchedPassive(Passive):
-    """A passive party, which says when it is done with an epoch."""
+class WatchedPassive(PassiveProgram):
+    """A passive party's program, which says when it is done with an epoch.
 
-    race: Race
+    Args:
+        role: the passive party's.
+        race: what is measured.
+    """
+
+    def __init__(self, role: Passive, race: Race) -> None:
+        super().__init__(role)
+        self._race = race
+        race.roles.append(role)
 
     async def answer_all(self, rows: np.ndarray) -> None:
-        self.race.end = now(self.x.device)
+        """Note the time, then answer."""
+        self._race.end = now(self.role.features.x.device)
         await asyncio.sleep(0)
         await super().answer_all(rows)
 
@@ -193,19 +213,13 @@ def watched(config: SplitNN, race: Race) -> SplitNN:
     """`config`, whose parties are watched."""
 
     class Configured(SplitNN):
-        def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-            role = Watched(self, site, plan, protection, table)
-            role.race = race
-            return role
+        def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+            (setting,) = settings.values()
+            if site.name == site.active:
+                return Watched(Active(self, setting), race)
+            return WatchedPassive(Passive(self, setting), race)
 
-        def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-            role = WatchedPassive(self, site, plan, protection, table)
-            role.race = race
-            race.roles.append(role)
-            return role
-
-    names = ("hidden", "top", "bottom", "lr", "cut_lr", "weight_decay")
-    return Configured(**{name: getattr(config, name) for name in names})
+    return Configured(**{name: getattr(config, name) for name in SplitNN.__struct_fields__})
 
 
 CREDIT = SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0)
@@ -215,7 +229,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, object], Job, int]] = {
     "credit, 3 parties, bottoms of 32": (
         "default_credit",
         {},
-        Job(algorithm=replace(CREDIT, bottom=(32,), lr=0.003, cut_lr=0.1)),
+        Job(algorithm=CREDIT.replace(bottom=(32,), lr=0.003, cut_lr=0.1)),
         30,
     ),
     "MNIST halves, CNN": (
@@ -231,7 +245,7 @@ SETTINGS: Mapping[str, tuple[str, Mapping[str, object], Job, int]] = {
 def measure(parties: Parties, job: Job, config: SplitNN) -> dict[str, object]:
     """Both in one run."""
     race = Race()
-    job = replace(job, algorithm=watched(config, race))
+    job = job.replace(algorithm=watched(config, race))
     ran = run_parties(job, parties, join_parties(parties, job), run="plain path")
     active = ran.trained[parties.active.name]
     apart = abs(race.losses[0] - active.epochs[0].loss)
@@ -275,18 +289,22 @@ def main() -> None:
     runs = [("cpu", n) for n in given.threads if "cpu" in given.device]
     runs += [(device, torch.get_num_threads()) for device in given.device if device != "cpu"]
     figures: dict[str, dict[str, object]] = {}
-    for name, (data, options, job, epochs) in SETTINGS.items():
+    for name, (title, options, job, epochs) in SETTINGS.items():
         if not name.startswith(given.only):
             continue
-        parties = load(data, **options)
+        parties = data(partial(load, title, **options), name)
+        if parties is None:
+            continue
         config = job.algorithm
         if not isinstance(config, SplitNN):
             raise TypeError("the settings are SplitNN's")
         for device, threads in runs:
             torch.set_num_threads(threads)
-            timed = replace(job, epochs=given.epochs or epochs, device=device)
+            timed = job.replace(epochs=given.epochs or epochs, device=device)
             where = f"{device}, {threads} thread{'s' if threads > 1 else ''}" if device == "cpu" else device
             figures.setdefault(name, {})[where] = measure(parties, timed, config)
+    if not figures:
+        skip.skip("plain_path", "no setting was measured")
     write("plain_path", dict(figures))
 
 

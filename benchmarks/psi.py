@@ -1,6 +1,7 @@
 """Our PSI against its peers and the machine's limit, all in one run.
 
-python -m benchmarks.psi [--engine] [--one-process] [--two-processes] [--protocols] [--large] [--peers-python PATH]
+python -m benchmarks.psi [--engine] [--one-process] [--two-processes] [--protocols] [--large] [--quick]
+                         [--peers-python PATH]
 
 Without options all but --large. Peers (openmined-psi, SecretFlow's SPU) run in an environment of their own, see
 peers-requirements.txt; where it is missing, ours is measured alone and the figures say so.
@@ -10,6 +11,7 @@ peers-requirements.txt; where it is missing, ours is measured alone and the figu
 --two-processes   2^20 identifiers a side in two processes, from CSV to CSV; beside SPU's ECDH, KKRT and RR22
 --protocols       the other protocols at 2^17: cardinality, pseudonyms, unsafe_salted_hash, multi-party, unbalanced
 --large           10^7 identifiers a side in two processes, once
+--quick           a sixty-fourth of these identifiers, one round, to see that it works
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from securevfl_psi.okvs import slots_for
 from securevfl_psi.terms import Protocol
 from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
 
+from benchmarks import skip
 from benchmarks.psi_party import run_party
 from benchmarks.psi_peers import openssl_speed, peers_python, run_openmined, run_spu
 from benchmarks.psi_two_processes import run_two_processes
@@ -38,14 +41,14 @@ from benchmarks.psi_two_processes import run_two_processes
 ROUNDS = 5
 
 
-def engines() -> dict[str, Any]:
+def engines(rounds: int) -> dict[str, Any]:
     """One thread; in each round every path and then OpenSSL, so that all see the same machine."""
     os.environ["SECUREVFL_THREADS"] = "1"
     paths = available()
     products: dict[str, list[float]] = {path: [] for path in paths}
     hashes: dict[str, list[float]] = {path: [] for path in paths}
     openssl: list[float] = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for path in paths:
             by = engine(path)
             n = 1 << 15 if path in ("ifma", "avx512", "avx2") else 1 << 12
@@ -158,22 +161,26 @@ def main() -> None:
     for part in parts:
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--peers-python", help="interpreter that has the peers")
+    parser.add_argument("--quick", action="store_true", help="small sets")
     chosen = vars(parser.parse_args())
+    less = 6 if chosen.pop("quick") else 0
     python = peers_python(chosen.pop("peers_python"))
+    if python is None:
+        skip.note("openmined-psi and SPU", "no interpreter has them: see benchmarks/peers-requirements.txt")
     wanted = [part for part in parts if chosen[part.replace("-", "_")]] or list(parts[:-1])
     path = RESULTS / "psi.json"
     figures: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     figures.pop("machine", None)
     figures.pop("versions", None)
     if "engine" in wanted:
-        figures["engine"] = engines()
+        figures["engine"] = engines(1 if less else ROUNDS)
     if "one-process" in wanted:
         psi.intersect_in_process(["warm", "up"], ["up"])
-        ours, theirs = one_process(1 << 18), run_openmined(python, 1 << 18)
+        ours, theirs = one_process(1 << 18 - less), run_openmined(python, 1 << 18 - less)
         figures["one process"] = {"ours": ours, "openmined-psi": theirs, "ratio": _ratio(theirs, ours)}
     if "two-processes" in wanted:
-        mine = run_two_processes(run_party, 1 << 20)
-        peers = {name: run_spu(python, 1 << 20, name) for name in ("ecdh", "kkrt", "rr22")}
+        mine = run_two_processes(run_party, 1 << 20 - less)
+        peers = {name: run_spu(python, 1 << 20 - less, name) for name in ("ecdh", "kkrt", "rr22")}
         figures["two processes"] = {
             "ours": mine,
             **{f"spu {name}": peer for name, peer in peers.items()},
@@ -182,12 +189,12 @@ def main() -> None:
     if "protocols" in wanted:
         others: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
         figures["protocols"] = {
-            **{name: one_process(1 << 17, name) for name in others},
-            "multi-party": multi_party(1 << 17),
-            "unbalanced": unbalanced(1 << 20),
+            **{name: one_process(1 << 17 - less, name) for name in others},
+            "multi-party": multi_party(1 << 17 - less),
+            "unbalanced": unbalanced(1 << 20 - less),
         }
     if "large" in wanted:
-        figures["10^7 identifiers a side"] = run_two_processes(run_party, 10_000_000, timeout=3600)
+        figures["10^7 identifiers a side"] = run_two_processes(run_party, 10_000_000 >> less, timeout=3600)
     write("psi", figures)
 
 

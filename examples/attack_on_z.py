@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from securevfl.algorithms.split import epoch_batches
 from z_attacks import View, feature_errors, full_batch, gram_error, label_auc, transcript
 
 import securevfl as sv
-from securevfl.algorithms.split import epoch_batches
 from securevfl.cut import ActiveCut, CutSpec, PassiveCut, Protection
 from securevfl.cut.integers import scaled_gradient
 from securevfl.data import FeatureEncoder
@@ -190,12 +190,14 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
         return replace(job, algorithm=replace(job.algorithm, **changes))
 
     def noisy(**arguments: Any) -> sv.Job:
-        return replace(job, protection=sv.Plain(fixed_point=True, dp=sv.DP(**arguments)))
+        return replace(job, protection=sv.Plain(fixed_point=True, dp=sv.DP(features=sv.Gaussian(**arguments))))
+
+    labels = sv.Plain(fixed_point=True, dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
 
     if quick:
         return {
             "batches of 256": (replace(job, epochs=4), 0.0, (1, 4)),
-            "DP on features, ε = 2": (replace(noisy(epsilon=2.0, gradients=False), epochs=4), 0.0, (4,)),
+            "DP on features, ε = 2": (replace(noisy(epsilon=2.0), epochs=4), 0.0, (4,)),
         }
     return {
         "batches of 256": (job, 0.0, (1, 2, 3, 4, 8)),
@@ -216,18 +218,18 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
         ),
         "trainable bottoms (16)": (with_(bottom=(16,)), 0.0, (1, 8)),
         "trainable bottoms (16), DP on labels, ε = 8": (
-            replace(noisy(epsilon=8.0, activations=False), algorithm=with_(bottom=(16,)).algorithm),
+            replace(with_(bottom=(16,)), protection=labels),
             0.0,
             (8,),
         ),
         "DP on features, σ/Δ = 0.1, C = 4": (
-            noisy(noise_multiplier=0.1, clip_activations=4.0, gradients=False),
+            noisy(noise_multiplier=0.1, clip=4.0),
             0.0,
             (8,),
         ),
-        "DP on features, ε = 50": (noisy(epsilon=50.0, gradients=False), 0.0, (8,)),
-        "DP on features, ε = 8": (noisy(epsilon=8.0, gradients=False), 0.0, (8,)),
-        "DP on features, ε = 2": (noisy(epsilon=2.0, gradients=False), 0.0, (8,)),
+        "DP on features, ε = 50": (noisy(epsilon=50.0), 0.0, (8,)),
+        "DP on features, ε = 8": (noisy(epsilon=8.0), 0.0, (8,)),
+        "DP on features, ε = 2": (noisy(epsilon=2.0), 0.0, (8,)),
         "fresh noise on z, deviation 0.1": (job, 0.1, (8,)),
         "fresh noise on z, deviation 1": (job, 1.0, (8,)),
         "fresh noise on z, deviation 4": (job, 4.0, (8,)),

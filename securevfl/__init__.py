@@ -6,62 +6,97 @@
 >>> result = sv.simulate(job, parties)
 >>> result.run("plain").test["auc"] > 0.65
 True
+
+A name loads its module when it is first used. So ``import securevfl`` takes milliseconds, and a script that only reads
+tables does not wait for torch.
 """
 
-from securevfl.algorithms import (
-    RISA,
-    AllLabels,
-    EntityAugmentation,
-    FedCVT,
-    FedDA,
-    Local,
-    LogisticRegression,
-    MultiVFL,
-    RandomMatch,
-    SelfSupervised,
-    SplitNN,
-    ZeroImputation,
-)
-from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
-from securevfl.data import LabelBook, Parties, PartyTable, datasets, read_csv, read_parquet
-from securevfl.errors import (
-    AlignmentError,
-    AuditError,
-    InputError,
-    PartyFailed,
-    PolicyError,
-    ProtectionInactive,
-    ProtocolError,
-    RangeError,
-    SecureVFLError,
-    UnknownNameError,
-    WireError,
-)
-from securevfl.jobs import (
-    Job,
-    Model,
-    Prediction,
-    Result,
-    align_parties,
-    audit,
-    compare,
-    demo,
-    predict,
-    read_job,
-    read_sweep,
-    run_sweep,
-    simulate,
-)
-from securevfl.privacy import DP, Policy
-from securevfl.site import Observer
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.algorithms import (
+        RISA,
+        AllLabels,
+        EntityAugmentation,
+        FedCVT,
+        FedDA,
+        Local,
+        LogisticRegression,
+        MultiVFL,
+        RandomMatch,
+        SelfSupervised,
+        SplitNN,
+        ZeroImputation,
+    )
+    from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
+    from securevfl.data import LabelBook, Parties, PartyTable, datasets, read_csv, read_parquet
+    from securevfl.errors import (
+        AlignmentError,
+        AuditError,
+        InputError,
+        PartyFailed,
+        PolicyError,
+        ProtectionInactive,
+        ProtocolError,
+        RangeError,
+        SecureVFLError,
+        UnknownNameError,
+        WireError,
+    )
+    from securevfl.jobs import (
+        Model,
+        Prediction,
+        Result,
+        align_parties,
+        audit,
+        compare,
+        demo,
+        predict,
+        read_job,
+        read_sweep,
+        run_sweep,
+        simulate,
+    )
+    from securevfl.party import Job
+    from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
+    from securevfl.site import Observer
+    from securevfl.training import Algorithm
 
 __version__ = "0.1.0"
+
+_NAMES: Mapping[str, str] = {
+    "securevfl.algorithms": (
+        "AllLabels EntityAugmentation FedCVT FedDA Local LogisticRegression MultiVFL RISA RandomMatch "
+        "SelfSupervised SplitNN ZeroImputation"
+    ),
+    "securevfl.cut": "Auto BFV CKKS Paillier Plain",
+    "securevfl.data": "LabelBook Parties PartyTable datasets read_csv read_parquet",
+    "securevfl.errors": (
+        "AlignmentError AuditError InputError PartyFailed PolicyError ProtectionInactive ProtocolError RangeError "
+        "SecureVFLError UnknownNameError WireError"
+    ),
+    "securevfl.jobs": (
+        "Model Prediction Result align_parties audit compare demo predict read_job read_sweep run_sweep simulate"
+    ),
+    "securevfl.site": "Observer",
+    "securevfl.party": "Job",
+    "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
+    "securevfl.training": "Algorithm",
+}
+"""Module → the public names that it holds."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "BFV",
     "CKKS",
     "DP",
     "RISA",
+    "Algorithm",
     "AlignmentError",
     "AllLabels",
     "AuditError",
@@ -69,11 +104,14 @@ __all__ = [
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "Gaussian",
     "InputError",
     "Job",
+    "JointNoise",
     "LabelBook",
     "Local",
     "LogisticRegression",
+    "Marvell",
     "Model",
     "MultiVFL",
     "Observer",
@@ -88,6 +126,7 @@ __all__ = [
     "ProtectionInactive",
     "ProtocolError",
     "RandomMatch",
+    "RandomisedResponse",
     "RangeError",
     "Result",
     "SecureVFLError",
@@ -110,3 +149,17 @@ __all__ = [
     "run_sweep",
     "simulate",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+
+    def __getattr__(name: str) -> object:
+        """Load a public name, or a folder that holds some, on first use (PEP 562)."""
+        if name in _MODULES:
+            value = globals()[name] = getattr(import_module(_MODULES[name]), name)
+            return value
+        if f"{__name__}.{name}" in _NAMES:
+            return import_module(f"{__name__}.{name}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES})

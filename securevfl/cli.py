@@ -1,8 +1,10 @@
-"""The command line: `securevfl demo | run | predict | sweep | report | audit | psi`.
+"""The command line: `securevfl demo | check | run | predict | sweep | report | audit | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
 fixed-point range; 8 a ledger does not verify; 130 interrupted.
+
+A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
 """
 
 from __future__ import annotations
@@ -13,30 +15,19 @@ import shlex
 import sys
 import webbrowser
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-from securevfl_psi.command import app as psi_app
+from typer.core import TyperGroup
 
-from securevfl import __version__
+import securevfl as sv
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.jobs import Model, Result, audit, demo, predict, read_job, read_sweep, run_sweep, simulate, write_ledgers
-from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
-from securevfl.report import (
-    Cell,
-    Record,
-    comparison_table,
-    learned_table,
-    receipt_table,
-    sweep_table,
-    verdict_table,
-    write,
-)
-from securevfl.site import Observer
+
+if TYPE_CHECKING:
+    from securevfl.report.progress import RunBars
 
 __all__ = ["app", "main"]
 
@@ -59,55 +50,30 @@ def _console(*, stderr: bool = False) -> Console:
 out = _console()
 err = _console(stderr=True)
 
-app.add_typer(psi_app, name="psi")
+
+class _PSICommands(TyperGroup):
+    """The commands of `securevfl_psi`, loaded when one of them, or their help, is asked for."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the loaded group, which takes the place of this one."""
+        from securevfl_psi.command import app as commands
+
+        whole = typer.Typer(rich_markup_mode=None)
+        whole.add_typer(commands, name="psi")
+        group: Any = typer.main.get_group(whole).commands["psi"]
+        return group.make_context(info_name, args, parent=parent, **extra)
 
 
-class _Bars(Observer):
-    """Progress bars: one line for each run, its epochs as they end."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._task: TaskID | None = None
-        self._run = ""
-
-    def run(self, title: str) -> None:
-        self.finish()
-        self._run = title
-        self._task = self._progress.add_task(title, total=None, note="")
-
-    def phase(self, name: str) -> None:
-        if self._task is not None:
-            self._progress.update(self._task, note=name)
-
-    def step(self, epoch: int, done: int, total: int) -> None:
-        if self._task is not None:
-            self._progress.update(self._task, total=total, completed=done, note=f"epoch {epoch}")
-
-    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
-        if self._task is not None and "auc" in valid:
-            self._progress.update(self._task, note=f"epoch {epoch}, AUC {valid['auc']:.3f}")
-
-    def finish(self) -> None:
-        """Fill the bar of the run that ended."""
-        if self._task is not None:
-            task = self._progress.tasks[self._task]
-            self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
+app.add_typer(
+    typer.Typer(cls=_PSICommands, help="Which rows do two tables have in common, without showing the others?"),
+    name="psi",
+)
 
 
-@contextmanager
-def _bars() -> Iterator[_Bars]:
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=err, transient=False) as progress:
-        bars = _Bars(progress)
-        yield bars
-        bars.finish()
+def _bars() -> AbstractContextManager[RunBars]:
+    from securevfl.report.progress import run_bars
+
+    return run_bars(err)
 
 
 @contextmanager
@@ -117,6 +83,8 @@ def _ledgers_kept(folder: Path) -> Iterator[None]:
         yield
     except SecureVFLError as error:
         if any(ledger.entries for ledger in error.ledgers):
+            from securevfl.jobs import write_ledgers
+
             error.add_note(f"what left before is in {write_ledgers(error.ledgers, folder / 'failed')}")
         raise
 
@@ -128,7 +96,9 @@ def _open(page: Path) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def _show(result: Result, folder: Path) -> Path:
+def _show(result: sv.Result, folder: Path) -> Path:
+    from securevfl.report import comparison_table, learned_table, receipt_table
+
     page = result.report(folder)
     out.print(comparison_table(result.record))
     federated = [run for run in result.record.runs if not run.baseline]
@@ -151,8 +121,24 @@ def demo_command(
 ) -> None:
     """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
     with _ledgers_kept(folder), _bars() as bars:
-        result = demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
+        result = sv.demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
     _open(_show(result, folder))
+
+
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+) -> None:
+    """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
+    from securevfl.jobs import check_file
+
+    found = check_file(file, active=active)
+    for line in (*found.mistakes, *found.refusals):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+    out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("run")
@@ -166,10 +152,10 @@ def run_command(
     ] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
-    file = read_job(job)
+    file = sv.read_job(job)
     folder = folder or Path("runs") / file.name
     with _ledgers_kept(folder), _bars() as bars:
-        result = simulate(
+        result = sv.simulate(
             file.job,
             file.parties,
             baselines=file.baselines,
@@ -191,10 +177,10 @@ def predict_command(
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
 ) -> None:
     """Predict on new rows with a trained model, all parties in this process."""
-    content = read_job(job, active=active)
-    trained = Model.load(model, content.job)
+    content = sv.read_job(job, active=active)
+    trained = sv.Model.load(model, content.job)
     with _ledgers_kept(file.parent), err.status("aligning and predicting"):
-        found = predict(trained, content.parties)
+        found = sv.predict(trained, content.parties)
     with file.open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["id", *found.classes])
@@ -213,24 +199,13 @@ def sweep_command(
     device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
 ) -> None:
     """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
-    sweep = read_sweep(file, device=device)
+    from securevfl.report import sweep_table, verdict_table
+    from securevfl.report.progress import sweep_bar
+
+    sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
-    columns = (
-        SpinnerColumn(),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    with Progress(*columns, console=err) as progress:
-        task = progress.add_task("", total=len(sweep.specs))
-
-        def show(done: int, total: int, cell: Cell) -> None:
-            note = f"{cell.data}, {cell.method}: {100 * cell.value:.1f}"
-            progress.update(task, completed=done, total=total, description=note)
-
-        record = run_sweep(sweep, folder, workers=workers, command=_command(), progress=show)
-        progress.update(task, completed=len(sweep.specs))
+    with sweep_bar(err, len(sweep.specs)) as show:
+        record = sv.run_sweep(sweep, folder, workers=workers, command=_command(), progress=show)
     for name in dict.fromkeys(cell.data for cell in record.cells):
         out.print(sweep_table(record, name))
     if record.claims:
@@ -241,6 +216,8 @@ def sweep_command(
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
     """Show a finished run again, and write its page again."""
+    from securevfl.report import Record, comparison_table, write
+
     record = Record.read(folder / "metrics.json")
     out.print(comparison_table(record))
     out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
@@ -255,7 +232,9 @@ def audit_command(
 ) -> None:
     """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
     compute from it, and ε."""
-    whole = audit(folder)
+    from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
+
+    whole = sv.audit(folder)
     shown = whole.of(party=party, run=run)
     if as_json:
         print(audit_json(shown))
@@ -272,7 +251,7 @@ def _version(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
 ) -> None:
     if version:
-        out.print(f"securevfl {__version__}", highlight=False)
+        typer.echo(f"securevfl {sv.__version__}")
         raise typer.Exit
 
 
@@ -285,7 +264,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, standalone_mode=True)
     except SecureVFLError as error:
-        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        public = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SecureVFLError.__module__)
+        err.print(f"[bold red]{public}[/]: ", end="")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
         for note in getattr(error, "__notes__", []):
             err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)

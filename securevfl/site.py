@@ -1,12 +1,15 @@
-"""A site: where one party's program runs, and all that it may touch there."""
+"""A site: where one party's program runs, and all that it may touch there.
+
+`align`, `cut`, `training`, `algorithms` and `party` work at a site; this file imports `privacy` only.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
 
 from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 __all__ = ["Keeper", "Observer", "Site", "derive_seed"]
 
@@ -54,8 +57,7 @@ class Site:
 
     Attributes:
         name: the party.
-        role: active (owns the labels) or passive.
-        active: name of the active party.
+        active: name of the active party; with several label owners, of the one whose federation this is.
         passive: names of the passive parties, sorted.
         links: peer → link; every pair of parties is linked.
         ledger: the party's own.
@@ -65,13 +67,14 @@ class Site:
         seed: the job's seed, known to all parties: batches and splits.
         private_seed: the party's own seed for learning (initial weights), which its peers must not know.
             A simulation derives it from the job's seed; a process of its own draws it from the OS.
+        owners: names of the parties with labels, in the job's order; empty stands for the active party alone.
+        coordinator: name of the party without data that brings label owners together; empty where there is none.
         observer: hears how it goes on.
         keeper: keeps the party's checkpoints.
         notes: what the report should tell of this party's part in the run.
     """
 
     name: str
-    role: Literal["active", "passive"]
     active: str
     passive: tuple[str, ...]
     links: dict[str, Link]
@@ -81,14 +84,41 @@ class Site:
     job: str
     seed: int
     private_seed: int
+    owners: tuple[str, ...] = ()
+    coordinator: str = ""
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
 
     @property
+    def role(self) -> PartyRole:
+        """What this party is: active (it owns labels), passive, or the coordinator."""
+        if self.coordinator and self.name == self.coordinator:
+            return COORDINATOR
+        return PASSIVE if self.name in self.passive else ACTIVE
+
+    @property
+    def label_owners(self) -> tuple[str, ...]:
+        """Names of the parties with labels: the active party, or several in the job's order."""
+        return self.owners or (self.active,)
+
+    @property
     def others(self) -> list[Link]:
         """Links to all peers, by name."""
         return [self.links[name] for name in sorted(self.links)]
+
+    def federation(self, owner: str) -> Site:
+        """This site as a member of one label owner's federation: that owner and all passive parties.
+
+        With one label owner and no coordinator it is the same site: there is one federation. Otherwise links lead to
+        members only, and batches are drawn from a seed of the federation's own.
+        """
+        if len(self.label_owners) == 1 and not self.coordinator:
+            return self
+        inside = {owner, *self.passive}
+        links = {name: link for name, link in self.links.items() if name in inside}
+        seed = derive_seed(self.seed, "federation", owner)
+        return replace(self, active=owner, owners=(owner,), coordinator="", links=links, seed=seed)
 
     def close(self) -> None:
         """Close all links: nothing more will be sent."""

@@ -1,4 +1,4 @@
-"""Both sides of every kind of cut, and the parties that they run at, for tests."""
+"""Both sides of every kind of cut, for tests."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.privacy import Clock, Ledger, Link, Policy
 from securevfl.site import Site
-from securevfl.transport import MemoryChannel, memory_pair
+from securevfl.testing import sites
 
 __all__ = ["KITS", "SEALED", "Kit", "sealed", "sites"]
 
@@ -48,29 +47,3 @@ KITS = {
     "fixed point": Kit(FixedActive, FixedPassive, 5e-3),
     **SEALED,
 }
-
-
-def sites(policy: Policy | None = None, passive: tuple[str, ...] = ("p1", "p2")) -> dict[str, Site]:
-    names = ["a", *passive]
-    ends: dict[tuple[str, str], MemoryChannel] = {}
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair()
-    made = {}
-    for number, name in enumerate(names):
-        ledger, clock = Ledger(name, run="r", job="j"), Clock()
-        rule = policy or Policy(min_key_bits=512)
-        made[name] = Site(
-            name=name,
-            role="active" if name == "a" else "passive",
-            active="a",
-            passive=passive,
-            links={peer: Link(name, peer, ends[name, peer], ledger, rule, clock) for peer in names if peer != name},
-            ledger=ledger,
-            policy=rule,
-            clock=clock,
-            job="j",
-            seed=1,
-            private_seed=100 + number,
-        )
-    return made

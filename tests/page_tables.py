@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from securevfl.algorithms.leakage import at_the_cut
+
 import securevfl as sv
 from securevfl.algorithms import ALGORITHMS, Algorithm
-from securevfl.algorithms.leakage import at_the_cut
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Finding
@@ -29,9 +30,9 @@ SEALED = [name for name, kind in PROTECTIONS.items() if kind().policy().sealed]
 """Protections that seal; a test holds that they have the same findings, so that one column tells of all."""
 WAYS: dict[str, Protection] = {
     "plain": sv.Plain(),
-    "plain + DP": sv.Plain(dp=sv.DP()),
+    "plain + DP": sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
     "sealed": sv.Paillier(),
-    "sealed + DP": sv.Paillier(dp=sv.DP()),
+    "sealed + DP": sv.Paillier(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
 }
 BOTTOMS: dict[str, tuple[int, ...]] = {"identity": (), "trainable": (4,)}
 ACTIVE, PASSIVE = "A", ("P", "Q")

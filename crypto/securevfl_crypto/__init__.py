@@ -1,21 +1,24 @@
-"""Homomorphic encryption for vertical federated learning: Paillier, BFV and CKKS behind one interface, shares, masks,
-secure aggregation, and the batch engine under them."""
+"""Homomorphic encryption for vertical federated learning: Paillier, BFV and CKKS behind one interface.
+
+The folders, from the top: `aggregation` adds vectors under encryption; `paillier` and `rlwe` (BFV and CKKS) are the
+schemes; `modular` is arithmetic modulo long numbers; `engine` compiles kernels for this machine's CPU. Shared by all of
+them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`, `integers`, `errors`;
+`elligator2` is the reference of the hash to Curve25519.
+
+A folder imports only folders below it (see the contracts in ``pyproject.toml``). SEAL and LLVM are imported at first
+use, so importing this package takes little more time than importing numpy and gmpy2.
+"""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import CryptoError, MalformedError, OverflowRefused, WeakKeyError
 from securevfl_crypto.integers import bigints_from_bytes, bigints_to_bytes, exact_product, uniform_masks
 from securevfl_crypto.masks import PairwiseMasks, ZeroShares
-from securevfl_crypto.paillier import PaillierPrivateKey, PaillierPublicKey, generate_keypair
-from securevfl_crypto.paillier_scheme import Paillier
+from securevfl_crypto.paillier import Paillier, PaillierPrivateKey, PaillierPublicKey, generate_keypair
+from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.scheme import Holder, Owner, PublicKey, Ring, Scheme, SecretKey
 from securevfl_crypto.shares import Rule, Share
-
-if TYPE_CHECKING:
-    from securevfl_crypto.rlwe import BFV, CKKS
 
 __all__ = [
     "BFV",
@@ -44,12 +47,3 @@ __all__ = [
     "generate_keypair",
     "uniform_masks",
 ]
-
-
-def __getattr__(name: str) -> object:
-    """`BFV` and `CKKS` at first use: they load SEAL, which private set intersection does not need."""
-    if name in ("BFV", "CKKS"):
-        from securevfl_crypto import rlwe
-
-        return getattr(rlwe, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

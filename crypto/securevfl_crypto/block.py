@@ -1,5 +1,4 @@
-"""How large the integers at a sealed cut can become. Decided before anything is encrypted; every scheme sizes its
-plaintexts by it."""
+"""Bounds on the integers at a sealed cut. They are fixed before anything is encrypted, and size every plaintext."""
 
 from __future__ import annotations
 
@@ -14,22 +13,25 @@ __all__ = ["Block"]
 class Block:
     """Magnitudes, in bits, of the integers at one block of shared weights W = U + V, (d, h).
 
-    Rows x (B, d) and steps S (B, h) are integers as the cut's fixed point makes them; ``z = x W``, and the gradient
-    is ``xᵀS``, whose fixed point is that of W, so that ``W ← W − xᵀS`` needs no rounding.
+    Rows x (B, d) and steps S (B, h) are fixed-point integers, scaled by the cut. ``z = x W``. The gradient ``xᵀS`` has
+    the same scale as W, so ``W ← W − xᵀS`` needs no rounding.
 
     Attributes:
-        batch: most rows of a gradient, B; a product takes any number of rows.
+        batch: B, the largest number of rows of a gradient; a product takes any number of rows.
         width_in: d.
         width_out: h.
         x_bits: \\|x\\| < 2^x_bits.
         s_bits: \\|S\\| < 2^s_bits.
-        w_bits: weights are assumed below 2^w_bits; nobody can check, z is checked instead.
-        z_bits: z has to stay below a quarter of 2^z_bits, whoever opens it checks.
-        integer_shares: shares and gradient shares have to be integers that never wrap (momentum and weight decay
-            round each share by itself); otherwise a scheme may share modulo its plaintext's modulus.
-        sigma: statistical security of what hides integers, in bits.
-        widest: the largest d among the holders whose products are added up; 0 for this block's own. Their messages
-            must be laid out alike, and a layout may depend on it.
+        w_bits: \\|W\\| < 2^w_bits is assumed; no party can check it, so z is checked instead.
+        z_bits: \\|z\\| must stay below a quarter of 2^z_bits; the party that opens z checks it.
+        integer_shares: whether shares of weights and gradients must be integers that never wrap (momentum and weight
+            decay round each share on its own). Otherwise a scheme may share modulo its plaintext modulus.
+        sigma: statistical security, in bits, of the masks on integers.
+        widest: the largest d among the holders whose products are added up; 0 stands for this block's own d. All of
+            their messages must have one layout, which may depend on d.
+
+    Raises:
+        MalformedError: a size is out of range.
     """
 
     batch: int
@@ -52,20 +54,20 @@ class Block:
 
     @property
     def gradient_bits(self) -> int:
-        """Magnitude of xᵀS."""
+        """Bits of xᵀS."""
         return self.x_bits + self.s_bits + self.batch.bit_length()
 
     @property
     def phi_bits(self) -> int:
-        """Magnitude of an integer Φ that hides xᵀS to 2^-sigma."""
+        """Bits of an integer mask Φ that hides xᵀS up to a statistical distance of 2^-sigma."""
         return self.gradient_bits + self.sigma
 
     @property
     def share_bits(self) -> int:
-        """Magnitude of an integer share U that hides a weight to 2^-sigma."""
+        """Bits of an integer share U that hides a weight up to a statistical distance of 2^-sigma."""
         return self.w_bits + self.sigma
 
     @property
     def share_bytes(self) -> int:
-        """Bytes of one integer share, or of the change of one, on the wire."""
+        """Bytes of one integer share, or of its change, in a message."""
         return (max(self.share_bits, self.phi_bits) + 16 + 7) // 8

@@ -1,6 +1,7 @@
-"""RFC 9380 for Curve25519 in big integers, item by item: the reference, and the path without compiled kernels.
+"""Hashing to Curve25519 (RFC 9380) in big integers, one item after another.
 
-Not constant in time: what is hashed are a party's own identifiers, on its own machine.
+This is the reference for the compiled kernels, and the path of machines that cannot run them. It is not constant-time:
+a party hashes its own identifiers on its own machine. `engine` and `securevfl_psi` use it.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ Point = tuple[mpz, mpz]
 
 
 def expand_message_xmd(message: bytes, dst: bytes, length: int) -> bytes:
-    """RFC 9380, section 5.3.1, with SHA-512: `length` uniform bytes.
+    """``expand_message_xmd`` of RFC 9380, section 5.3.1, with SHA-512: `length` uniform bytes.
 
     Raises:
-        MalformedError: a domain separation tag over 255 bytes or empty, or more bytes than the construction gives.
+        MalformedError: the domain separation tag is empty or longer than 255 bytes, or `length` is above 16,320.
     """
     blocks = -(-length // _DIGEST)
     if not 1 <= len(dst) <= 255 or blocks > 255:
@@ -89,10 +90,10 @@ def map_to_curve(elements: Sequence[mpz]) -> list[Point]:
 
 
 def double(point: Point) -> Point:
-    """2·P.
+    """The point 2·P, affine.
 
     Raises:
-        MalformedError: the point of order two.
+        MalformedError: P has order two.
     """
     x, y = point
     if y == 0:
@@ -120,7 +121,7 @@ def _add_many(pairs: Sequence[tuple[Point, Point]]) -> list[Point]:
 
 
 def sums_of_maps(numbers: Sequence[int]) -> list[Point]:
-    """For each two numbers, taken modulo p, the sum of the points that they map to."""
+    """For each pair of consecutive numbers, taken modulo p, the sum of the points that they map to."""
     out: list[Point] = []
     for start in range(0, len(numbers), 2 * _CHUNK):
         points = map_to_curve([mpz(number) % P for number in numbers[start : start + 2 * _CHUNK]])
@@ -129,6 +130,6 @@ def sums_of_maps(numbers: Sequence[int]) -> list[Point]:
 
 
 def is_on_curve(u: mpz | int) -> bool:
-    """Whether u is a coordinate of a point of the curve rather than of its twist: ``u³ + J u² + u`` is a square."""
+    """Whether a point of the curve, not of its twist, has the coordinate u: ``u³ + J u² + u`` is a square."""
     value = mpz(u) * (mpz(u) * (mpz(u) + J) + 1) % P
     return bool(value == 0 or gmpy2.legendre(value, P) == 1)

@@ -1,4 +1,4 @@
-"""The exceptions of this package. Each message gives the value, the bound and the cure."""
+"""The exceptions of this package. Each message gives the value, the bound and the cure. Every folder may raise them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ class CryptoError(Exception):
 
 
 class EngineError(CryptoError, RuntimeError):
-    """The code path that was asked for is unknown, cannot run on this machine, or failed its self-test."""
+    """The requested code path is unknown, cannot run on this machine, or failed its self-test."""
 
 
 class WeakKeyError(CryptoError, ValueError):
-    """A key below the least accepted strength."""
+    """A key is weaker than the least accepted strength."""
 
 
 class OverflowRefused(CryptoError, ValueError):
-    """Values would leave the range that the plaintexts have room for; nothing was encrypted."""
+    """Values exceed the range of the plaintexts; nothing was encrypted, or nothing that was opened is returned."""
 
 
 class MalformedError(CryptoError, ValueError):
-    """What arrived is not what the protocol allows: wrong shape, type, length or group element."""
+    """An argument or a message has a shape, type, length or content that the protocol does not allow."""

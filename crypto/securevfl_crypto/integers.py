@@ -1,4 +1,4 @@
-"""Arrays of big integers: bytes on the wire, uniform masks, exact matrix products."""
+"""Arrays of big integers: conversion to bytes, uniform masks, exact matrix products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ __all__ = ["bigints_from_bytes", "bigints_to_bytes", "exact_product", "uniform_m
 
 
 def bigints_to_bytes(values: np.ndarray, width: int) -> np.ndarray:
-    """An object array of integers as two's complement little-endian bytes, uint8 of shape (*values.shape, width).
+    """Encode integers as little-endian two's complement.
+
+    Args:
+        values: an object array of integers.
+        width: bytes of one integer.
+
+    Returns:
+        uint8 (*values.shape, width).
 
     Raises:
         OverflowRefused: a value needs more than `width` bytes.
@@ -29,10 +36,13 @@ def bigints_to_bytes(values: np.ndarray, width: int) -> np.ndarray:
 
 
 def bigints_from_bytes(array: np.ndarray, shape: tuple[int, ...], width: int) -> np.ndarray:
-    """The object array of this shape that `bigints_to_bytes` wrote.
+    """Decode what `bigints_to_bytes` wrote.
+
+    Returns:
+        An object array of this shape.
 
     Raises:
-        MalformedError: another type or shape.
+        MalformedError: the bytes have another type or shape.
     """
     if array.dtype != np.uint8 or array.shape != (*shape, width):
         raise MalformedError(f"integers as {array.dtype} {array.shape}; uint8 {(*shape, width)} was expected")
@@ -44,7 +54,7 @@ def bigints_from_bytes(array: np.ndarray, shape: tuple[int, ...], width: int) ->
 
 
 def uniform_masks(shape: tuple[int, ...], bits: int) -> np.ndarray:
-    """Integers uniform in [−2^bits, 2^bits), an object array, from the operating system's randomness."""
+    """Integers uniform in [−2^bits, 2^bits), an object array of this shape, from the operating system's randomness."""
     count = int(np.prod(shape))
     width = (bits + 8) // 8
     raw = secrets.token_bytes(width * count)
@@ -55,13 +65,20 @@ def uniform_masks(shape: tuple[int, ...], bits: int) -> np.ndarray:
 
 
 def exact_product(x: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """``x u`` as exact integers, an object array (rows, h), for x (rows, d) int64 and u (d, h) integers of any size.
+    """The matrix product ``x u`` in exact integers.
 
-    u is split into limbs of 32, 16 or 8 bits, whichever lets sums of d products stay below 2^62; each limb is one
-    matrix product in int64, and carries are passed on over all entries at once.
+    u is split into limbs of 32, 16 or 8 bits: the widest for which sums of d products stay below 2^62. Each limb takes
+    one matrix product in int64; carries run over all entries at once.
+
+    Args:
+        x: (rows, d) int64.
+        u: (d, h) integers of any size, an object array.
+
+    Returns:
+        (rows, h), an object array.
 
     Raises:
-        MalformedError: another type of x, or shapes that do not fit.
+        MalformedError: x has another type, or the shapes do not fit.
     """
     if x.dtype != np.int64 or x.ndim != 2 or u.ndim != 2 or len(u) != x.shape[1]:
         raise MalformedError(f"{x.dtype} {x.shape} times {u.shape}; int64 (rows, d) times (d, h) is possible")
@@ -74,7 +91,7 @@ def exact_product(x: np.ndarray, u: np.ndarray) -> np.ndarray:
         return np.asarray(x.astype(object) @ u.astype(object), dtype=object)
     width = -(-(max(int(u.max()).bit_length(), int(u.min()).bit_length()) + 1) // (8 * limb)) * limb
     digits = bigints_to_bytes(u, width).view(f"<u{limb}").astype(np.int64)
-    digits[:, :, -1] -= (digits[:, :, -1] >> (8 * limb - 1)) << (8 * limb)  # the highest limb has the sign
+    digits[:, :, -1] -= (digits[:, :, -1] >> (8 * limb - 1)) << (8 * limb)  # the highest limb is signed
     limbs = width // limb
     sums = np.zeros((rows, h, limbs + 8 // limb), dtype=np.int64)
     sums[:, :, :limbs] = (x @ digits.reshape(d, h * limbs)).reshape(rows, h, limbs)

@@ -1,4 +1,4 @@
-"""Masks that cancel: each two parties expand a common seed to the same stream; one adds it, the other subtracts it."""
+"""Masks that cancel: two parties expand a common seed to the same stream; one adds it, the other subtracts it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _SLACK = 128
 
 
 class PairwiseMasks:
-    """Integers modulo n from a seed of two parties, by ChaCha20 (RFC 8439): a block of them for each counter.
+    """Masks from a seed that two parties share, by ChaCha20 (RFC 8439), with one stream for each counter.
 
     Args:
-        seed: 32 bytes that both parties derived, and nobody else.
-        positive: whether this party adds; the other subtracts.
+        seed: 32 bytes that both parties derived and nobody else knows.
+        positive: whether this party adds the masks; the other one subtracts them.
+
+    Raises:
+        CryptoError: the seed has another length.
     """
 
     def __init__(self, seed: bytes, *, positive: bool) -> None:
@@ -29,10 +32,10 @@ class PairwiseMasks:
         self._last = -1
 
     def masks(self, counter: int, count: int, modulus: mpz) -> list[mpz]:
-        """`count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform, never the same again.
+        """`count` masks modulo `modulus`, within 2⁻¹²⁸ of uniform.
 
         Raises:
-            CryptoError: a counter that was used, or is below one that was: a mask used twice is no mask.
+            CryptoError: this counter, or a later one, was used before: a mask must not be used twice.
         """
         width = (int(modulus).bit_length() + _SLACK + 7) // 8
         stream = self._stream(counter, width * count)
@@ -40,7 +43,7 @@ class PairwiseMasks:
         return [mpz(self._sign * part) % modulus for part in parts]
 
     def words(self, counter: int, count: int) -> np.ndarray:
-        """`count` masks modulo 2^64, uniform, uint64, never the same again.
+        """`count` uniform masks modulo 2^64, uint64.
 
         Raises:
             CryptoError: as for `masks`.
@@ -49,7 +52,7 @@ class PairwiseMasks:
         return words if self._sign > 0 else np.negative(words)
 
     def blocks(self, counter: int, count: int, words: int) -> tuple[int, np.ndarray]:
-        """The sign, and `count` numbers of `words` 64-bit words each, uint64 (count, words), for a ring of its own.
+        """The sign, and `count` numbers of `words` 64-bit words, uint64 (count, words), for a caller's own ring.
 
         Raises:
             CryptoError: as for `masks`.
@@ -60,7 +63,7 @@ class PairwiseMasks:
     def _stream(self, counter: int, length: int) -> bytes:
         if counter <= self._last:
             raise CryptoError(
-                f"mask counter {counter} after {self._last}; it must only grow: masks are never used twice"
+                f"mask counter {counter} after {self._last}; use a larger one: masks are never used twice"
             )
         self._last = counter
         nonce = (0).to_bytes(8, "little") + counter.to_bytes(8, "little")  # 64-bit block counter, 64-bit nonce
@@ -75,20 +78,20 @@ class ZeroShares:
         self._counter = 0
 
     def __len__(self) -> int:
-        """How many others there are."""
+        """The number of other parties."""
         return len(self._pairs)
 
     def next(self, count: int, modulus: mpz) -> list[mpz]:
-        """`count` fresh shares modulo `modulus`. All parties call this equally often, with the same counts."""
+        """`count` fresh shares modulo `modulus`. All parties must call in the same order, with the same counts."""
         self._counter += 1
         blocks = [pair.masks(self._counter, count, modulus) for pair in self._pairs]
         return [mpz(sum(column)) % modulus for column in zip(*blocks, strict=True)] if blocks else [mpz(0)] * count
 
     def words(self, count: int, bits: int) -> np.ndarray:
-        """`count` fresh shares modulo 2^bits, uint64 below 2^bits. All parties call as for `next`, in the same order.
+        """`count` fresh shares modulo 2^bits, uint64. All parties must call in the same order, as for `next`.
 
         Raises:
-            MalformedError: bits not from 1 to 64.
+            MalformedError: bits is not from 1 to 64.
         """
         if not 1 <= bits <= 64:
             raise MalformedError(f"shares of zero modulo 2^{bits}; 1 to 64 bits are possible")
@@ -99,7 +102,9 @@ class ZeroShares:
         return total & np.uint64((1 << bits) - 1)
 
     def blocks(self, count: int, words: int) -> list[tuple[int, np.ndarray]]:
-        """Of each pair the sign and fresh numbers, uint64 (count, words), for whoever reduces and adds them up in a
-        ring of its own. All parties call as for `next`, in the same order."""
+        """For each pair, the sign and fresh numbers, uint64 (count, words).
+
+        The caller reduces them in its own ring and adds them up. All parties must call in the same order.
+        """
         self._counter += 1
         return [pair.blocks(self._counter, count, words) for pair in self._pairs]

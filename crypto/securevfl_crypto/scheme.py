@@ -1,7 +1,7 @@
-"""What a homomorphic scheme has to offer to serve a sealed cut: two products, masked. Paillier, BFV and CKKS do.
+"""The interface of a homomorphic scheme at a sealed cut: two masked products. Paillier, BFV and CKKS implement it.
 
-A block of weights W = U + V, (d, h), lies between two parties: the *owner* has the key and the share V, the *holder*
-has rows x and the share U (BlindFL, Fu et al., SIGMOD 2022, arXiv 2206.07975).
+Two parties share a block of weights W = U + V, (d, h). The *owner* has the key and the share V; the *holder* has rows x
+and the share U (BlindFL, Fu et al., SIGMOD 2022, arXiv 2206.07975).
 
 - Product: the owner sends ``[[V]]`` (`Owner.seal_weights`), the holder answers ``[[x (V + U) + extra + Z]]``
   (`Holder.product`), the owner opens (`Owner.open_product`). With several holders Z are shares of zero, and the owner
@@ -9,11 +9,11 @@ has rows x and the share U (BlindFL, Fu et al., SIGMOD 2022, arXiv 2206.07975).
 - Gradient: the owner sends ``[[S]]`` (`Owner.seal_steps`), the holder answers ``[[xᵀS − Φ]]`` and keeps Φ
   (`Holder.gradient`), the owner opens ``xᵀS − Φ`` (`Owner.open_gradient`).
 
-The gradient at the holder's rows, ``S Wᵀ``, is a product too, with the roles exchanged: there the holder of features
-owns a key and the share Uᵀ, and the other party holds S and Vᵀ.
+The gradient with respect to the holder's rows, ``S Wᵀ``, is also a product, with the roles exchanged: the feature
+holder owns a key and the share Uᵀ, and the other party holds S and Vᵀ.
 
-What a holder returns tells the owner nothing but the product: it is masked, re-randomised, and its noise is drowned.
-Messages are uint8 arrays; what comes from a peer is checked before anything is allocated or computed by it.
+The owner learns only the product from a holder's answer: the answer is masked and re-randomised, and its noise is
+drowned. Messages are uint8 arrays. Every message from a peer is checked before it is used or sizes an allocation.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ __all__ = ["Holder", "KeyScheme", "Owner", "PublicKey", "Ring", "Scheme", "Secre
 
 @dataclass(frozen=True)
 class Ring:
-    """What shares are numbers of.
+    """The ring that shares belong to.
 
     Attributes:
-        modulus: shares are integers from 0 to below it, uniform, and add modulo it; None: they are integers of
-            any size, whose masks are ``sigma`` bits wider than what they hide.
+        modulus: shares are uniform integers from 0 to modulus − 1 and add modulo it. None: they are integers of any
+            size, whose masks are ``sigma`` bits wider than the values they hide.
     """
 
     modulus: int | None = None
 
     def reduce(self, values: np.ndarray) -> np.ndarray:
-        """Integers (object array) as numbers of this ring."""
+        """Map integers, an object array, to their representatives in this ring."""
         return values if self.modulus is None else np.asarray(values % self.modulus, dtype=object)
 
     def signed(self, values: np.ndarray) -> np.ndarray:
-        """Numbers of the ring as integers around zero."""
+        """Map numbers of the ring to integers around zero, an object array."""
         if self.modulus is None:
             return values
         reduced = values % self.modulus
@@ -56,25 +56,31 @@ class Ring:
 
 
 class PublicKey(Protocol):
-    """A public key as it travels.
+    """A public key that can be serialised.
 
     Attributes:
-        bits: of the modulus, as ledgers state it: n for Paillier, q for BFV and CKKS.
-        security: bits of security that the parameters are believed to have.
-        fingerprint: first 16 bytes of SHA-256 of the serialised key, hexadecimal.
+        bits: bits of the modulus: n for Paillier, q for BFV and CKKS.
+        security: the estimated bits of security.
+        fingerprint: the first 16 bytes of SHA-256 of the serialised key, hexadecimal.
     """
 
     @property
-    def bits(self) -> int: ...
+    def bits(self) -> int:
+        """Bits of the modulus."""
+        ...
 
     @property
-    def security(self) -> int: ...
+    def security(self) -> int:
+        """Bits of security."""
+        ...
 
     @property
-    def fingerprint(self) -> str: ...
+    def fingerprint(self) -> str:
+        """The first 16 bytes of SHA-256 of `to_bytes`, hexadecimal."""
+        ...
 
     def to_bytes(self) -> bytes:
-        """Version, parameters, key."""
+        """The serialised key: version, parameters, key."""
         ...
 
 
@@ -82,18 +88,20 @@ class SecretKey(Protocol):
     """A key pair; the secret half has no serialised form."""
 
     @property
-    def public(self) -> PublicKey: ...
+    def public(self) -> PublicKey:
+        """The public half."""
+        ...
 
 
 class Owner(ABC):
     """The key owner's half of one block.
 
     Attributes:
-        block: sizes.
-        ring: of the shares of this block.
-        product_error: how far an entry of what `open_product` gives can be from the exact integer, for one holder
-            (k holders: k times); 0 for exact schemes.
-        gradient_error: likewise for the sum of the two shares of the gradient.
+        block: the sizes of the integers.
+        ring: the ring of this block's shares.
+        product_error: the largest error of an entry that `open_product` returns, for one holder (k times as much for
+            k holders); 0 for exact schemes.
+        gradient_error: the largest error of the sum of the two gradient shares; 0 for exact schemes.
     """
 
     block: Block
@@ -103,20 +111,20 @@ class Owner(ABC):
 
     @abstractmethod
     def seal_weights(self, share: np.ndarray) -> np.ndarray:
-        """``[[V]]`` for V (d, h), an object array of the ring."""
+        """Encrypt the owner's share: the message ``[[V]]``, uint8, for V (d, h), an object array of the ring."""
 
     @abstractmethod
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
-        """The sum over the holders of ``x W + extra``, (rows, h) integers, int64 or object.
+        """Add the holders' answers and decrypt ``Σ (x W + extra)``, (rows, h), int64 or object.
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
-            OverflowRefused: it reaches a quarter of 2^z_bits, or the holders' masks do not cancel.
+            MalformedError: a message does not belong to this scheme and block.
+            OverflowRefused: an entry reaches a quarter of 2^z_bits, or the holders' masks do not cancel.
         """
 
     @abstractmethod
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
-        """``[[S]]`` for S (rows, h), int64.
+        """Encrypt the steps: the message ``[[S]]``, uint8, for S (rows, h), int64.
 
         Raises:
             OverflowRefused: a step reaches 2^s_bits.
@@ -124,15 +132,20 @@ class Owner(ABC):
 
     @abstractmethod
     def open_gradient(self, message: np.ndarray) -> np.ndarray:
-        """``xᵀS − Φ``, (d, h), an object array of the ring."""
+        """Decrypt the owner's share of the gradient, ``xᵀS − Φ``, (d, h), an object array of the ring.
+
+        Raises:
+            MalformedError: a message does not belong to this scheme and block.
+            OverflowRefused: an entry is larger than any gradient and mask in range.
+        """
 
 
 class Holder(ABC):
     """The feature holder's half of one block.
 
     Attributes:
-        block: sizes.
-        ring: of the shares of this block.
+        block: the sizes of the integers.
+        ring: the ring of this block's shares.
     """
 
     block: Block
@@ -140,26 +153,41 @@ class Holder(ABC):
 
     @abstractmethod
     def fresh_share(self) -> np.ndarray:
-        """A share (d, h), object array: uniform in the ring, or over ±2^share_bits."""
+        """A random share (d, h), an object array: uniform in the ring, or uniform over ±2^share_bits."""
 
     @abstractmethod
     def product(
         self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
     ) -> np.ndarray:
-        """``[[x (V + U) + extra + Z]]``, re-randomised, for x (rows, d) int64, U (d, h) and extra (rows, h) int64.
+        """The answer ``[[x (V + U) + extra + Z]]``, re-randomised, a uint8 message.
+
+        Args:
+            sealed: the owner's message ``[[V]]``.
+            x: (rows, d) int64.
+            share: U (d, h), an object array of the ring.
+            extra: (rows, h) int64, added to the product.
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
+            MalformedError: a message does not belong to this scheme and block.
             OverflowRefused: a row reaches 2^x_bits.
         """
 
     @abstractmethod
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(``[[xᵀS − Φ]]`` re-randomised, Φ): Φ (d, h), object array of the ring, is the holder's share of xᵀS."""
+        """The answer ``[[xᵀS − Φ]]``, re-randomised, and the holder's share Φ (d, h), an object array of the ring.
+
+        Args:
+            sealed: the owner's message ``[[S]]``.
+            x: (rows, d) int64, the rows that S belongs to.
+
+        Raises:
+            MalformedError: a message does not belong to this scheme and block.
+            OverflowRefused: a row reaches 2^x_bits.
+        """
 
 
 class KeyScheme(ABC):
-    """What makes and reads the keys of a scheme with its parameters.
+    """Makes and reads the keys of a scheme.
 
     Attributes:
         name: ``"paillier"``, ``"bfv"`` or ``"ckks"``.
@@ -173,11 +201,11 @@ class KeyScheme(ABC):
 
     @abstractmethod
     def read_public(self, data: bytes) -> PublicKey:
-        """The key that `PublicKey.to_bytes` wrote.
+        """Read the key that `PublicKey.to_bytes` wrote.
 
         Raises:
-            MalformedError: another format, version or length, or numbers that cannot be a key.
-            WeakKeyError: weaker than this scheme's parameters demand.
+            MalformedError: the format, version or length differs, or the numbers cannot be a key.
+            WeakKeyError: the key is weaker than this scheme's parameters demand.
         """
 
 
@@ -186,7 +214,7 @@ class Scheme(KeyScheme):
 
     Attributes:
         exact: whether products are exact.
-        most_holders: how many holders' products can be added up, or None for any number.
+        most_holders: the largest number of holders whose products can be added up; None for any number.
     """
 
     exact: ClassVar[bool]
@@ -202,4 +230,13 @@ class Scheme(KeyScheme):
 
     @abstractmethod
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> Holder:
-        """The holder's half of a block; `zero`: its shares of zero with the other holders, falsy if there is none."""
+        """The holder's half of a block.
+
+        Args:
+            key: the owner's public key.
+            block: the sizes of the integers.
+            zero: this holder's shares of zero with the other holders; empty if there is no other.
+
+        Raises:
+            OverflowRefused: the block's integers do not fit in this scheme's plaintexts, or there are too many holders.
+        """

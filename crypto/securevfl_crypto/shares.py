@@ -1,9 +1,9 @@
-"""One side's share of a block of weights, and the linear optimiser that both sides run on their shares alone.
+"""One side's share of a block of weights, and the linear optimiser that each side runs on its own share.
 
-SGD with momentum μ and weight decay λ, the learning rate η multiplied into the gradient g beforehand:
-``M ← μ M + η (g + λ W)``, ``W ← W − M``. It is linear in (W, M, g), so each side steps its shares by itself. With μ = λ
-= 0 nothing is rounded and the sum of the shares is exact, in any ring. Otherwise shares are integers, each side rounds
-its own, and the sum is within one unit of the last place of a step on the whole.
+SGD with momentum μ and weight decay λ; the learning rate η is already part of the gradient g:
+``M ← μ M + η (g + λ W)``, ``W ← W − M``. The step is linear in (W, M, g), so each side computes it on its shares. With
+μ = λ = 0 nothing is rounded, and the sum of the shares is exact in any ring. Otherwise shares are integers, each side
+rounds its own, and the sum differs from a step on the whole by at most one unit in the last place.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FRACTION = 30  # bits of μ and ηλ
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """The optimiser's constants.
+    """The constants of the optimiser.
 
     Attributes:
         momentum: μ, from 0 to 0.99.
         decay: η λ, from 0 to below 1.
 
     Raises:
-        MalformedError: out of range.
+        MalformedError: a constant is out of range.
     """
 
     momentum: float = 0.0
@@ -43,29 +43,32 @@ class Rule:
 
     @property
     def rounds(self) -> bool:
-        """Whether a step rounds, so that shares have to be integers that never wrap."""
+        """Whether a step rounds; shares must then be integers that never wrap."""
         return self.momentum > 0 or self.decay > 0
 
 
 class Share:
-    """A share of W, and of the optimiser's velocity M where there is momentum.
+    """A share of the weights W and, with momentum, of the velocity M.
 
     Args:
-        ring: what shares are numbers of.
+        ring: the ring of the shares.
         values: (d, h), an object array of Python integers.
-        rule: of the optimiser.
+        rule: the optimiser's constants.
+
+    Raises:
+        MalformedError: the rule rounds and the ring is modular.
     """
 
     def __init__(self, ring: Ring, values: np.ndarray, rule: Rule) -> None:
         if rule.rounds and ring.modulus is not None:
-            raise MalformedError("momentum and weight decay round shares, which have to be integers then")
+            raise MalformedError("momentum and weight decay round shares; build the block with integer_shares=True")
         self.ring = ring
         self.rule = rule
         self.values = ring.reduce(values)
         self.velocity: np.ndarray | None = None
 
     def step(self, gradient: np.ndarray) -> None:
-        """Step on this side's share of η g, (d, h)."""
+        """Take one step along this side's share of η g, (d, h), an object array of the ring."""
         change = gradient
         if self.rule.rounds:
             carried = self.values * round(self.rule.decay * 2**_FRACTION)
@@ -76,26 +79,26 @@ class Share:
         self.values = self.ring.reduce(self.values - change)
 
     def replace(self, fresh: np.ndarray) -> np.ndarray:
-        """Take `fresh` as this side's share; what the other side has to add to its own."""
+        """Replace this side's share by `fresh`; returns the change, (d, h), that the other side must `add`."""
         change: np.ndarray = self.ring.reduce(self.values - fresh)
         self.values = fresh
         return change
 
     def add(self, change: np.ndarray) -> None:
-        """What the other side's `replace` gave."""
+        """Add the change that the other side's `replace` returned."""
         self.values = self.ring.reduce(self.values + change)
 
     def state(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """All of it, for `load`."""
+        """The values and the velocity (None without momentum), for `load`."""
         return self.values, self.velocity
 
     def load(self, values: np.ndarray, velocity: np.ndarray | None) -> None:
-        """Go back to a state.
+        """Restore a `state`.
 
         Raises:
-            MalformedError: another shape; or numbers of a larger ring, all of them from 0 and not all below the
-                modulus: modulo another number the two shares add up to something else. Integers of both signs are
-                shares in any ring. A smaller ring does not show.
+            MalformedError: the shape differs, or the numbers belong to a larger ring: none is negative and some reach
+                the modulus, so that the two shares would add up to something else. Integers of both signs are shares
+                in any ring. Numbers of a smaller ring cannot be detected.
         """
         if values.shape != self.values.shape:
             raise MalformedError(f"a share {values.shape}; {self.values.shape} was expected")

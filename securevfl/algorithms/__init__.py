@@ -1,42 +1,21 @@
-"""The training algorithms. Adding one is one file here and one line in `ALGORITHMS`."""
+"""The training algorithms: one file for each paper, `multivfl/` a folder.
 
-from collections.abc import Mapping
+Each is a configuration and its roles, and is found by its entry point (group ``securevfl.algorithms`` in
+`pyproject.toml`), as an algorithm of another package is. These files import `training` and what is below; nothing in
+`party`, `jobs`, `report` or the command line imports them.
+"""
 
-from securevfl.algorithms.base import Algorithm, Plan, Table, Trained
 from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
 from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
 from securevfl.algorithms.fedda import FedDA
 from securevfl.algorithms.multivfl import MultiVFL
 from securevfl.algorithms.risa import RISA
-from securevfl.algorithms.split import Split
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.algorithms.ssl import SelfSupervised
-from securevfl.algorithms.task import Task
-
-ALGORITHMS: Mapping[str, type[Algorithm]] = {
-    kind.name: kind
-    for kind in (
-        SplitNN,
-        LogisticRegression,
-        EntityAugmentation,
-        FedCVT,
-        FedDA,
-        RISA,
-        MultiVFL,
-        Local,
-        ZeroImputation,
-        RandomMatch,
-        AllLabels,
-        SelfSupervised,
-    )
-}
-"""Name in job files → configuration."""
 
 __all__ = [
-    "ALGORITHMS",
     "RISA",
-    "Algorithm",
     "AllLabels",
     "EntityAugmentation",
     "FedCVT",
@@ -44,13 +23,8 @@ __all__ = [
     "Local",
     "LogisticRegression",
     "MultiVFL",
-    "Plan",
     "RandomMatch",
     "SelfSupervised",
-    "Split",
     "SplitNN",
-    "Table",
-    "Task",
-    "Trained",
     "ZeroImputation",
 ]

@@ -1,33 +1,31 @@
 """Entity Augmentation (Amalanshu et al. 2024, arXiv 2406.17899): rows that are not aligned are mixed.
 
 In each step every party puts in rows of its own, and the active party trains on the average of their labels,
-``y = Σ_i w_i y_{j_i} / Σ_i w_i`` with w_i the width of party i's activations (Algorithm 1, line 11). So it needs to
-know the label of each row that any party puts in: a label book.
+``y = Σ_i w_i y_{j_i} / Σ_i w_i`` with w_i the width of party i's activations (Algorithm 1, line 11). So it needs the
+label of each row that any party puts in: a label book.
 
-In the paper each message carries the sender's ids. Here they are the places in an order that alignment fixed between
-each passive party and the active one, and all parties draw them from the job's seed, so nothing is sent; the sealed
-cut works as it is, since it adds the parties' parts by their place in the batch. The paper's queue for parties that
-miss a step is not here: a link delivers in order or fails.
+In the paper each message carries the sender's ids. Here they are places in an order that alignment fixed between each
+passive party and the active one. All parties draw them from the job's seed, so nothing is sent; the sealed cut works as
+it is, since it adds the parties' parts by their place in the batch. The paper's queue for parties that miss a step is
+left out: a link delivers in order or fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import Protection
-from securevfl.site import Site, derive_seed
+from securevfl.site import derive_seed
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting
+from securevfl.training.rows import NumberedRows
 
 __all__ = ["EntityAugmentation", "mixed_labels", "places"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class EntityAugmentation(SplitNN):
     """Configuration of Entity Augmentation.
 
@@ -37,22 +35,27 @@ class EntityAugmentation(SplitNN):
     """
 
     name: ClassVar[str] = "entity_augmentation"
+    label: ClassVar[str] = "Entity Augmentation"
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
     keep_aligned: bool = True
 
-    @property
-    def title(self) -> str:
-        return "Entity Augmentation"
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-        return _Active(self, site, plan, protection, table)
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
 
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-        return _Passive(self, site, plan, protection, table)
+    def reuse(self, table: NumberedRows, active: str) -> int:
+        """How often one row, or its label, is put in within one pass over all places, at most."""
+        sizes = [len(table.others(active)), *table.labelled.values()]
+        mixed, train = max(sizes), len(table.split.train)
+        instead = sizes.count(0) * -(-mixed // train) if train else 0  # parties that put in aligned rows again
+        together = 1 if self.keep_aligned else len(sizes)
+        return max(1, together + instead, *(-(-mixed // size) for size in sizes if size))
 
 
-def places(table: Table, active: str, seed: int, epoch: int, *, keep_aligned: bool) -> dict[str, np.ndarray]:
+def places(table: NumberedRows, active: str, seed: int, epoch: int, *, keep_aligned: bool) -> dict[str, np.ndarray]:
     """Party → the rows that it puts in at each place of an epoch, (places,), the same at all parties.
 
     First come the aligned training rows, together (or each party's in its own order); then each party's other rows
@@ -83,16 +86,15 @@ def mixed_labels(parts: Mapping[str, torch.Tensor], widths: Mapping[str, int]) -
     return torch.stack([part * (widths[name] / total) for name, part in parts.items()]).sum(dim=0)
 
 
-class _Placed:
-    """What both roles do: train on all places, and put in for each the row that stands there in this epoch."""
+class _Placed(Role):
+    """What both roles do: train on all places, and put in at each the row that stands there in this epoch."""
 
     config: EntityAugmentation
-    site: Site
-    table: Table
+    places: dict[str, np.ndarray]
 
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        most = max([len(table.others(self.site.active)), *table.labelled.values()])
-        return np.arange(len(table.split.train) + most)
+    def training_rows(self, epoch: int) -> np.ndarray:
+        most = max([len(self.table.others(self.site.active)), *self.table.labelled.values()])
+        return np.arange(len(self.table.split.train) + most)
 
     async def begin_epoch(self, epoch: int) -> bool:
         keep = self.config.keep_aligned
@@ -103,8 +105,13 @@ class _Placed:
         fed: np.ndarray = self.places[self.site.name][rows]
         return fed
 
+    def times(self, epochs: int) -> int:
+        return super().times(epochs) * self.config.reuse(self.table, self.site.active)
+
 
 class _Active(_Placed, Active):
+    """Mixes the labels of the rows at a place as their parts of z are mixed."""
+
     config: EntityAugmentation
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:
@@ -117,21 +124,8 @@ class _Active(_Placed, Active):
         first, *others = [at[rows] for at in self.places.values()]
         return [first, *(other[~same] for other in others)]
 
-    def times(self, epochs: int) -> int:
-        return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)
-
 
 class _Passive(_Placed, Passive):
+    """Puts in its own row at each place."""
+
     config: EntityAugmentation
-
-    def times(self, epochs: int) -> int:
-        return super().times(epochs) * _reuse(self.table, self.site.active, self.config.keep_aligned)
-
-
-def _reuse(table: Table, active: str, keep_aligned: bool) -> int:
-    """How often one row, or its label, is put in within one pass over all places."""
-    sizes = [len(table.others(active)), *table.labelled.values()]
-    mixed, train = max(sizes), len(table.split.train)
-    instead = sizes.count(0) * -(-mixed // train) if train else 0  # parties that put in aligned rows again
-    together = 1 if keep_aligned else len(sizes)
-    return max(1, together + instead, *(-(-mixed // size) for size in sizes if size))

@@ -11,30 +11,33 @@ of its two representations; the product of whole batch matrices, ‖R_uᵀR_c‖
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 from torch.nn import functional
 
-from securevfl.algorithms.base import ActiveRole, Algorithm, PassiveRole, Plan, Table, seeded
-from securevfl.algorithms.halves import State, as_dict
-from securevfl.algorithms.leakage import Finding
-from securevfl.algorithms.networks import Bottom, build_bottom, check_bottom
-from securevfl.algorithms.split import epoch_batches
 from securevfl.cut import Protection
-from securevfl.errors import InputError, ProtocolError, UnknownNameError
-from securevfl.site import Site, derive_seed
-from securevfl.transport import Array, Guard, Kind
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import Noised, bare, mapped
+from securevfl.site import derive_seed
+from securevfl.training.algorithm import Algorithm
+from securevfl.training.halves import Networks
+from securevfl.training.networks import Bottom, bottom_problems, build_bottom
+from securevfl.training.noise import FeatureNoise
+from securevfl.training.received import received
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.split import epoch_batches
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedCVT", "attend", "unlike"]
 
+Weight = Annotated[float, Meta(ge=0)]
 
-@dataclass(frozen=True, kw_only=True)
+
 class FedCVT(Algorithm):
     """Configuration of FedCVT.
 
@@ -51,46 +54,32 @@ class FedCVT(Algorithm):
     """
 
     name: ClassVar[str] = "fedcvt"
+    label: ClassVar[str] = "FedCVT"
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
     reveals: ClassVar[str] = "hands the passive party's representations to the active one"
     bottom: Bottom = (64,)
-    lr: float = 0.002
-    weight_decay: float = 0.0
-    weights: tuple[float, ...] = (0.1, 0.01, 0.01, 0.1, 0.1)
-    confidence: float = 0.9
-    temperature: float = 0.1
+    lr: Annotated[float, Meta(gt=0, le=100)] = 0.002
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    weights: tuple[Weight, Weight, Weight, Weight, Weight] = (0.1, 0.01, 0.01, 0.1, 0.1)
+    confidence: Annotated[float, Meta(gt=0, le=1)] = 0.9
+    temperature: Annotated[float, Meta(gt=0, le=100)] = 0.1
     estimate: bool = True
     cross_view: bool = True
-    representations: str = "both"
+    representations: Literal["both", "shared", "unique"] = "both"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bottom", check_bottom(self.bottom, "fedcvt.bottom"))
-        object.__setattr__(self, "weights", tuple(float(weight) for weight in self.weights))
+    def problems(self) -> list[str]:
+        found = super().problems() + bottom_problems(self.bottom, "fedcvt.bottom")
         if not self.bottom:
-            raise InputError("fedcvt.bottom is (); it would hand over the features themselves: give widths, or 'cnn'")
-        if len(self.weights) != 5 or min(self.weights) < 0:
-            raise InputError(f"fedcvt.weights is {self.weights}; five numbers from 0 were expected, λ1 to λ5")
-        if not 0 < self.lr <= 100 or not 0 <= self.weight_decay < 1:
-            raise InputError(f"fedcvt has lr {self.lr} and weight_decay {self.weight_decay}; up to 100, and below 1")
-        if self.representations not in ("both", "shared", "unique"):
-            raise UnknownNameError("fedcvt.representations", self.representations, ("both", "shared", "unique"))
-        if not 0 < self.confidence <= 1 or not 0 < self.temperature <= 100:
-            raise InputError(
-                f"fedcvt has confidence {self.confidence} and temperature {self.temperature}; a probability, and a "
-                "number up to 100"
-            )
-
-    @property
-    def title(self) -> str:
-        return "FedCVT"
+            found += ["fedcvt.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+        return found
 
     def mask(self, width: int) -> torch.Tensor:
         """Ones for the representations in use, zeros for the others, (2·width,): shared first, then unique."""
-        ones, zeros = torch.ones(width), torch.zeros(width)
-        return torch.cat(
-            [zeros if self.representations == "unique" else ones, zeros if self.representations == "shared" else ones]
+        shared, unique = (
+            torch.full((width,), float(self.representations in ("both", w))) for w in ("shared", "unique")
         )
+        return torch.cat([shared, unique])
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.
@@ -99,29 +88,46 @@ class FedCVT(Algorithm):
             InputError: differential privacy on gradients, of which its losses mix the labels of many rows.
         """
         super().check(protection)
-        if protection.dp is not None and protection.dp.gradients:
+        if protection.dp is not None and protection.dp.gradients is not None:
             raise InputError(
                 "fedcvt has no differential privacy on gradients, for its losses mix the labels of many rows: use "
-                "sv.DP(gradients=False) for noise on representations"
+                "sv.DP(features=sv.Gaussian(…)) without labels, for noise on representations"
             )
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-        return _Active(self, site, plan, protection, table)
-
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-        return _Passive(self, site, plan, protection, table)
-
-    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        dp = protection.dp
-        noisy = dp is not None and dp.activations
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        if not passive:
+            return ()
+        noisy = protection.dp is not None and protection.dp.activations is not None
         what = "its learned representations of each of its rows, aligned or not, in every step"
-        found = []
-        for name in passive:
-            text = f"{what}, with differentially private noise in them" if noisy else f"{what}, in the clear"
-            found.append(Finding(active, name, text, "note" if noisy else "leak"))
-            gradient = "the gradient at its representations, for each row and step: enough to tell labels apart"
-            found.append(Finding(name, active, gradient, "leak"))
-        return found
+        return (
+            *super().exchanges(protection, passive),
+            Exchange("fedcvt/setup", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
+            Exchange(
+                "fedcvt/representations",
+                Kind.REPRESENTATION,
+                PASSIVE,
+                ACTIVE,
+                "learned representations",
+                reveals=what + (", with differentially private noise in them" if noisy else ", in the clear"),
+                severity="note" if noisy else "leak",
+                noised=noisy,
+            ),
+            Exchange(
+                "fedcvt/gradient",
+                Kind.GRADIENT,
+                ACTIVE,
+                PASSIVE,
+                "gradient at the representations",
+                reveals="the gradient at its representations, for each row and step: enough to tell labels apart",
+                severity="leak",
+            ),
+        )
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
 
 
 def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -140,85 +146,98 @@ def _difference(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
     return (one - two).square().sum(dim=1).mean()
 
 
-class _Steps:
-    """Which rows a step uses, the same at both parties: aligned ones, the active party's others, the passive's."""
+class _Bottoms(Role):
+    """What both roles share: two bottoms, and which rows a step uses beside the aligned ones, the same at both parties.
 
-    site: Site
-    plan: Plan
-    table: Table
+    Attributes:
+        shared: the network of R_c.
+        unique: the network of R_u.
+        width: d of each.
+        networks: all that the party trains.
+    """
+
     config: FedCVT
+    networks: Networks
 
-    def other_batches(self, party: str, steps: int, epoch: int) -> list[np.ndarray]:
-        others = self.table.others(party)
+    def build_bottoms(self) -> None:
+        """Make `shared` and `unique`."""
+        with seeded(self.seed("model")):
+            self.shared, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.unique, _ = build_bottom(self.config.bottom, self.features.shape)
+
+    def train_networks(self, *more: nn.Module) -> None:
+        """Train the bottoms and `more`."""
+        model, config = nn.ModuleList([self.shared, self.unique, *more]), self.config
+        self.networks = Networks(model, config.lr, config.weight_decay, self.plan.device)
+        self.parts["networks"] = self.networks
+
+    def other_batches(self, party: str, epoch: int) -> Iterator[np.ndarray]:
+        """For each step of an epoch the rows that only `party` has."""
+        others, steps = self.table.others(party), len(self.batches(epoch))
         if not len(others) or not self.config.estimate:
-            return [others[:0]] * steps
+            return iter([others[:0]] * steps)
         size = min(self.plan.batch_size, len(others))
         seed = derive_seed(self.site.seed, "fedcvt", party)
-        return epoch_batches(others, size, steps, seed=seed, epoch=epoch)
+        return iter(epoch_batches(others, size, steps, seed=seed, epoch=epoch))
 
 
-class _Active(_Steps, ActiveRole):
-    """Party A: two bottoms, three classifiers, all losses."""
+class _Active(_Bottoms, ActiveRole):
+    """Party A: two bottoms, three classifiers, all losses.
 
-    def __init__(self, config: FedCVT, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
-        self.config = config
-        super().__init__(site, plan, protection, table)
-        with seeded(self.seed("model")):
-            self.shared, self.width = build_bottom(config.bottom, self.x.shape[1:])
-            self.unique, _ = build_bottom(config.bottom, self.x.shape[1:])
-        self.classifiers = nn.ModuleList()
-        self.mask = config.mask(self.width).to(plan.device)
-        self.peer = site.passive[0] if site.passive else ""
+    Attributes:
+        classifiers: f^A, f^B and f^AB; alone f^A only.
+        peer: the passive party; empty where there is none.
+        pseudo: in this epoch, how many rows were given pseudo-labels, and how many were looked at.
+    """
+
+    def build(self) -> None:
+        self.build_bottoms()
+        self.peer = self.site.passive[0] if self.site.passive else ""
+        self.mask = self.config.mask(self.width).to(self.plan.device)
         self.pseudo = [0, 0]
-
-    async def setup(self) -> None:
-        inputs = [2 * self.width]
-        if self.peer:
-            message = await self.site.links[self.peer].receive(Kind.CONTROL, "fedcvt/setup")
-            width = message.meta.get("width")
-            if width != self.width:
-                raise ProtocolError(
-                    f"{self.peer!r} has representations {width!r} wide, {self.site.name!r} {self.width}: shared ones "
-                    "have to be as wide; give both the same bottom"
-                )
-            inputs += [2 * self.width, 4 * self.width]
+        inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.peer else [2 * self.width]
         with seeded(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
-        self.model = nn.ModuleList([self.shared, self.unique, self.classifiers]).to(self.plan.device)
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=self.config.lr, weight_decay=self.config.weight_decay
-        )
+        self.train_networks(self.classifiers)
+
+    async def setup(self) -> None:
+        await super().setup()
+        if not self.peer:
+            return
+        message = await self.site.links[self.peer].receive(Kind.CONTROL, "fedcvt/setup")
+        width = message.meta.get("width")
+        if width != self.width:
+            raise ProtocolError(
+                f"{self.peer!r} has representations {width!r} wide, {self.site.name!r} {self.width}: shared ones "
+                "have to be as wide; give both the same bottom"
+            )
 
     async def begin_epoch(self, epoch: int) -> bool:
-        steps = len(self.batches(epoch))
-        self.mine = iter(self.other_batches(self.site.active, steps, epoch))
-        self.theirs = iter(self.other_batches(self.peer, steps, epoch))
+        self.mine = self.other_batches(self.site.active, epoch)
+        self.theirs = self.other_batches(self.peer, epoch)
         self.pseudo = [0, 0]
         return False
 
     async def train_batch(self, rows: np.ndarray) -> float:
         own, other = next(self.mine), next(self.theirs)
-        n = len(rows)
-        r_b = await self._receive(n + len(other)) if self.peer else None
         x = self.features(np.concatenate([rows, own]))
         a_c, a_u = self.shared(x) * self.mask[: self.width], self.unique(x) * self.mask[self.width :]
-        if r_b is None:
+        if not self.peer:
             y = self.labels(np.concatenate([rows, own]))
             loss = functional.cross_entropy(self.classifiers[0](torch.cat([a_c, a_u], dim=1)), y)
             loss = loss + self.config.weights[3] * unlike(a_u, a_c)
-        else:
-            r_b.requires_grad_()
-            used = r_b * self.mask
-            b_c, b_u = used[:, : self.width], used[:, self.width :]
-            loss = self._objective((a_c, a_u), (b_c, b_u), n, self.labels(rows), self.labels(own))
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(loss)
-        if r_b is not None and r_b.grad is not None:
+            self.networks.step(loss)
+            return float(loss.detach()) * len(rows)
+        r_b = (await self.receive(len(rows) + len(other))).requires_grad_()
+        used = r_b * self.mask
+        b_c, b_u = used[:, : self.width], used[:, self.width :]
+        loss = self.objective((a_c, a_u), (b_c, b_u), len(rows), self.labels(rows), self.labels(own))
+        self.networks.step(loss)
+        if r_b.grad is not None:
             await self.site.links[self.peer].send(Kind.GRADIENT, "fedcvt/gradient", gradient=r_b.grad)
-        self.optimizer.step()
-        return float(loss.detach()) * n
+        return float(loss.detach()) * len(rows)
 
-    def _objective(
+    def objective(
         self,
         a: tuple[torch.Tensor, torch.Tensor],
         b: tuple[torch.Tensor, torch.Tensor],
@@ -235,7 +254,7 @@ class _Active(_Steps, ActiveRole):
         labelled_a, labelled_b = [r_a[:n], r_a[n:]], [r_b[:n], estimate_b[n:]]
         labels = [y, y_own]
         if self.config.cross_view and len(r_b) > n:
-            keep, guessed = self._pseudo_labels(estimate_a[n:], r_b[n:])
+            keep, guessed = self.pseudo_labels(estimate_a[n:], r_b[n:])
             labelled_a.append(estimate_a[n:][keep])
             labelled_b.append(r_b[n:][keep])
             labels.append(guessed[keep])
@@ -254,7 +273,7 @@ class _Active(_Steps, ActiveRole):
         return total
 
     @torch.no_grad()
-    def _pseudo_labels(self, r_a: torch.Tensor, r_b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def pseudo_labels(self, r_a: torch.Tensor, r_b: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Which rows all three classifiers label alike, each with confidence, and the labels."""
         f_a, f_b, f_ab = self.classifiers
         views = ((f_a, r_a), (f_b, r_b), (f_ab, torch.cat([r_b, r_a], dim=1)))
@@ -265,113 +284,63 @@ class _Active(_Steps, ActiveRole):
         self.pseudo[1] += len(keep)
         return keep, label[0]
 
-    async def _receive(self, rows: int) -> torch.Tensor:
+    async def receive(self, rows: int) -> torch.Tensor:
+        """The peer's representations of so many rows, (rows, 2d)."""
         message = await self.site.links[self.peer].receive(Kind.REPRESENTATION, "fedcvt/representations", "r")
         return received(message.arrays["r"], (rows, 2 * self.width), self.peer, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         x = self.features(rows)
-        theirs = [await self._receive(len(rows)) * self.mask] if self.peer else []
+        theirs = [await self.receive(len(rows)) * self.mask] if self.peer else []
         with torch.no_grad():
             own = torch.cat([self.shared(x), self.unique(x)], dim=1) * self.mask
             logits = self.classifiers[-1](torch.cat([*theirs, own], dim=1))
         found: torch.Tensor = logits[:, 1:] - logits[:, :1] if self.task.outputs == 1 else logits
         return found
 
-    def snapshot(self) -> object:
-        return copy.deepcopy(self.model.state_dict())
 
-    def restore(self, state: object) -> None:
-        self.model.load_state_dict(as_dict(state))
-
-    def state(self) -> State:
-        return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
-
-    def load(self, state: State) -> None:
-        self.restore(state["weights"])
-        self.optimizer.load_state_dict(as_dict(state["optimizer"]))
-
-
-class _Passive(_Steps, PassiveRole):
+class _Passive(_Bottoms, PassiveRole):
     """Party B: two bottoms; it sends representations and receives their gradients."""
 
-    def __init__(self, config: FedCVT, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
-        self.config = config
-        super().__init__(site, plan, protection, table)
-        dp = protection.dp
-        self.guard = Guard()
-        if dp is not None and dp.activations:
-            self.release = self.row_release("activations", dp, clip=dp.clip_activations, times=self._times())
-            self.guard = Guard(noise=self.release.sigma)
-        with seeded(self.seed("model")):
-            self.shared, self.width = build_bottom(config.bottom, self.x.shape[1:])
-            self.unique, _ = build_bottom(config.bottom, self.x.shape[1:])
-        self.model = nn.ModuleList([self.shared, self.unique]).to(plan.device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay)
+    def build(self) -> None:
+        self.noise = FeatureNoise(self)
+        self.build_bottoms()
+        self.train_networks()
 
-    def _times(self) -> int:
+    def activation_times(self, epochs: int) -> int:
         """How often one row is handed over at most: an aligned one, or one of the others, drawn as often."""
         steps = self.plan.steps or -(-len(self.table.split.train) // self.plan.batch_size)
         others = len(self.table.others(self.site.name))
         passes = -(-steps // max(others // min(self.plan.batch_size, others), 1)) if others else 1
-        return max(self.times(self.plan.epochs), passes * self.plan.epochs)
+        return max(self.times(epochs), passes * epochs)
 
     async def setup(self) -> None:
-        await self.site.links[self.site.active].send(Kind.CONTROL, "fedcvt/setup", meta={"width": self.width})
+        await super().setup()
+        await self.upstream.send(Kind.CONTROL, "fedcvt/setup", meta={"width": self.width})
 
     async def begin_epoch(self, epoch: int) -> bool:
-        self.mine = iter(self.other_batches(self.site.name, len(self.batches(epoch)), epoch))
+        self.mine = self.other_batches(self.site.name, epoch)
         return False
 
-    def representations(self, rows: np.ndarray) -> torch.Tensor:
+    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """``[R_c; R_u]`` of these rows, (n, 2d), clipped and noised where the job says so."""
         x = self.features(rows)
-        r = torch.cat([self.shared(x), self.unique(x)], dim=1)
-        return r if self.release is None else self.release(r, rows)
+        return self.noise(torch.cat([self.shared(x), self.unique(x)], dim=1), rows)
+
+    async def hand_over(self, r: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """Send representations, (n, 2d)."""
+        cut_off = mapped(r, torch.Tensor.detach)
+        await self.upstream.send(Kind.REPRESENTATION, "fedcvt/representations", r=cut_off)
 
     async def train_batch(self, rows: np.ndarray) -> None:
-        link = self.site.links[self.site.active]
-        r = self.representations(np.concatenate([rows, next(self.mine)]))
-        await link.send(Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r.detach())
-        message = await link.receive(Kind.GRADIENT, "fedcvt/gradient", "gradient")
-        gradient = received(message.arrays["gradient"], tuple(r.shape), link.peer, self.plan.device)
-        self.optimizer.zero_grad(set_to_none=True)
-        torch.autograd.backward(r, gradient)
-        self.optimizer.step()
+        r = self.activations(np.concatenate([rows, next(self.mine)]))
+        await self.hand_over(r)
+        message = await self.upstream.receive(Kind.GRADIENT, "fedcvt/gradient", "gradient")
+        shape = tuple(bare(r).shape)
+        gradient = received(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
+        self.networks.step(bare(r), gradient)
 
     async def answer(self, rows: np.ndarray) -> None:
         with torch.no_grad():
-            r = self.representations(rows)
-        await self.site.links[self.site.active].send(
-            Kind.REPRESENTATION, "fedcvt/representations", guard=self.guard, r=r
-        )
-
-    def snapshot(self) -> object:
-        return copy.deepcopy(self.model.state_dict())
-
-    def restore(self, state: object) -> None:
-        self.model.load_state_dict(as_dict(state))
-
-    def state(self) -> State:
-        return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
-
-    def load(self, state: State) -> None:
-        self.restore(state["weights"])
-        self.optimizer.load_state_dict(as_dict(state["optimizer"]))
-
-
-def received(array: Array, shape: tuple[int, ...], sender: str, device: str) -> torch.Tensor:
-    """A float tensor of this shape from a peer.
-
-    Raises:
-        ProtocolError: another shape or type, or numbers that are not finite.
-    """
-    value = array if isinstance(array, torch.Tensor) else torch.from_numpy(np.array(array))
-    if tuple(value.shape) != shape or not value.is_floating_point():
-        raise ProtocolError(
-            f"{sender!r} sent {value.dtype} of shape {tuple(value.shape)}; floats {shape} were expected"
-        )
-    value = value.detach().to(device, torch.float32)
-    if not bool(torch.isfinite(value).all()):
-        raise ProtocolError(f"{sender!r} sent numbers that are not finite; did its training diverge? Lower lr")
-    return value
+            r = self.activations(rows)
+        await self.hand_over(r)

@@ -4,7 +4,7 @@ Each of two parties trains a generator of the other's representations: real pair
 aligned rows, fake ones ``[u_n^A; G(u_n^A)]`` those of its own other rows (equations 5 to 9, WGAN-GP). The parts that it
 generates complete its rows, and the training set grows to ``{(A, B̃), (A, B), (Ã, B)}``.
 
-How the representations come to be, and how the model goes on, the paper leaves open. Here a split network is trained
+The paper leaves open how the representations come to be and how the model goes on. Here a split network is trained
 first (stage 1, with the active party's other rows beside zeros), its activations are the representations, and it
 goes on training with the completed rows (stage 2). The paper takes labels of the passive party's other rows for
 granted; here the network labels those it is sure of. Generated parts are handed to the party whose place they take.
@@ -12,37 +12,36 @@ granted; here the network labels those it is sure of. Generated parts are handed
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, Trained, seeded
-from securevfl.algorithms.fedcvt import received
-from securevfl.algorithms.halves import State, as_dict
-from securevfl.algorithms.leakage import Finding
-from securevfl.algorithms.networks import mlp
-from securevfl.algorithms.risa import checked_rows
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
-from securevfl.errors import InputError, ProtocolError
-from securevfl.privacy import RowRelease
-from securevfl.site import Site, derive_seed
-from securevfl.transport import Guard, Kind
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Noised, RowRelease, mapped
+from securevfl.training.halves import ActiveHalf, PassiveHalf
+from securevfl.training.networks import Bottom, mlp
+from securevfl.training.pseudo_labels import answer_rows, label_rows, labelled_note
+from securevfl.training.received import checked_rows, received
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.state import State, as_int, as_rows, as_tensor, kept_rows
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedDA", "gradient_penalty", "train_generator"]
 
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 
-@dataclass(frozen=True, kw_only=True)
+
 class FedDA(SplitNN):
     """Configuration of FedDA; the bottoms need parameters.
 
     Attributes:
         first: epochs of stage 1.
-        generator_steps: steps of each generator; its critic takes five times as many.
+        generator_steps: steps of each generator; its critic takes `critic_steps` times as many.
         generator_lr: Adam's learning rate α of both (the paper: 1e-4).
         penalty: λ of the gradient penalty.
         critic_steps: n_critic.
@@ -51,54 +50,63 @@ class FedDA(SplitNN):
     """
 
     name: ClassVar[str] = "fedda"
+    label: ClassVar[str] = "FedDA"
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
     reveals: ClassVar[str] = "hands each party the other's representations of aligned rows, and generated ones"
-    bottom: tuple[int, ...] | str = (64,)
-    first: int = 5
-    generator_steps: int = 500
-    generator_lr: float = 1e-3
-    penalty: float = 10.0
-    critic_steps: int = 5
-    width: int = 128
-    confidence: float = 0.9
+    bottom: Bottom = (64,)
+    first: Count = 5
+    generator_steps: Count = 500
+    generator_lr: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    penalty: Annotated[float, Meta(ge=0, le=1000)] = 10.0
+    critic_steps: Count = 5
+    width: Count = 128
+    confidence: Annotated[float, Meta(gt=0, le=1)] = 0.9
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def problems(self) -> list[str]:
+        found = super().problems()
         if not self.bottom:
-            raise InputError("fedda.bottom is (); it would hand over the features themselves: give widths, or 'cnn'")
-        for name in ("first", "generator_steps", "critic_steps", "width"):
-            if isinstance(getattr(self, name), bool) or not 1 <= getattr(self, name) <= 1_000_000:
-                raise InputError(f"fedda.{name} is {getattr(self, name)}; a whole number from 1 was expected")
-        if not 0 < self.generator_lr <= 1 or not 0 <= self.penalty <= 1000 or not 0 < self.confidence <= 1:
-            raise InputError(
-                f"fedda has generator_lr {self.generator_lr}, penalty {self.penalty}, confidence {self.confidence}; up "
-                "to 1, up to 1000, and a probability"
-            )
-
-    @property
-    def title(self) -> str:
-        return "FedDA"
+            found += ["fedda.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+        return found
 
     @property
     def least_epochs(self) -> int:
         return self.first + 1
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-        return _Active(self, site, plan, protection, table)
-
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-        return _Passive(self, site, plan, protection, table)
-
-    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        found = super().findings(protection, passive, active)
-        noisy = protection.dp is not None and protection.dp.activations
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        found = super().exchanges(protection, passive)
+        if not passive:
+            return found
+        noisy = protection.dp is not None and protection.dp.activations is not None
         noise = ", with differentially private noise in them" if noisy else ", in the clear"
-        for name in passive:
-            for one, other in ((active, name), (name, active)):
-                text = f"its representations of aligned rows once{noise}, and what it generates for its other rows"
-                found.append(Finding(one, other, text, "leak" if one == name or not noisy else "note"))
-        return found
+        text = f"its representations of aligned rows once{noise}, and what it generates for its other rows"
+        for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
+            found += (
+                Exchange(
+                    "fedda/aligned",
+                    Kind.REPRESENTATION,
+                    sender,
+                    receiver,
+                    "representations of aligned rows",
+                    reveals=text,
+                    severity="note" if noisy and receiver == ACTIVE else "leak",
+                    noised=noisy,
+                ),
+                Exchange(
+                    "fedda/generated", Kind.REPRESENTATION, sender, receiver, "generated representations", noised=noisy
+                ),
+            )
+        labelled = "which of its other rows were labelled with confidence"
+        rows = Exchange(
+            "fedda/rows", Kind.CONTROL, ACTIVE, PASSIVE, "which rows train", reveals=labelled, severity="note"
+        )
+        return (*found, rows)
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
 
 
 def gradient_penalty(critic: nn.Module, real: torch.Tensor, fake: torch.Tensor, mix: torch.Tensor) -> torch.Tensor:
@@ -162,27 +170,39 @@ _ONCE_MORE = 2
 """Releases of a row beside the steps: as a representation, or what is generated from it, and to be labelled."""
 
 
-class _Made:
-    """Where both roles keep what the peer generated for rows that they lack."""
+class _Completed(Role):
+    """What both roles share: the second stage, and what the peer generated for rows that this party lacks.
 
-    site: Site
-    table: Table
+    Attributes:
+        made: the peer's generated activations in the order of its other rows, (n, d); None in the first stage.
+        chosen: numbers of the rows of the second stage, once it began.
+    """
+
     config: FedDA
+    half: ActiveHalf | PassiveHalf
     made: torch.Tensor | None = None
     chosen: np.ndarray | None = None
 
     @property
     def peer(self) -> str:
+        """The other party; empty where there is none."""
         others = self.site.passive if self.site.name == self.site.active else (self.site.active,)
         return others[0] if others else ""
 
-    def rows_of(self, table: Table) -> np.ndarray:
+    def begins(self, epoch: int) -> bool:
+        """Whether the second stage begins."""
+        return epoch == self.config.first + 1 and bool(self.peer)
+
+    def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        return np.concatenate([table.split.train, table.others(self.site.active)])
+        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+
+    def activation_times(self, epochs: int) -> int:
+        return super().activation_times(epochs) + _ONCE_MORE
 
     def completed(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        """`a` with the generated activations in the peer's rows."""
+        """Activations (n, d) with the generated ones in the peer's rows."""
         theirs = self.table.others(self.peer)
         if self.made is None or not len(theirs):
             return a
@@ -192,127 +212,117 @@ class _Made:
         at = torch.from_numpy(np.where(missing, rows - theirs[0], 0))
         return torch.where(torch.from_numpy(missing)[:, None].to(a.device), self.made[at].to(a.device), a)
 
+    async def augment(self, release: RowRelease | None) -> None:
+        """Exchange representations of aligned rows, train a generator, exchange what the generators make.
 
-async def _augment(role: _Active | _Passive, bottom: nn.Module, release: RowRelease | None) -> torch.Tensor:
-    """Exchange representations of aligned rows, train a generator, hand over what it makes; what the peer made."""
-    link, table, config = role.site.links[role.peer], role.table, role.config
-    guard = Guard() if release is None else Guard(noise=release.sigma)
-    train = table.split.train
-    with torch.no_grad():
-        own = bottom(role.features(train))
+        Args:
+            release: puts noise on what leaves, where the job asks for it.
+
+        Raises:
+            ProtocolError: the peer sent something else.
+        """
+        train, mine = self.table.split.train, self.table.others(self.site.name)
+        with torch.no_grad():
+            own: torch.Tensor = self.half.bottom(self.features(train))
+            others = self.half.bottom(self.features(mine)) if len(mine) else own[:0]
         sent = own if release is None else release(own, train)
-        mine = table.others(role.site.name)
-        others = bottom(role.features(mine)) if len(mine) else own[:0]
-    await link.send(Kind.REPRESENTATION, "fedda/aligned", guard=guard, u=sent)
-    message = await link.receive(Kind.REPRESENTATION, "fedda/aligned", "u")
-    width = int(message.arrays["u"].shape[-1]) if message.arrays["u"].ndim == 2 else 0
-    if not 1 <= width <= 1 << 16:
-        raise ProtocolError(f"{role.peer!r} sent representations {width} wide; between 1 and {1 << 16} are possible")
-    peer = received(message.arrays["u"], (len(train), width), role.peer, role.plan.device)
-    seed = derive_seed(role.site.private_seed, "generator")
-    generator = train_generator(own, others, peer, config, batch=min(64, len(train)), seed=seed)
-    with torch.no_grad():
-        made = generator(others)
-        made = made if release is None or not len(mine) else release(made, mine)
-    await link.send(Kind.REPRESENTATION, "fedda/generated", guard=guard, u=made)
-    answer = await link.receive(Kind.REPRESENTATION, "fedda/generated", "u")
-    return received(answer.arrays["u"], (len(table.others(role.peer)), own.shape[1]), role.peer, role.plan.device)
+        theirs = await self.swap("fedda/aligned", sent, len(train))
+        size, seed = min(64, len(train)), self.seed("generator")
+        generator = train_generator(own, others, theirs, self.config, batch=size, seed=seed)
+        with torch.no_grad():
+            made: torch.Tensor = generator(others)
+        given = made if release is None else release(made, mine)
+        self.made = await self.swap("fedda/generated", given, len(self.table.others(self.peer)), own.shape[1])
+
+    async def swap(
+        self, step: str, mine: torch.Tensor | Noised[torch.Tensor], rows: int, width: int | None = None
+    ) -> torch.Tensor:
+        """Hand over representations and take the peer's, (rows, width), both at the same time.
+
+        Raises:
+            ProtocolError: the peer sent something else.
+        """
+        link = self.site.links[self.peer]
+        outgoing = link.send(Kind.REPRESENTATION, step, u=mine)
+        message = await link.exchange(outgoing, link.receive(Kind.REPRESENTATION, step, "u"))
+        array = message.arrays["u"]
+        wide = int(array.shape[-1]) if array.ndim == 2 else 0
+        if width is None and not 1 <= wide <= 1 << 16:
+            raise ProtocolError(f"{self.peer!r} sent representations {wide} wide; between 1 and {1 << 16} are possible")
+        return received(array, (rows, wide if width is None else width), self.peer, self.plan.device)
+
+    def remember(self) -> State:
+        return {"made": self.made, "chosen": kept_rows(self.chosen)}
+
+    def recall(self, memory: State) -> None:
+        self.made = None if memory["made"] is None else as_tensor(memory["made"])
+        self.chosen = as_rows(memory["chosen"])
 
 
-class _Active(_Made, Active):
+class _Active(_Completed, Active):
+    """Labels the passive party's other rows, and tells which rows train."""
+
     config: FedDA
+    half: ActiveHalf
 
-    def __init__(self, config: FedDA, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
-        super().__init__(config, site, plan, protection, table)
-        dp = protection.dp
-        self.representations: RowRelease | None = None
-        if dp is not None and dp.activations and site.passive:
-            self.representations = self.row_release("representations", dp, clip=dp.clip_activations, times=1)
-
-    def activation_times(self, trainable: bool) -> int:
-        return super().activation_times(trainable) + _ONCE_MORE
-
-    def ended(self) -> Trained:
-        if self.representations is not None:
-            self.trained.spent.append(self.representations.spent)
-        return super().ended()
-
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        return self.rows_of(table)
+    def build(self) -> None:
+        super().build()
+        self.y = self.y.clone()
+        self.labelled = 0
+        self.release: RowRelease | None = None
+        dp = self.protection.dp
+        if dp is not None and dp.activations is not None and self.peer:
+            rows = self.release_rows()
+            self.release = self.releases.rows("representations", dp.activations, rows=rows, times=1)
 
     def may_stop(self, epoch: int) -> bool:
         return epoch > self.config.first
 
     async def begin_epoch(self, epoch: int) -> bool:
-        if epoch != self.config.first + 1 or not self.site.passive:
+        if not self.begins(epoch):
             return False
-        self.made = await _augment(self, self.half.bottom, self.representations)
-        rows = [self.table.split.train, self.table.others(self.site.active)]
-        self.y = self.y.clone()
-        others = self.table.others(self.peer)
-        for start in range(0, len(others), self.plan.eval_rows):
-            part = others[start : start + self.plan.eval_rows]
-            p = self.task.probabilities(await self.score(part))
-            sure = p.max(axis=1) >= self.config.confidence
-            self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
-            rows.append(part[sure])
-        self.chosen = np.concatenate(rows)
+        await self.augment(self.release)
+        labelled = await label_rows(self, self.table.others(self.peer), self.config.confidence)
+        self.labelled = len(labelled)
+        self.chosen = np.concatenate([self.training_rows(epoch), labelled])
         await self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
         return True
 
     def activations(self, rows: np.ndarray) -> torch.Tensor:
         return self.completed(super().activations(rows), rows)
 
-    def state(self) -> State:
-        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
-        told = None if self.representations is None else self.representations.state()
-        return {**super().state(), "made": self.made, "chosen": chosen, "y": self.y, "told": told}
+    def remember(self) -> State:
+        return super().remember() | {"y": self.y, "labelled": self.labelled}
 
-    def load(self, state: State) -> None:
-        super().load(state)
-        y = state["y"]
-        if isinstance(y, torch.Tensor) and len(y) == len(self.y):
-            self.y = y.clone()
-            self.made, self.chosen = _kept(state)
-            if self.representations is not None:
-                self.representations.load(as_dict(state["told"]))
+    def recall(self, memory: State) -> None:
+        y = as_tensor(memory["y"])
+        if len(y) != len(self.y):  # a model that is used on other rows than it was trained on
+            return
+        super().recall(memory)
+        self.y, self.labelled = y.clone(), as_int(memory["labelled"])
+
+    def closing_notes(self) -> list[str]:
+        if not self.peer:
+            return super().closing_notes()
+        others = len(self.table.others(self.peer))
+        labelled = labelled_note(self.labelled, others, self.config.confidence)
+        return [*super().closing_notes(), f"{labelled}; {others - self.labelled:,} rows dropped"]
 
 
-class _Passive(_Made, Passive):
+class _Passive(_Completed, Passive):
+    """Takes part in labelling its other rows, and trains on the rows that it is told."""
+
     config: FedDA
-
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        return self.rows_of(table)
-
-    def activation_times(self, trainable: bool) -> int:
-        return super().activation_times(trainable) + _ONCE_MORE
+    half: PassiveHalf
 
     async def begin_epoch(self, epoch: int) -> bool:
-        if epoch != self.config.first + 1:
+        if not self.begins(epoch):
             return False
-        self.made = await _augment(self, self.half.bottom, self.release)
-        others = self.table.others(self.site.name)
-        for start in range(0, len(others), self.plan.eval_rows):
-            await self.answer(others[start : start + self.plan.eval_rows])
-        message = await self.site.links[self.peer].receive(Kind.CONTROL, "fedda/rows", "rows")
-        self.chosen = checked_rows(np.asarray(message.arrays["rows"]), self.table.rows, self.peer)
+        await self.augment(self.noise.release)
+        await answer_rows(self, self.table.others(self.site.name))
+        message = await self.upstream.receive(Kind.CONTROL, "fedda/rows", "rows")
+        self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.peer)
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        return self.completed(super().activations(rows), rows)
-
-    def state(self) -> State:
-        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
-        return {**super().state(), "made": self.made, "chosen": chosen}
-
-    def load(self, state: State) -> None:
-        super().load(state)
-        self.made, self.chosen = _kept(state)
-
-
-def _kept(state: State) -> tuple[torch.Tensor | None, np.ndarray | None]:
-    made, chosen = state["made"], state["chosen"]
-    return (
-        made if isinstance(made, torch.Tensor) else None,
-        chosen.numpy().copy() if isinstance(chosen, torch.Tensor) else None,
-    )
+    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        return mapped(super().activations(rows), lambda a: self.completed(a, rows))

@@ -1,36 +1,62 @@
-"""Opinions of subjective logic, and how RISA fuses them (arXiv 2501.06429, section II-D).
+"""Opinions of subjective logic, how RISA fuses them (arXiv 2501.06429, section II-D), and the half of a split network
+that does.
 
-An opinion on K classes is a pair of beliefs b (…, K) and an uncertainty u (…), all from 0 to 1, with ``Σ_k b_k + u
-= 1`` (equation 2).
+An opinion on K classes is a pair of beliefs b (…, K) and an uncertainty u (…), all from 0 to 1, with
+``Σ_k b_k + u = 1`` (equation 2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, get_args
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from securevfl.errors import UnknownNameError
+from securevfl.privacy.loss import CrossEntropy
+from securevfl.training.halves import ActiveHalf, Architecture
 
-__all__ = ["EVIDENCE", "Opinion", "evidence", "fuse", "fuse_all", "opinion", "probabilities"]
+__all__ = [
+    "EVIDENCE",
+    "Evidence",
+    "EvidentialHalf",
+    "Opinion",
+    "OpinionLoss",
+    "as_logits",
+    "evidence",
+    "fuse",
+    "fuse_all",
+    "opinion",
+    "probabilities",
+]
 
 Opinion = tuple[torch.Tensor, torch.Tensor]
+"""Beliefs b (…, K) and uncertainty u (…)."""
 
-EVIDENCE = ("exp", "relu", "softplus")
-"""How outputs of a network become evidence, which is not negative. ReLU is the usual choice in the literature, and
-loses the gradient where evidence is zero."""
+Evidence = Literal["exp", "relu", "softplus"]
+"""How outputs of a network become evidence, which is not negative. ReLU is the usual choice in the literature; it loses
+the gradient where evidence is zero."""
+
+EVIDENCE: tuple[Evidence, ...] = get_args(Evidence)
+
+_FUNCTIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": lambda outputs: torch.exp(outputs.clamp(max=10.0)),
+    "relu": functional.relu,
+    "softplus": functional.softplus,
+}
 
 
 def evidence(outputs: torch.Tensor, kind: str) -> torch.Tensor:
-    """Evidence e ≥ 0 from the outputs of a network, both (…, K)."""
-    if kind == "exp":
-        return torch.exp(outputs.clamp(max=10.0))
-    if kind == "softplus":
-        return functional.softplus(outputs)
-    if kind == "relu":
-        return functional.relu(outputs)
-    raise UnknownNameError("evidence function", kind, EVIDENCE)
+    """Evidence e ≥ 0 from the outputs of a network, both (…, K).
+
+    Raises:
+        UnknownNameError: a kind that `EVIDENCE` does not have.
+    """
+    if kind not in _FUNCTIONS:
+        raise UnknownNameError("evidence function", kind, EVIDENCE)
+    return _FUNCTIONS[kind](outputs)
 
 
 def opinion(e: torch.Tensor) -> Opinion:
@@ -64,3 +90,63 @@ def probabilities(whole: Opinion) -> torch.Tensor:
     """``p_k = α_k / S`` with ``S = K/u`` and ``α_k = b_k S + 1`` (equation 5), that is ``b_k + u/K``."""
     b, u = whole
     return b + u.unsqueeze(-1) / b.shape[-1]
+
+
+def as_logits(whole: Opinion) -> torch.Tensor:
+    """Numbers whose softmax, or sigmoid for two classes, is an opinion's `probabilities`: (…, K), or (…, 1) for two.
+
+    Their cross entropy is the loss of equation 6.
+    """
+    log = torch.log(probabilities(whole).clamp_min(1e-12))
+    return log if log.shape[-1] > 2 else log[..., 1:] - log[..., :1]
+
+
+class EvidentialHalf(ActiveHalf):
+    """The active party's half, where each party's part of the cut is an opinion of its own.
+
+    Attributes:
+        kind: how outputs become evidence.
+        uncertainty: of the fused opinion of each row of the last batch, (n,).
+        opinions: each party's own opinion of these rows as logits, (n, outputs) each.
+    """
+
+    kind: Evidence = "exp"
+    uncertainty: torch.Tensor
+    opinions: Sequence[torch.Tensor] = ()
+
+    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> nn.Module:
+        """A bias for each passive party's evidence."""
+        return nn.ParameterList([nn.Parameter(torch.zeros(architecture.hidden)) for _ in range(passive)])
+
+    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Logits of the fused opinion, (n, outputs); `remote` holds each passive party's part by itself."""
+        outputs = [own] + [part + bias for part, bias in zip(remote, self.top.parameters(), strict=True)]
+        opinions = [opinion(evidence(output, self.kind)) for output in outputs]
+        whole = fuse_all(opinions)
+        self.uncertainty = whole[1].detach()
+        self.opinions = [as_logits(single) for single in opinions]
+        return as_logits(whole)
+
+
+class OpinionLoss(CrossEntropy):
+    """The cross entropy of the fused opinion (equation 6), plus that of each party's own. Nobody derived its
+    sensitivity.
+
+    Args:
+        classes: number of classes.
+        weight: of the parties' own opinions.
+        opinions: gives them as logits, (n, outputs) each; none where the parties' parts are added up.
+    """
+
+    def __init__(self, classes: int, weight: float, opinions: Callable[[], Sequence[torch.Tensor]]) -> None:
+        super().__init__(classes)
+        self._weight = weight
+        self._opinions = opinions
+
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        of_one, opinions = super().__call__, self._opinions()
+        losses = of_one(logits, targets)
+        if not opinions:
+            return losses
+        own = torch.stack([of_one(single, targets) for single in opinions])
+        return losses + self._weight * own.sum(dim=0)

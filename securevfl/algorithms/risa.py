@@ -1,8 +1,10 @@
 """RISA: reliable imputed-sample assisted VFL (arXiv 2501.06429).
 
-1. *Impute*: of a row that it lacks, a party takes the mean of its own aligned rows. Nothing is sent for it.
-2. *Self-training*: a split network, trained first, labels the passive parties' other rows where it is sure.
-3. *Evidential VFL*: each party forms an opinion, the active party fuses them (`opinions`).
+1. *Impute*: for a row that it lacks, a party takes the mean of its own aligned rows. Nothing is sent for it.
+2. *Self-training*: a split network, the teacher, is trained first and labels the passive parties' other rows where it
+   is sure.
+3. *Evidential VFL*: a second one, the student, is trained on all of these rows. Each party forms an opinion, the active
+   party fuses them (`opinions`).
 4. Rows whose opinion stays uncertain are dropped as training goes on.
 
 The parties' opinions cross the cut layer one by one (``reduce="none"``): their last linear layer is the cut.
@@ -14,69 +16,62 @@ docs/figures.md has each of them switched off. `RISA.as_published()` is the pape
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
+from typing import Annotated, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
-from torch import nn
+from msgspec import Meta
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, seeded
-from securevfl.algorithms.halves import ActiveHalf, Architecture, PassiveHalf, State, as_dict, as_list, as_tensor
-from securevfl.algorithms.leakage import Finding, at_the_cut
-from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse_all, opinion, probabilities
+from securevfl.algorithms.opinions import Evidence, EvidentialHalf, OpinionLoss
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import CutSpec, Protection
-from securevfl.errors import InputError, ProtocolError, UnknownNameError
-from securevfl.site import Site, derive_seed
-from securevfl.transport import Kind
+from securevfl.cut import CutUse, Protection
+from securevfl.privacy import fan_out
+from securevfl.privacy.loss import Loss
+from securevfl.site import derive_seed
+from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.pseudo_labels import answer_rows, label_rows, labelled_note
+from securevfl.training.received import checked_rows
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.sides import active_side
+from securevfl.training.state import State, as_int, as_rows, as_tensor, kept_rows
+from securevfl.training.task import Task
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["RISA", "threshold"]
 
+Share = Annotated[float, Meta(gt=0, le=1)]
 
-@dataclass(frozen=True, kw_only=True)
+
 class RISA(SplitNN):
     """Configuration of RISA.
 
     Attributes:
-        self_training: epochs of the network that labels (step 2); 0 leaves the passive parties' other rows out.
+        self_training: epochs of the teacher (step 2); 0 leaves the passive parties' other rows out.
         confidence: least probability of a pseudo-label, the paper's τ_p.
-        imputed_views: the labelling network also trains on aligned rows seen by one party only and on the active
-            party's other rows; the paper's trains on whole aligned rows, and then labels imputed ones.
-        warm_start: the second network begins with what the labelling one learned: its bottoms and, without evidence,
-            the whole of it. In the paper it begins anew.
+        imputed_views: the teacher also trains on aligned rows seen by one party only and on the active party's other
+            rows; the paper's trains on whole aligned rows, and then labels imputed ones.
+        warm_start: the student begins with what the teacher learned: its bottoms and, without evidence, the whole of
+            it. In the paper it begins anew.
         evidential: step 3; False adds the parties' parts up as SplitNN does.
-        evidence: ``"exp"``, ``"softplus"`` or ``"relu"``.
+        evidence: how outputs become evidence.
         party_loss: weight of each party's own opinion in the loss; 0 in the paper.
         uncertainty: final threshold τ_0 above which rows are dropped (step 4); 1 drops none.
         drop_every: epochs between two droppings, the paper's E.
     """
 
     name: ClassVar[str] = "risa"
+    label: ClassVar[str] = "RISA"
     uses_others: ClassVar[bool] = True
-    self_training: int = 5
-    confidence: float = 0.98
+    self_training: Annotated[int, Meta(ge=0)] = 5
+    confidence: Share = 0.98
     imputed_views: bool = True
     warm_start: bool = True
     evidential: bool = True
-    evidence: str = "exp"
-    party_loss: float = 0.5
-    uncertainty: float = 0.7
-    drop_every: int = 5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.evidence not in EVIDENCE:
-            raise UnknownNameError("risa.evidence", self.evidence, EVIDENCE)
-        if self.self_training < 0 or self.drop_every < 1:
-            raise InputError(
-                f"risa.self_training is {self.self_training} and drop_every {self.drop_every}; epochs from 0 and from 1"
-            )
-        for name in ("confidence", "uncertainty"):
-            if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"risa.{name} is {getattr(self, name)}; it lies between 0 and 1")
-        if not 0 <= self.party_loss <= 100:
-            raise InputError(f"risa.party_loss is {self.party_loss}; a weight lies between 0 and 100")
+    evidence: Evidence = "exp"
+    party_loss: Annotated[float, Meta(ge=0, le=100)] = 0.5
+    uncertainty: Share = 0.7
+    drop_every: Annotated[int, Meta(ge=1)] = 5
 
     @classmethod
     def as_published(cls, **settings: object) -> RISA:
@@ -85,30 +80,38 @@ class RISA(SplitNN):
         return cls(**chosen)  # type: ignore[arg-type]
 
     @property
-    def title(self) -> str:
-        return "RISA"
-
-    @property
     def least_epochs(self) -> int:
         return self.self_training + 1
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-        return _Active(self, site, plan, protection, table)
+    @property
+    def cut(self) -> CutUse:
+        return replace(super().cut, together=not self.evidential)
 
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-        return _Passive(self, site, plan, protection, table)
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        found = super().exchanges(protection, passive)
+        if self.self_training and self.evidential:
+            # The teacher's cut adds the parties' parts up, and may send what the student's does not.
+            known = {(exchange.step, exchange.sender, exchange.receiver) for exchange in found}
+            teachers = protection.exchanges(super().cut, passive)
+            found += tuple(e for e in teachers if (e.step, e.sender, e.receiver) not in known)
+        return (*found, *([_ROWS] if passive else []))
 
-    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
-        found = at_the_cut(
-            protection, active=active, passive=passive, trainable=self.trainable, together=not self.evidential
-        )
-        if self.evidential and len(passive) > 1 and protection.policy().sealed:
-            found += [
-                Finding(active, name, "its opinion of each row by itself, not only the sum of all parties'", "note")
-                for name in passive
-            ]
-        chosen = "which of its other rows were labelled with confidence, and which are dropped as uncertain"
-        return found + [Finding(name, active, chosen, "note") for name in passive]
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+_ROWS = Exchange(
+    "risa/rows",
+    Kind.CONTROL,
+    ACTIVE,
+    PASSIVE,
+    "which rows train",
+    reveals="which of its other rows were labelled with confidence, and which are dropped as uncertain",
+    severity="note",
+)
 
 
 def threshold(final: float, epoch: int, epochs: int) -> float:
@@ -116,344 +119,231 @@ def threshold(final: float, epoch: int, epochs: int) -> float:
     return float(final ** (epoch / epochs))
 
 
-class _EvidentialHalf(ActiveHalf):
-    """The active party's half, where each party's part of the cut is an opinion of its own."""
-
-    kind: str = "exp"
-    uncertainty: torch.Tensor
-    parts: list[torch.Tensor]
-
-    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> nn.Module:
-        """A bias for each passive party's evidence."""
-        return nn.ParameterList([nn.Parameter(torch.zeros(architecture.hidden)) for _ in range(passive)])
-
-    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
-        outputs = [own] + [part + bias for part, bias in zip(remote, self.top.parameters(), strict=True)]
-        opinions = [opinion(evidence(output, self.kind)) for output in outputs]
-        whole = fuse_all(opinions)
-        self.uncertainty = whole[1].detach()
-        self.parts = [_logits(probabilities(single)) for single in opinions]
-        return _logits(probabilities(whole))
+_Half = TypeVar("_Half", bound=ActiveHalf | PassiveHalf)
 
 
-def _logits(p: torch.Tensor) -> torch.Tensor:
-    """Numbers whose softmax (or, of two classes, sigmoid) is `p`; their cross entropy is equation 6."""
-    log = torch.log(p.clamp_min(1e-12))
-    return log if p.shape[-1] > 2 else log[..., 1:] - log[..., :1]
+class _Stages(Role, Generic[_Half]):
+    """What both roles share: which epochs are which stage, and which rows each trains on.
 
-
-class _Stages:
-    """What both roles share: which epochs are which stage, and which rows each trains on."""
+    Attributes:
+        teacher: the network of the first stage; None without self-training.
+        student: the network of the second stage, whose predictions count.
+        half: the one of them that is used now.
+        chosen: numbers of the rows of the second stage, once it began.
+        visible: whether this party sees each aligned row in this epoch's training, (aligned,); None for all of them.
+    """
 
     config: RISA
-    table: Table
-    site: Site
-    half: ActiveHalf | PassiveHalf
-    teacher: ActiveHalf | PassiveHalf | None
-    learner: ActiveHalf | PassiveHalf
+    teacher: _Half | None = None
+    student: _Half
+    half: _Half
     chosen: np.ndarray | None = None
+    visible: np.ndarray | None = None
 
-    def snapshot(self) -> object:
-        return [self.half.snapshot(), None if self.teacher is None else self.teacher.snapshot()]
-
-    def restore(self, state: object) -> None:
-        half, teacher = as_list(state)
-        self.half.restore(half)
-        if self.teacher is not None:
-            self.teacher.restore(teacher)
-        self.learner = self.half
-
-    def state(self) -> State:
-        teacher = None if self.teacher is None else self.teacher.state()
-        chosen = None if self.chosen is None else torch.from_numpy(self.chosen)
-        return {"half": self.half.state(), "teacher": teacher, "chosen": chosen}
-
-    def load(self, state: State) -> None:
-        self.half.load(as_dict(state["half"]))
-        if self.teacher is not None:
-            self.teacher.load(as_dict(state["teacher"]))
-        chosen = state["chosen"]
-        self.chosen = chosen.numpy().copy() if isinstance(chosen, torch.Tensor) else None
-        self.learner = self.half
-
-    def begins(self, epoch: int) -> bool:
-        return epoch == self.config.self_training + 1
-
-    def teaching(self, epoch: int) -> bool:
-        return epoch <= self.config.self_training
-
-    def rows_of(self, table: Table, epoch: int) -> np.ndarray:
+    def training_rows(self, epoch: int) -> np.ndarray:
         if self.chosen is not None:
             return self.chosen
-        own = table.others(self.site.active)
+        train, own = self.table.split.train, self.table.others(self.site.active)
         whole_only = self.config.self_training and not self.config.imputed_views
-        return table.split.train if whole_only else np.concatenate([table.split.train, own])
+        return train if whole_only else np.concatenate([train, own])
 
-    def views(self, epoch: int) -> np.ndarray:
-        """For each aligned row, which party sees it in the first stage: 0 for all, else the party's place."""
+    def feed(self, rows: np.ndarray) -> np.ndarray:
+        """`rows`, those withheld that this party does not see in this epoch; see `Features`."""
+        if self.visible is None:
+            return rows
+        aligned = rows < len(self.visible)
+        hidden = aligned & ~self.visible[np.where(aligned, rows, 0)]
+        return np.where(hidden, rows + self.table.rows, rows)
+
+    def enter(self, epoch: int) -> None:
+        """Use the network that `epoch` trains, on the views that it trains on."""
+        teaching = epoch <= self.config.self_training
+        self.half = self.teacher if teaching and self.teacher is not None else self.student
+        self.visible = self._views(epoch) if teaching and self.config.imputed_views else None
+
+    def _views(self, epoch: int) -> np.ndarray:
+        """Which aligned rows this party sees: of each all parties see it, or one does, at random."""
         order = [self.site.active, *self.site.passive]
         generator = np.random.default_rng(derive_seed(self.site.seed, "views", epoch))
-        seen = generator.integers(0, len(order) + 1, size=self.table.aligned)
-        mine = 1 + order.index(self.site.name)
-        visible: np.ndarray = (seen == 0) | (seen == mine)
+        seen = generator.integers(0, len(order) + 1, size=self.table.aligned)  # 0 for all, else the party's place
+        visible: np.ndarray = (seen == 0) | (seen == 1 + order.index(self.site.name))
         return visible
 
-    def warm_up(self, half: ActiveHalf | PassiveHalf, teacher: ActiveHalf | PassiveHalf | None) -> None:
-        """Begin with what the labelling network learned."""
-        if teacher is None or not self.config.warm_start:
+    def chooses(self, epoch: int) -> bool:
+        """Whether the second stage begins, and with it the rows that it trains on are chosen."""
+        return epoch == self.config.self_training + 1
+
+    def drops(self, epoch: int) -> bool:
+        """Whether uncertain rows are dropped before `epoch`."""
+        into = epoch - self.config.self_training - 1
+        dropping = self.config.evidential and self.config.uncertainty < 1
+        return dropping and into > 0 and into % self.config.drop_every == 0
+
+    def warm_up(self) -> None:
+        """Begin the second stage with what the teacher learned."""
+        if self.teacher is None or not self.config.warm_start:
             return
         if self.config.evidential:
-            half.bottom.load_state_dict(teacher.bottom.state_dict())
+            self.student.bottom.load_state_dict(self.teacher.bottom.state_dict())
         else:
-            half.restore(teacher.snapshot())
-
-    def imputed(self) -> list[tuple[str, np.ndarray]]:
-        """The passive parties' other rows."""
-        return [(name, self.table.others(name)) for name in self.site.passive]
+            self.student.restore(self.teacher.snapshot())
 
 
-class _Active(_Stages, Active):
+class _Active(_Stages[ActiveHalf], Active):
+    """Labels by the teacher, fuses opinions, and tells which rows train."""
+
     config: RISA
     half: ActiveHalf
 
-    def __init__(self, config: RISA, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
-        self.config = config
-        super().__init__(config, site, plan, protection, table)
-        dp = protection.dp
-        self.fill = self.x[torch.from_numpy(table.split.train)].mean(dim=0, keepdim=True)
+    def build(self) -> None:
+        self.features.fill = self.features.mean(self.table.split.train)
         self.y = self.y.clone()
         # With so many rows, steps take as many passes over them as planned; fewer would mean more releases of each.
-        self.least = len(self.rows_of(table, 1)) if dp is not None and plan.steps is not None else 1
-        self.teacher: ActiveHalf | None = None
-        noise = 0.0 if self.release is None else self.release.sigma
-        if config.self_training:
-            usual = SplitNN.architecture(config, self.task.outputs)
-            times = self.activation_times(config.trainable)
-            spec = config.cut_spec(usual.hidden, self.plan, dp, times, self.label_times())
+        limited = self.protection.dp is not None and self.plan.steps is not None
+        self.least = len(self.training_rows(1)) if limited else 1
+        self.doubt = torch.zeros((2, self.table.rows))  # of each row the sum of its uncertainties, and how many
+        self.labelled = self.dropped = 0
+        if self.config.self_training:
             with seeded(self.seed("teacher")):
-                self.teacher = ActiveHalf(usual, site, spec, protection, noise, self.x.shape[1:], self.task.outputs)
-        self.doubt = torch.zeros((2, table.rows))
+                self.teacher = super().build_half(self.config.architecture(self.task.outputs))
+            self.parts["teacher"] = self.teacher
+        super().build()
+        self.student = self.half
 
-    def build_half(self, architecture: Architecture, spec: CutSpec, noise: float) -> ActiveHalf:
+    def build_half(self, architecture: Architecture) -> ActiveHalf:
         if not self.config.evidential:
-            return super().build_half(architecture, spec, noise)
-        architecture, spec = _evidential(architecture, spec, self.table.classes)
-        shape = self.x.shape[1:]
-        half = _EvidentialHalf(architecture, self.site, spec, self.protection, noise, shape, self.table.classes)
+            return super().build_half(architecture)
+        classes, passive = self.task.classes, len(self.site.passive)
+        spec = replace(self.config.cut_spec(self, classes), reduce="none")
+        architecture, cut = replace(architecture, hidden=classes), active_side(self, spec)
+        half = EvidentialHalf(architecture, cut, spec, passive, self.features.shape, classes)
         half.kind = self.config.evidence
         return half
 
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        return self.rows_of(table, epoch)
+    def build_loss(self) -> Loss:
+        dp, weight = self.protection.dp, self.config.party_loss
+        noised = dp is not None and dp.gradients is not None and bool(self.site.passive)
+        if noised or not weight or not self.config.evidential:
+            return super().build_loss()
+        return OpinionLoss(self.task.classes, weight, self._opinions)
 
-    async def setup(self) -> None:
-        if self.teacher is not None:
-            await self.teacher.setup()
-        await self.half.setup()
+    def _opinions(self) -> Sequence[torch.Tensor]:
+        return self.half.opinions if isinstance(self.half, EvidentialHalf) else ()
 
     def may_stop(self, epoch: int) -> bool:
-        return not self.teaching(epoch)
+        return epoch > self.config.self_training
 
     async def begin_epoch(self, epoch: int) -> bool:
-        self.learner = self.teacher if self.teaching(epoch) and self.teacher is not None else self.half
-        self.visible = self.views(epoch) if self.teaching(epoch) and self.config.imputed_views else None
-        if self.begins(epoch):
-            await self._choose()
-            self.warm_up(self.half, self.teacher)
+        self.enter(epoch)
+        if self.chooses(epoch):
+            await self.choose()
+            self.warm_up()
             return True
-        into = epoch - self.config.self_training - 1
-        last = self.plan.epochs - self.config.self_training
-        if into > 0 and into % self.config.drop_every == 0 and self.config.uncertainty < 1 and self.config.evidential:
-            await self._drop(threshold(self.config.uncertainty, into, last))
+        if self.drops(epoch):
+            before = self.config.self_training
+            await self.drop(threshold(self.config.uncertainty, epoch - before - 1, self.plan.epochs - before))
         return False
 
-    async def _choose(self) -> None:
+    async def choose(self) -> None:
         """Label the passive parties' other rows where the teacher is sure (step 2), and tell which rows train."""
         rows = [self.table.split.train, self.table.others(self.site.active)]
         if self.teacher is not None:
-            self.visible = None
-            for _, others in self.imputed():
-                for part in _chunks(others, self.plan.eval_rows):
-                    with torch.no_grad():
-                        a = self.teacher.bottom(self.features(part))
-                    p = self.task.probabilities(await self.teacher.forward(a, train=False))
-                    sure = p.max(axis=1) >= self.config.confidence
-                    self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
-                    rows.append(part[sure])
-        await self._tell(np.concatenate(rows))
+            self.half = self.teacher
+            for name in self.site.passive:
+                rows.append(await label_rows(self, self.table.others(name), self.config.confidence))
+            self.half = self.student
+        self.labelled = sum(map(len, rows[2:]))
+        await self.tell(np.concatenate(rows))
 
-    async def _drop(self, most: float) -> None:
-        """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4)."""
+    async def drop(self, most: float) -> None:
+        """Leave out rows whose uncertainty, on average since the last time, exceeds `most` (step 4).
+
+        Raises:
+            ValueError: no rows were chosen before.
+        """
         if self.chosen is None:
             raise ValueError("rows are left out before any were chosen")
         mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).numpy()[self.chosen]
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
-        await self._tell(self.chosen[mean <= max(most, float(floor))])
+        certain = self.chosen[mean <= max(most, float(floor))]
+        self.dropped += len(self.chosen) - len(certain)
+        await self.tell(certain)
 
-    async def _tell(self, rows: np.ndarray) -> None:
+    async def tell(self, rows: np.ndarray) -> None:
+        """Train on these rows from now on, at all parties."""
         self.chosen = rows
-        for link in self.site.others:
-            await link.send(Kind.CONTROL, "risa/rows", rows=rows)
-
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        x = self.features(rows)
-        if self.visible is not None:
-            x = _hide(x, rows, self.visible, self.fill)
-        a: torch.Tensor = self.learner.bottom(x)
-        return a
+        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=rows))
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        half, self.half = self.half, self.learner
-        try:
-            loss = await super().train_batch(rows)
-        finally:
-            self.half = half
-        if isinstance(self.learner, _EvidentialHalf):
+        loss = await super().train_batch(rows)
+        if isinstance(self.half, EvidentialHalf):
             index = torch.from_numpy(rows)
-            self.doubt[0, index] += self.learner.uncertainty.cpu()
+            self.doubt[0, index] += self.half.uncertainty.cpu()
             self.doubt[1, index] += 1
         return loss
 
-    def losses(self, logits: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        losses = super().losses(logits, rows)
-        if isinstance(self.learner, _EvidentialHalf) and self.config.party_loss and self.release is None:
-            target = self.targets(rows)
-            own = torch.stack([self.task.losses(part, target) for part in self.learner.parts])
-            losses = losses + self.config.party_loss * own.sum(dim=0)
-        return losses
+    def remember(self) -> State:
+        counts: State = {"labelled": self.labelled, "dropped": self.dropped}
+        return counts | {"chosen": kept_rows(self.chosen), "y": self.y.clone(), "doubt": self.doubt.clone()}
 
-    async def score(self, rows: np.ndarray) -> torch.Tensor:
-        hidden, self.visible = self.visible, None
-        with torch.no_grad():
-            a = self.activations(rows)
-        self.visible = hidden
-        return await self.learner.forward(a, train=False)
+    def recall(self, memory: State) -> None:
+        y = as_tensor(memory["y"])
+        if len(y) != len(self.y):  # a model that is used on other rows than it was trained on
+            return
+        self.y, self.doubt, self.chosen = y.clone(), as_tensor(memory["doubt"]).clone(), as_rows(memory["chosen"])
+        self.labelled, self.dropped = as_int(memory["labelled"]), as_int(memory["dropped"])
 
-    learner: ActiveHalf
-    visible: np.ndarray | None = None
-
-    def state(self) -> State:
-        return {**super().state(), "y": self.y.clone(), "doubt": self.doubt.clone()}
-
-    def load(self, state: State) -> None:
-        super().load(state)
-        y, doubt = as_tensor(state["y"]), as_tensor(state["doubt"])
-        if len(y) == len(self.y):
-            self.y, self.doubt = y.clone(), doubt.clone()
-        else:  # a model that is used on other rows than it was trained on
-            self.chosen = None
+    def closing_notes(self) -> list[str]:
+        if not self.site.passive:
+            return super().closing_notes()
+        others = sum(len(self.table.others(name)) for name in self.site.passive)
+        labelled = labelled_note(self.labelled, others, self.config.confidence)
+        return [*super().closing_notes(), f"{labelled}; {self.dropped:,} rows dropped as uncertain"]
 
 
-class _Passive(_Stages, Passive):
+class _Passive(_Stages[PassiveHalf], Passive):
+    """Forms its own opinion of each row, and trains on the rows that it is told."""
+
     config: RISA
     half: PassiveHalf
 
-    def __init__(self, config: RISA, site: Site, plan: Plan, protection: Protection, table: Table) -> None:
-        self.config = config
-        super().__init__(config, site, plan, protection, table)
-        if self.release is None:  # else zeros: a mean in the clear would be one more release of every row
-            self.fill = self.x[torch.from_numpy(table.split.train)].mean(dim=0, keepdim=True)
-        self.teacher: PassiveHalf | None = None
-        if config.self_training:
-            architecture, spec, noise = self._usual
+    def build(self) -> None:
+        if self.config.self_training:
             with seeded(self.seed("teacher")):
-                self.teacher = PassiveHalf(architecture, site, spec, protection, noise, self.x.shape[1:])
-        self.learner = self.half
+                self.teacher = super().build_half(self.config.architecture(Task(self.table.classes).outputs))
+            self.parts["teacher"] = self.teacher
+        super().build()
+        self.student = self.half
+        if self.noise.release is None:  # else zeros: a mean in the clear would be one more release of every row
+            self.features.fill = self.features.mean(self.table.split.train)
 
-    def build_half(self, architecture: Architecture, spec: CutSpec, noise: float) -> PassiveHalf:
-        self._usual = (architecture, spec, noise)
-        if self.config.evidential:
-            architecture, spec = _evidential(architecture, spec, self.table.classes)
-        return super().build_half(architecture, spec, noise)
-
-    def training_rows(self, table: Table, epoch: int) -> np.ndarray:
-        return self.rows_of(table, epoch)
+    def build_half(self, architecture: Architecture) -> PassiveHalf:
+        if not self.config.evidential:
+            return super().build_half(architecture)
+        spec = replace(self.config.cut_spec(self, self.table.classes), reduce="none")
+        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
 
     def release_rows(self) -> int:
-        """Numbers of all rows, and as many again for the same rows hidden."""
+        """Numbers of all rows, and as many again for the same rows withheld."""
         return 2 * self.table.rows
 
-    async def setup(self) -> None:
-        if self.teacher is not None:
-            await self.teacher.setup()
-        await self.half.setup()
-        self.learner = self.half
-
     async def begin_epoch(self, epoch: int) -> bool:
-        self.learner = self.teacher if self.teaching(epoch) and self.teacher is not None else self.half
-        self.visible = self.views(epoch) if self.teaching(epoch) and self.config.imputed_views else None
-        into = epoch - self.config.self_training - 1
-        drops = into > 0 and into % self.config.drop_every == 0
-        if self.begins(epoch):
-            self.visible = None
-            for _, others in self.imputed() if self.teacher is not None else ():
-                for part in _chunks(others, self.plan.eval_rows):
-                    self.learner = self.teacher or self.half
-                    await self.answer(part)
-            self.learner = self.half
-        if self.begins(epoch) or (drops and self.config.uncertainty < 1 and self.config.evidential):
-            message = await self.site.links[self.site.active].receive(Kind.CONTROL, "risa/rows", "rows")
-            self.chosen = checked_rows(np.asarray(message.arrays["rows"]), self.table.rows, self.site.active)
-        if self.begins(epoch):
-            self.warm_up(self.half, self.teacher)
+        self.enter(epoch)
+        if self.chooses(epoch) and self.teacher is not None:
+            self.half = self.teacher
+            for name in self.site.passive:
+                await answer_rows(self, self.table.others(name))
+            self.half = self.student
+        if self.chooses(epoch) or self.drops(epoch):
+            message = await self.upstream.receive(Kind.CONTROL, "risa/rows", "rows")
+            self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
+        if self.chooses(epoch):
+            self.warm_up()
         return False
 
-    def activations(self, rows: np.ndarray) -> torch.Tensor:
-        x = self.features(rows)
-        if self.visible is not None:
-            x = _hide(x, rows, self.visible, self.fill)
-        a: torch.Tensor = self.learner.bottom(x)
-        if self.release is None:
-            return a
-        hidden = np.zeros(len(rows), bool) if self.visible is None else _hidden(rows, self.visible)
-        return self.release(a, np.where(hidden, rows + self.table.rows, rows))
+    def remember(self) -> State:
+        return {"chosen": kept_rows(self.chosen)}
 
-    async def train_batch(self, rows: np.ndarray) -> None:
-        a = self.activations(rows)
-        await self.learner.forward(a, train=True)
-        await self.learner.backward(a)
-
-    async def answer(self, rows: np.ndarray) -> None:
-        hidden, self.visible = self.visible, None
-        with torch.no_grad():
-            a = self.activations(rows)
-        self.visible = hidden
-        await self.learner.forward(a, train=False)
-
-    visible: np.ndarray | None = None
-
-
-def _evidential(architecture: Architecture, spec: CutSpec, classes: int) -> tuple[Architecture, CutSpec]:
-    """The cut as wide as the classes, each party's part by itself."""
-    return replace(architecture, hidden=classes), replace(spec, width=classes, reduce="none")
-
-
-def _hide(x: torch.Tensor, rows: np.ndarray, visible: np.ndarray, fill: torch.Tensor) -> torch.Tensor:
-    """`x` with `fill` in the aligned rows that are not visible."""
-    found = x.clone()
-    found[torch.from_numpy(_hidden(rows, visible))] = fill
-    return found
-
-
-def _hidden(rows: np.ndarray, visible: np.ndarray) -> np.ndarray:
-    aligned = rows < len(visible)
-    hidden: np.ndarray = aligned & ~visible[np.where(aligned, rows, 0)]
-    return hidden
-
-
-def _chunks(rows: np.ndarray, size: int) -> list[np.ndarray]:
-    return [rows[start : start + size] for start in range(0, len(rows), size)]
-
-
-def checked_rows(rows: np.ndarray, count: int, sender: str) -> np.ndarray:
-    """Row numbers from a peer.
-
-    Raises:
-        ProtocolError: something else, numbers that do not exist, or one twice.
-    """
-    if rows.dtype != np.int64 or rows.ndim != 1 or not len(rows) or rows.min() < 0 or rows.max() >= count:
-        raise ProtocolError(f"{sender!r} names rows to train on that are no numbers from 0 to {count - 1}")
-    if len(np.unique(rows)) != len(rows):
-        raise ProtocolError(f"{sender!r} names a row to train on twice")
-    return rows
+    def recall(self, memory: State) -> None:
+        self.chosen = as_rows(memory["chosen"])

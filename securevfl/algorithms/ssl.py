@@ -1,65 +1,54 @@
 """SSL + VFL: each party first trains its bottom on its own rows without labels, as SimCLR does (Chen et al. 2020, arXiv
-2002.05709), then SplitNN on the aligned rows.
+2002.05709); then SplitNN trains on the aligned rows.
 
-Two random views of a row shall have like representations and those of other rows unlike ones (NT-Xent). Views of images
-are shifted, partly erased and noisy; views of tables have some columns exchanged with another row's (SCARF, Bahri et
-al. 2022, arXiv 2106.15147). Nothing is sent for it.
+The loss (NT-Xent) pulls the representations of two random views of a row together and pushes those of different rows
+apart. Views of images are shifted, partly erased and noisy; views of tables have some columns exchanged with another
+row's (SCARF, Bahri et al. 2022, arXiv 2106.15147). Nothing is sent for it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
+from msgspec import Meta
 from torch import nn
 from torch.nn import functional
 
-from securevfl.algorithms.base import ActiveRole, PassiveRole, Plan, Table, seeded
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import Protection
-from securevfl.errors import InputError
-from securevfl.site import Site, derive_seed
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 
-__all__ = ["SelfSupervised", "nt_xent", "pretrain"]
+__all__ = ["SelfSupervised", "nt_xent", "pretrain", "view"]
 
 
-@dataclass(frozen=True, kw_only=True)
 class SelfSupervised(SplitNN):
     """Configuration of SSL + VFL; the bottoms need parameters.
 
     Attributes:
         pretraining: steps of pretraining at each party.
-        temperature: of NT-Xent.
+        temperature: τ of NT-Xent.
         corruption: share of a table's columns exchanged in a view.
     """
 
     name: ClassVar[str] = "ssl"
+    label: ClassVar[str] = "SSL + VFL"
     uses_others: ClassVar[bool] = True
-    pretraining: int = 400
-    temperature: float = 0.5
-    corruption: float = 0.4
+    pretraining: Annotated[int, Meta(ge=0)] = 400
+    temperature: Annotated[float, Meta(gt=0, le=10)] = 0.5
+    corruption: Annotated[float, Meta(ge=0, lt=1)] = 0.4
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def problems(self) -> list[str]:
+        found = super().problems()
         if not self.bottom:
-            raise InputError("ssl.bottom is (); there is nothing to pretrain: give widths, such as [64], or 'cnn'")
-        if self.pretraining < 0 or not 0 < self.temperature <= 10 or not 0 <= self.corruption < 1:
-            raise InputError(
-                f"ssl has pretraining {self.pretraining}, temperature {self.temperature}, corruption "
-                f"{self.corruption}; steps from 0, a temperature up to 10, a share below 1"
-            )
+            found += ["ssl.bottom is (); there is nothing to pretrain: give widths, such as [64], or 'cnn'"]
+        return found
 
-    @property
-    def title(self) -> str:
-        return "SSL + VFL"
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
 
-    def active(self, site: Site, plan: Plan, protection: Protection, table: Table) -> ActiveRole:
-        return _Active(self, site, plan, protection, table)
-
-    def passive(self, site: Site, plan: Plan, protection: Protection, table: Table) -> PassiveRole:
-        return _Passive(self, site, plan, protection, table)
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
 
 
 def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.Tensor:
@@ -109,28 +98,30 @@ def pretrain(bottom: nn.Module, width: int, x: torch.Tensor, config: SelfSupervi
             optimizer.step()
 
 
-def _own_training_rows(table: Table) -> torch.Tensor:
-    rows = np.concatenate([table.split.train, table.others(table.name)])
-    return torch.from_numpy(table.own(rows))
+def _pretrain(role: Role, config: SelfSupervised, bottom: nn.Module, width: int) -> None:
+    """Train a role's bottom on all rows of its party's own that may train."""
+    table = role.table
+    rows = role.features(np.concatenate([table.split.train, table.others(role.site.name)]))
+    pretrain(bottom, width, rows, config, role.nominal_batch, role.seed("ssl"))
 
 
 class _Active(Active):
+    """SplitNN's, with a bottom that is pretrained."""
+
     config: SelfSupervised
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            rows = self.x[_own_training_rows(self.table)]
-            seed = derive_seed(self.site.private_seed, "ssl")
-            pretrain(self.half.bottom, self.half.own_width, rows, self.config, self.nominal_batch, seed)
+            _pretrain(self, self.config, self.half.bottom, self.half.own_width)
         return False
 
 
 class _Passive(Passive):
+    """SplitNN's, with a bottom that is pretrained."""
+
     config: SelfSupervised
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:
-            rows = self.x[_own_training_rows(self.table)]
-            seed = derive_seed(self.site.private_seed, "ssl")
-            pretrain(self.half.bottom, self.half.width, rows, self.config, self.nominal_batch, seed)
+            _pretrain(self, self.config, self.half.bottom, self.half.width)
         return False

@@ -5,9 +5,9 @@ and `joined` joins in the clear for experiments. This package alone uses the con
 party programs import it. Only an alignment that all parties verified can be trained on.
 """
 
-from securevfl.align.exchanges import EXCHANGES
+from securevfl.align.exchanges import EXCHANGES, exchanges
 from securevfl.align.joined import join
 from securevfl.align.result import Alignment
 from securevfl.align.run import align, protocol_of
 
-__all__ = ["EXCHANGES", "Alignment", "align", "join", "protocol_of"]
+__all__ = ["EXCHANGES", "Alignment", "align", "exchanges", "join", "protocol_of"]

@@ -10,7 +10,7 @@ from securevfl_psi.wire import Kind as FrameKind
 from securevfl.transport import NO_GUARD, Exchange, Guard, Kind
 from securevfl.transport.exchange import ACTIVE, PASSIVE, PartyRole
 
-__all__ = ["CROSSINGS", "EXCHANGES", "Crossing"]
+__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "exchanges"]
 
 _BLINDED = Guard("blinded", 128, "Curve25519")
 _TABLE = Guard("blinded", 128, "oblivious key-value store")
@@ -81,3 +81,16 @@ EXCHANGES: tuple[Exchange, ...] = tuple(
     for frame, ways, words, reveals in _DECLARED
     for sender, receiver in ways
 )
+
+
+def exchanges(passive: int, *, book: bool = False) -> tuple[Exchange, ...]:
+    """What an alignment with so many passive parties may send.
+
+    Args:
+        passive: how many passive parties there are.
+        book: whether the active party has a label book, so that parties align two at a time.
+    """
+    if not passive:
+        return ()
+    shares = passive > 1 and not book  # shares of zero are for three or more parties at once
+    return tuple(exchange for exchange in EXCHANGES if shares or exchange.kind is not Kind.PUBLIC_KEY)

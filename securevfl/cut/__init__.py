@@ -1,8 +1,10 @@
-"""The cut layer, plain and sealed: the one place where protection lives."""
+"""The cut layer, plain and sealed: the one place where protections live. Training and algorithms may import it; it
+imports privacy, transport and sites."""
 
-from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
+from securevfl.cut.wrapped import BoundedCut, PerturbedCut, WrappedCut
 
 __all__ = [
     "BFV",
@@ -10,11 +12,15 @@ __all__ = [
     "PROTECTIONS",
     "ActiveCut",
     "Auto",
+    "BoundedCut",
     "CutSpec",
+    "CutUse",
     "Paillier",
     "PassiveCut",
+    "PerturbedCut",
     "Plain",
     "Protection",
     "Sealed",
+    "WrappedCut",
     "agree_masks",
 ]

@@ -26,6 +26,7 @@ from securevfl.cut.base import CutSpec
 from securevfl.cut.handshake import checked
 from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, Noised, NoiseShare, fan_out
 from securevfl.site import Site
 from securevfl.transport import Kind
 
@@ -129,7 +130,6 @@ class _Auto(Generic[C]):
         spec: of the cut.
         schemes: name → scheme, those that the job offers.
         link: a link as the user states it, or None to measure.
-        noise: noise multiplier of what this side sends.
     """
 
     def __init__(
@@ -139,13 +139,11 @@ class _Auto(Generic[C]):
         schemes: Mapping[str, crypto.Scheme],
         *,
         link: Speed | None = None,
-        noise: float = 0.0,
     ) -> None:
         self._site = site
         self._spec = spec
         self._schemes = schemes
         self._link = link
-        self._noise = noise
         self._cut: C | None = None
 
     @property
@@ -171,9 +169,8 @@ class AutoActive(_Auto[SealedActive]):
         schemes: Mapping[str, crypto.Scheme],
         *,
         link: Speed | None = None,
-        noise: float = 0.0,
     ) -> None:
-        super().__init__(site, spec, schemes, link=link, noise=noise)
+        super().__init__(site, spec, schemes, link=link)
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
@@ -209,9 +206,12 @@ class AutoActive(_Auto[SealedActive]):
             + (" (as stated)" if self._link else " (measured)")
         )
         site.notes.append(why)
-        for name in site.passive:
-            await site.links[name].send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
-        self._cut = SealedActive(site, self._spec, self._schemes[chosen], noise=self._noise)
+
+        async def send(link: Link) -> None:
+            await link.send(Kind.CONTROL, "cut/choice", meta={"scheme": chosen, "why": why})
+
+        await fan_out([site.links[name] for name in site.passive], send)
+        self._cut = SealedActive(site, self._spec, self._schemes[chosen])
         await self._cut.setup()
         self.widths = self._cut.widths
 
@@ -229,7 +229,7 @@ class AutoActive(_Auto[SealedActive]):
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         return await self._ready.forward(rows, train=train)
 
-    async def backward(self, gradient: torch.Tensor) -> None:
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         await self._ready.backward(gradient)
 
 
@@ -253,10 +253,12 @@ class AutoPassive(_Auto[SealedPassive]):
             raise ProtocolError(
                 f"{site.active!r} chose {chosen!r}; the job offers {', '.join(self._schemes)}: nothing was encrypted"
             )
-        self._cut = SealedPassive(site, self._spec, self._schemes[chosen], noise=self._noise)
+        self._cut = SealedPassive(site, self._spec, self._schemes[chosen])
         await self._cut.setup(width, trainable=trainable)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
         await self._ready.forward(activations, train=train, noise=noise)
 
     async def backward(self) -> torch.Tensor | None:

@@ -21,9 +21,28 @@ import torch
 
 from securevfl.cut.integers import FixedPoint
 from securevfl.errors import InputError
+from securevfl.privacy import Noised, NoiseShare
 from securevfl.site import derive_seed
 
-__all__ = ["ActiveCut", "CutSpec", "PassiveCut", "initial_share"]
+__all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "initial_share"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CutUse:
+    """What an algorithm asks of the cut, as far as it is known before any rows are: enough for a protection to declare
+    every message of its cut.
+
+    Attributes:
+        trainable: whether the passive parties' bottoms have parameters.
+        rounds: whether the cut's optimiser has momentum or weight decay, which round.
+        integer_shares: see `CutSpec`.
+        together: whether the active party gets the sum of the parties' parts (``reduce="sum"``), or each by itself.
+    """
+
+    trainable: bool
+    rounds: bool = False
+    integer_shares: bool = False
+    together: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +99,16 @@ class CutSpec:
             )
 
     @property
+    def use(self) -> CutUse:
+        """What declarations depend on; a bottom counts as trainable unless the job says that it is not."""
+        return CutUse(
+            trainable=self.trainable is not False,
+            rounds=self.rule.rounds,
+            integer_shares=self.integer_shares,
+            together=self.reduce == "sum",
+        )
+
+    @property
     def rule(self) -> crypto.Rule:
         """The optimiser's constants, for shares."""
         return crypto.Rule(momentum=self.momentum, decay=self.lr * self.weight_decay)
@@ -121,8 +150,12 @@ class ActiveCut(Protocol):
         """
         ...
 
-    async def backward(self, gradient: torch.Tensor) -> None:
-        """Hand back ∂L/∂z of the batch just seen, in the shape of z; the cut steps its weights."""
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """Hand back ∂L/∂z of the batch just seen, in the shape of z; the cut steps its weights.
+
+        Args:
+            gradient: ∂L/∂z. What leaves is guarded as noised where this is `Noised`, and nowhere else.
+        """
         ...
 
     def snapshot(self) -> object:
@@ -141,13 +174,15 @@ class PassiveCut(Protocol):
         """Announce the width d_p of the activations, and whether the bottom below has parameters."""
         ...
 
-    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
         """Feed activations (rows, d_p).
 
         Args:
             activations: of the rows.
             train: whether `backward` follows.
-            noise: (rows, h), added to this party's part of z before anything leaves.
+            noise: a share of noise (rows, h), added to this party's part of z before anything leaves.
         """
         ...
 

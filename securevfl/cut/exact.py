@@ -17,10 +17,11 @@ from securevfl.cut.integers import (
     scaled_gradient,
     to_float,
 )
-from securevfl.cut.plain import FloatActive
+from securevfl.cut.plain import FloatActive, apart
 from securevfl.errors import RangeError
+from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.site import Site
-from securevfl.transport import Guard, Kind
+from securevfl.transport import Kind
 
 __all__ = ["FixedActive", "FixedPassive"]
 
@@ -34,19 +35,23 @@ class FixedActive(FloatActive):
         shape = (rows, self._spec.width)
         point = self._spec.fixed_point
         parts = []
-        for name in self._site.passive:
-            message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
-            parts.append(np.asarray(checked(name, message.arrays["z"], shape)).astype(object))
+        for link in self._links:
+            message = await link.receive(Kind.ACTIVATION, "cut/forward", "z")
+            parts.append(np.asarray(checked(link.peer, message.arrays["z"], shape)).astype(object))
         if self._spec.reduce == "none":
             single = [to_float(part, point.fz, self._spec.device) for part in parts]
             return torch.stack(single) if single else torch.zeros((0, *shape))
         return to_float(sum(parts, np.zeros(shape, dtype=object)), point.fz, self._spec.device)
 
-    async def backward(self, gradient: torch.Tensor) -> None:
-        for i, name in enumerate(self._site.passive):
-            part = gradient[i] if self._spec.reduce == "none" else gradient
-            step = scaled_gradient(part, self._spec.fixed_point)
-            await self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=step)
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        passive, point = self._site.passive, self._spec.fixed_point
+        parts = apart(gradient, passive) if self._spec.reduce == "none" else dict.fromkeys(passive, gradient)
+        steps = {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
+
+        async def send(link: Link) -> None:
+            await link.send(Kind.GRADIENT, "cut/backward", gradient=steps[link.peer])
+
+        await fan_out(self._links, send)
 
 
 class FixedPassive:
@@ -54,11 +59,10 @@ class FixedPassive:
 
     protection = "plain, fixed point"
 
-    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec) -> None:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
-        self._guard = Guard(noise=noise)
         self._trainable = False
         self._weights = crypto.Share(crypto.Ring(), np.empty((0, 0), dtype=object), spec.rule)
         self._fed: np.ndarray | None = None
@@ -73,18 +77,25 @@ class FixedPassive:
         whole = fixed_weights(mine, point) + fixed_weights(theirs, point)
         self._weights = crypto.Share(crypto.Ring(), whole, self._spec.rule)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
-        x = fixed_activations(activations, self._spec.fixed_point)
-        self._fed = x if train else None
-        z = crypto.exact_product(x, self._weights.values)
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
+        point = self._spec.fixed_point
+        x = mapped(activations, lambda a: fixed_activations(a, point))
+        self._fed = bare(x) if train else None
+        z = mapped(x, lambda a: crypto.exact_product(a, self._weights.values))
         if noise is not None:
-            z = z + fixed_noise(noise, self._spec.fixed_point)
+            part = bare(z)
+            z = noise.added(lambda drawn: part + fixed_noise(drawn, point))
+        await self._link.send(Kind.ACTIVATION, "cut/forward", z=mapped(z, self._as_int64))
+
+    def _as_int64(self, z: np.ndarray) -> np.ndarray:
         if max((abs(v) for v in z.flat), default=0) >= 1 << 62:
             raise RangeError(
                 f"z does not fit in 62 bits, {self._spec.fixed_point.fz} of them behind the point: take a smaller "
                 "batch or a higher learning rate at the cut, or a lower one where training diverges"
             )
-        await self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z.astype(np.int64))
+        return z.astype(np.int64)
 
     async def backward(self) -> torch.Tensor | None:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")

@@ -11,19 +11,23 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, fan_out
 from securevfl.site import Site
 from securevfl.transport import Kind
 
 __all__ = ["agree_masks"]
 
 
-async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[crypto.PairwiseMasks]:
+async def agree_masks(
+    site: Site, names: Sequence[str], purpose: str, *, step: str = "cut/seed"
+) -> list[crypto.PairwiseMasks]:
     """A seed with each other party of `names`: X25519, then HKDF over purpose, job and both names.
 
     Args:
         site: this party's, linked with all of them.
         names: all parties that share masks, this one included.
         purpose: of the masks; seeds for another purpose are independent.
+        step: as which the message with the public key is declared.
 
     Raises:
         ProtocolError: a peer's key is none.
@@ -31,11 +35,14 @@ async def agree_masks(site: Site, names: Sequence[str], purpose: str) -> list[cr
     secret = X25519PrivateKey.generate()
     mine = secret.public_key().public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
     others = [name for name in names if name != site.name]
-    for name in others:
-        await site.links[name].send(Kind.PUBLIC_KEY, "cut/seed", key=np.frombuffer(mine, dtype=np.uint8))
+
+    async def send(link: Link) -> None:
+        await link.send(Kind.PUBLIC_KEY, step, key=np.frombuffer(mine, dtype=np.uint8))
+
+    await fan_out([site.links[name] for name in others], send)
     pairs = []
     for name in others:
-        message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/seed", "key")
+        message = await site.links[name].receive(Kind.PUBLIC_KEY, step, "key")
         theirs = np.asarray(message.arrays["key"]).tobytes()
         try:
             shared = secret.exchange(X25519PublicKey.from_public_bytes(theirs))

@@ -5,15 +5,19 @@ In floats, on any device; in a simulation tensors never leave it. `exact.py` is 
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 
 from securevfl.cut.base import CutSpec, initial_share
 from securevfl.cut.handshake import announce, checked, once, receive_widths
+from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.site import Site
-from securevfl.transport import Array, Guard, Kind
+from securevfl.transport import Array, Kind
 
-__all__ = ["FloatActive", "FloatPassive"]
+__all__ = ["FloatActive", "FloatPassive", "apart"]
 
 
 def tensor(array: Array, device: str) -> torch.Tensor:
@@ -22,32 +26,40 @@ def tensor(array: Array, device: str) -> torch.Tensor:
     return value.to(device, torch.float32)
 
 
+def apart(
+    gradient: torch.Tensor | Noised[torch.Tensor], passive: Sequence[str]
+) -> dict[str, torch.Tensor | Noised[torch.Tensor]]:
+    """Passive party → its part of ∂L/∂z (parties, rows, h)."""
+    return {name: mapped(gradient, operator.itemgetter(i)) for i, name in enumerate(passive)}
+
+
 class FloatActive:
     """The active party's side, in floats."""
 
     protection = "plain"
 
-    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec) -> None:
         self._site = site
         self._spec = spec
-        self._guard = Guard(noise=noise)
-        self._rows = 0
+        self._links = [site.links[name] for name in site.passive]
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
         widths = await receive_widths(self._site, self._spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
-        for name, (width, _) in widths.items():
-            share = initial_share(self._site.private_seed, name, width, self._spec.width)
-            await self._site.links[name].send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
+
+        async def send(link: Link) -> None:
+            share = initial_share(self._site.private_seed, link.peer, self.widths[link.peer], self._spec.width)
+            await link.send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
+
+        await fan_out(self._links, send)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        self._rows = rows
         shape = (rows, self._spec.width)
         parts = []
-        for name in self._site.passive:
-            message = await self._site.links[name].receive(Kind.ACTIVATION, "cut/forward", "z")
-            parts.append(tensor(checked(name, message.arrays["z"], shape), self._spec.device))
+        for link in self._links:
+            message = await link.receive(Kind.ACTIVATION, "cut/forward", "z")
+            parts.append(tensor(checked(link.peer, message.arrays["z"], shape), self._spec.device))
         if self._spec.reduce == "none":
             return torch.stack(parts) if parts else torch.zeros((0, *shape), device=self._spec.device)
         if not parts:
@@ -55,10 +67,19 @@ class FloatActive:
         first, *others = parts
         return sum(others, first.detach())  # its own tensor: the caller may ask for its gradient
 
-    async def backward(self, gradient: torch.Tensor) -> None:
-        for i, name in enumerate(self._site.passive):
-            part = gradient[i] if self._spec.reduce == "none" else gradient
-            await self._site.links[name].send(Kind.GRADIENT, "cut/backward", guard=self._guard, gradient=part)
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        if self._spec.reduce == "none":
+            parts = apart(gradient, self._site.passive)
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.GRADIENT, "cut/backward", gradient=parts[link.peer])
+
+        else:
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.GRADIENT, "cut/backward", gradient=gradient)
+
+        await fan_out(self._links, send)
 
     def snapshot(self) -> object:
         return None
@@ -72,11 +93,10 @@ class FloatPassive:
 
     protection = "plain"
 
-    def __init__(self, site: Site, spec: CutSpec, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec) -> None:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
-        self._guard = Guard(noise=noise)
         self._trainable = False
         self._weights = torch.empty(0)
         self._rounds = spec.rule.rounds
@@ -91,12 +111,15 @@ class FloatPassive:
         mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
         self._weights = torch.from_numpy(mine + np.asarray(theirs)).to(self._spec.device, torch.float32)
 
-    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
-        self._fed = activations if train else None
-        z = activations @ self._weights
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
+        self._fed = bare(activations) if train else None
+        z = mapped(activations, lambda a: a @ self._weights)
         if noise is not None:
-            z = (z.double() + noise.to(z.device)).to(z.dtype)  # rounded as a sum, so that its low bits tell of no part
-        await self._link.send(Kind.ACTIVATION, "cut/forward", guard=self._guard, z=z)
+            part = bare(z)  # rounded as a sum, so that its low bits tell of no part
+            z = noise.added(lambda drawn: (part.double() + drawn.to(part.device)).to(part.dtype))
+        await self._link.send(Kind.ACTIVATION, "cut/forward", z=z)
 
     async def backward(self) -> torch.Tensor | None:
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")

@@ -1,30 +1,40 @@
-"""The protections that a job can ask for. Each knows how to make both sides of the cut, and the policy that
-enforces it."""
+"""The protections that a job can ask for. Each makes both sides of its cut, declares every message of it, and sets the
+policy that enforces it. Nothing outside this file knows a protection by its name."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
+from msgspec import Meta
 
+from securevfl.config import Config
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
-from securevfl.cut.base import ActiveCut, CutSpec, PassiveCut
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.declared import Ciphers, measuring_exchanges, plain_exchanges, sealed_exchanges
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.errors import InputError, ProtectionInactive
+from securevfl.errors import ProtectionInactive
+from securevfl.fields import nearest
 from securevfl.privacy import DP, Policy
 from securevfl.site import Site
-from securevfl.transport import Kind
+from securevfl.transport import Exchange, Kind
 
 __all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed"]
 
 
-class Protection(Protocol):
-    """What a job asks for to protect what crosses the cut.
+KeyBits = Annotated[
+    int, Meta(ge=2048, le=8192, description="2048 bits give 112-bit security, 3072 bits give 128-bit security")
+]
+"""Size of a Paillier modulus."""
+
+
+class Protection(Config):
+    """What a job asks for to protect what crosses the cut. Subclass it, or one of the protections below, to add one;
+    `securevfl.testing.check_protection` checks the result.
 
     Attributes:
         name: as in job files.
@@ -32,41 +42,73 @@ class Protection(Protocol):
     """
 
     name: ClassVar[str]
+    dp: DP | None = None
+
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All protections of job files, or a class itself where it has a name."""
+        return super().known() or PROTECTIONS
 
     @property
-    def dp(self) -> DP | None: ...
-
-    @property
+    @abstractmethod
     def title(self) -> str:
         """For tables and reports."""
-        ...
+
+    @property
+    def ciphers(self) -> frozenset[str]:
+        """Names of the schemes under which content may cross; empty where it is not encrypted."""
+        return frozenset()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether row-level content crosses encrypted only."""
+        return bool(self.ciphers)
+
+    @property
+    def integers(self) -> bool:
+        """Whether the cut computes in fixed-point integers, on the CPU."""
+        return self.sealed
+
+    @property
+    def key_bits(self) -> int:
+        """Size of a Paillier modulus; 0 without."""
+        return 0
 
     def policy(self) -> Policy:
         """The floor that this protection sets for every party: what it forbids cannot be sent."""
-        ...
+        return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
 
-    def active_cut(self, site: Site, spec: CutSpec, noise: float) -> ActiveCut:
-        """The active party's side of the cut; `noise` is the gradients' noise multiplier (0 for none)."""
-        ...
+    @abstractmethod
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        """Every message of the cut, with what its receiver learns. Links refuse all others.
 
-    def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveCut:
-        """A passive party's side of the cut; `noise` is the activations' noise multiplier (0 for none)."""
-        ...
+        Args:
+            use: what the algorithm asks of the cut.
+            passive: number of passive parties; there are no messages without any.
+        """
+
+    @abstractmethod
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        """The active party's side of the cut."""
+
+    @abstractmethod
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        """A passive party's side of the cut."""
 
 
 def _with_dp(text: str, dp: DP | None) -> str:
-    return f"{text} + {dp.describe()}" if dp else text
+    return f"{text} + {dp.title}" if dp else text
 
 
-def _noised(dp: DP | None) -> frozenset[Kind]:
+def _noised_kinds(dp: DP | None) -> frozenset[Kind]:
+    """Kinds of which every message in the clear has to carry noise."""
     if dp is None:
         return frozenset()
-    features = frozenset({Kind.ACTIVATION, Kind.REPRESENTATION}) if dp.activations else frozenset()
+    features = frozenset({Kind.ACTIVATION, Kind.REPRESENTATION}) if dp.features else frozenset()
     return features | (frozenset({Kind.GRADIENT}) if dp.gradients else frozenset())
 
 
-@dataclass(frozen=True, kw_only=True)
-class Plain:
+class Plain(Protection):
     """No encryption: activations and gradients are readable by their receiver.
 
     Attributes:
@@ -76,30 +118,29 @@ class Plain:
 
     name: ClassVar[str] = "plain"
     fixed_point: bool = False
-    dp: DP | None = None
 
     @property
     def title(self) -> str:
         if self.fixed_point:
             return _with_dp("plain, fixed point", self.dp)
-        return self.dp.describe() if self.dp else "plain"
+        return self.dp.title if self.dp else "plain"
 
-    def policy(self) -> Policy:
-        return Policy(noised=_noised(self.dp))
+    @property
+    def integers(self) -> bool:
+        return self.fixed_point
 
-    def active_cut(self, site: Site, spec: CutSpec, noise: float) -> ActiveCut:
-        return (FixedActive if self.fixed_point else FloatActive)(site, spec, noise)
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        return plain_exchanges(self.dp, use, passive)
 
-    def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveCut:
-        return (FixedPassive if self.fixed_point else FloatPassive)(site, spec, noise)
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        return (FixedActive if self.fixed_point else FloatActive)(site, spec)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return (FixedPassive if self.fixed_point else FloatPassive)(site, spec)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Sealed(ABC):
+class Sealed(Protection):
     """The sealed cut: weights are shared between the sides, everything else crosses under encryption."""
-
-    name: ClassVar[str]
-    dp: DP | None = None
 
     @property
     @abstractmethod
@@ -107,28 +148,52 @@ class Sealed(ABC):
         """The scheme with its size, for tables."""
 
     @abstractmethod
-    def scheme(self) -> crypto.Scheme:
-        """The scheme that seals."""
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        """The schemes that may seal, by name."""
 
     @property
     def title(self) -> str:
         return _with_dp(self.label, self.dp)
 
-    def policy(self) -> Policy:
-        return Policy(sealed=True, noised=_noised(self.dp))
+    @property
+    def ciphers(self) -> frozenset[str]:
+        return frozenset(self.schemes())
 
-    def active_cut(self, site: Site, spec: CutSpec, noise: float) -> ActiveCut:
+    def reshares(self, use: CutUse) -> bool | None:
+        """Whether shares of the weights are drawn anew in each step; None where that depends on sizes or choices."""
+        if use.rounds or use.integer_shares:
+            return True
+        return None if use.trainable else False
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.reshares(use))
+        return sealed_exchanges(self.dp, ciphers, use, passive)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        self.refuse_alone(site)
+        (scheme,) = self.schemes().values()
+        return SealedActive(site, spec, scheme)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        (scheme,) = self.schemes().values()
+        return SealedPassive(site, spec, scheme)
+
+    def refuse_alone(self, site: Site) -> None:
+        """Do nothing, unless a party is alone.
+
+        Raises:
+            ProtectionInactive: it is: there is nothing to seal.
+        """
         if not site.passive:
             raise ProtectionInactive(
                 f"protection {self.name!r} was asked for, but {site.name!r} is alone: there is nothing to seal"
             )
-        return SealedActive(site, spec, self.scheme(), noise=noise)
-
-    def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveCut:
-        return SealedPassive(site, spec, self.scheme(), noise=noise)
 
 
-@dataclass(frozen=True, kw_only=True)
+def _key_problems(bits: int) -> list[str]:
+    return [f"a Paillier key of {bits} bits was asked for; it has a multiple of 64: use 3072"] if bits % 64 else []
+
+
 class Paillier(Sealed):
     """The sealed cut under Paillier: exact, with the least traffic.
 
@@ -140,28 +205,30 @@ class Paillier(Sealed):
     """
 
     name: ClassVar[str] = "paillier"
-    bits: int = 3072
+    bits: KeyBits = 3072
     classical: bool = False
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.bits, int) or not 2048 <= self.bits <= 8192 or self.bits % 64:
-            raise InputError(
-                f"a Paillier key of {self.bits} bits was asked for; 2048 (112-bit security) is the least, 8192 the "
-                "most, in steps of 64: use 3072 for 128-bit security"
-            )
+    def problems(self) -> list[str]:
+        return super().problems() + _key_problems(self.bits)
 
     @property
     def label(self) -> str:
         return f"Paillier {self.bits}"
 
-    def scheme(self) -> crypto.Scheme:
-        return crypto.Paillier(bits=self.bits, classical=self.classical)
+    @property
+    def key_bits(self) -> int:
+        return self.bits
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.Paillier(bits=self.bits, classical=self.classical)}
+
+    def reshares(self, use: CutUse) -> bool | None:
+        return True
 
     def policy(self) -> Policy:
-        return replace(super().policy(), min_key_bits=self.bits)
+        return super().policy().replace(min_key_bits=self.bits)
 
 
-@dataclass(frozen=True, kw_only=True)
 class BFV(Sealed):
     """The sealed cut under BFV: exact, fast, 128-bit security, more traffic than Paillier.
 
@@ -175,11 +242,10 @@ class BFV(Sealed):
     def label(self) -> str:
         return "BFV"
 
-    def scheme(self) -> crypto.Scheme:
-        return crypto.BFV()
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.BFV()}
 
 
-@dataclass(frozen=True, kw_only=True)
 class CKKS(Sealed):
     """The sealed cut under CKKS: the fastest, 128-bit security; products carry an error far below the fixed point of
     activations.
@@ -194,11 +260,13 @@ class CKKS(Sealed):
     def label(self) -> str:
         return "CKKS"
 
-    def scheme(self) -> crypto.Scheme:
-        return crypto.CKKS()
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.CKKS()}
 
 
-@dataclass(frozen=True, kw_only=True)
+_OFFERED: Mapping[str, type[Sealed]] = {kind.name: kind for kind in (Paillier, BFV, CKKS)}
+
+
 class Auto(Sealed):
     """The sealed cut under the scheme that is fastest on these machines over these links, measured when the cut is set
     up. The report says which and why.
@@ -212,59 +280,52 @@ class Auto(Sealed):
     """
 
     name: ClassVar[str] = "auto"
-    offers: tuple[str, ...] = ("paillier", "bfv", "ckks")
-    bits: int = 3072
-    mbit: float | None = None
-    latency_ms: float = 10.0
+    offers: Annotated[tuple[str, ...], Meta(min_length=1)] = tuple(_OFFERED)
+    bits: KeyBits = 3072
+    mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    latency_ms: Annotated[float, Meta(ge=0, le=1e5)] = 10.0
 
-    def __post_init__(self) -> None:
-        offers = tuple(self.offers)
-        object.__setattr__(self, "offers", offers)
-        known = ("paillier", "bfv", "ckks")
-        if not offers or not set(offers) <= set(known):
-            raise InputError(f"protection 'auto' offers {offers}; some of {', '.join(known)} are possible")
-        if self.mbit is not None and not 0 < self.mbit <= 1e6:
-            raise InputError(f"mbit is {self.mbit}; a bandwidth above 0 and up to 1e6 Mbit/s is possible")
-        if not 0 <= self.latency_ms <= 1e5:
-            raise InputError(f"latency_ms is {self.latency_ms}; 0 to 1e5 ms are possible")
-        Paillier(bits=self.bits)
+    def problems(self) -> list[str]:
+        found = [f"auto offers {name!r}{nearest(name, _OFFERED)}" for name in self.offers if name not in _OFFERED]
+        return super().problems() + found + _key_problems(self.bits)
+
+    def _offered(self) -> list[Sealed]:
+        """The protections to choose from, in their order."""
+        return [Paillier(bits=self.bits) if name == Paillier.name else _OFFERED[name]() for name in self.offers]
 
     @property
     def label(self) -> str:
         return "sealed, scheme by measurement"
 
-    def scheme(self) -> crypto.Scheme:
-        raise ProtectionInactive("protection 'auto' has no scheme before the cut is set up")
+    @property
+    def key_bits(self) -> int:
+        return max(kind.key_bits for kind in self._offered())
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {name: scheme for kind in self._offered() for name, scheme in kind.schemes().items()}
+
+    def reshares(self, use: CutUse) -> bool | None:
+        answers = {kind.reshares(use) for kind in self._offered()}
+        return answers.pop() if len(answers) == 1 else None
 
     def policy(self) -> Policy:
-        return replace(super().policy(), min_key_bits=self.bits, protections=frozenset(self.offers))
-
-    def schemes(self) -> dict[str, crypto.Scheme]:
-        """What it offers, by name."""
-        every: dict[str, Sealed] = {"paillier": Paillier(bits=self.bits), "bfv": BFV(), "ckks": CKKS()}
-        return {name: every[name].scheme() for name in self.offers}
+        return super().policy().replace(min_key_bits=self.bits, protections=self.ciphers)
 
     @property
     def link(self) -> Speed | None:
         """The links as stated, or None."""
         return None if self.mbit is None else Speed(self.mbit * 1e6 / 8, self.latency_ms / 1e3)
 
-    def active_cut(self, site: Site, spec: CutSpec, noise: float) -> ActiveCut:
-        if not site.passive:
-            raise ProtectionInactive(
-                f"protection 'auto' was asked for, but {site.name!r} is alone: there is nothing to seal"
-            )
-        return AutoActive(site, spec, self.schemes(), link=self.link, noise=noise)
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        return measuring_exchanges(passive, probes=self.link is None) + super().exchanges(use, passive)
 
-    def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveCut:
-        return AutoPassive(site, spec, self.schemes(), link=self.link, noise=noise)
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        self.refuse_alone(site)
+        return AutoActive(site, spec, self.schemes(), link=self.link)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return AutoPassive(site, spec, self.schemes(), link=self.link)
 
 
-PROTECTIONS: Mapping[str, type[Plain] | type[Sealed]] = {
-    "auto": Auto,
-    "bfv": BFV,
-    "ckks": CKKS,
-    "paillier": Paillier,
-    "plain": Plain,
-}
+PROTECTIONS: Mapping[str, type[Protection]] = {kind.name: kind for kind in (Auto, BFV, CKKS, Paillier, Plain)}
 """Name in job files → protection."""

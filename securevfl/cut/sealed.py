@@ -34,8 +34,9 @@ from securevfl.cut.integers import (
     to_float,
 )
 from securevfl.cut.masking import agree_masks
+from securevfl.cut.plain import apart
 from securevfl.errors import PolicyError, ProtocolError, RangeError
-from securevfl.privacy import Clock
+from securevfl.privacy import Clock, Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
@@ -134,8 +135,8 @@ def _packed(key: crypto.PublicKey) -> np.ndarray:
     return np.frombuffer(key.to_bytes(), dtype=np.uint8)
 
 
-def _guard(scheme: crypto.Scheme, key: crypto.PublicKey, noise: float = 0.0) -> Guard:
-    return Guard(scheme.name, key.bits, key.fingerprint, noise)
+def _guard(scheme: crypto.Scheme, key: crypto.PublicKey) -> Guard:
+    return Guard(scheme.name, key.bits, key.fingerprint)
 
 
 @dataclass
@@ -152,12 +153,11 @@ class _Peer:
 class SealedActive:
     """The active party's side: it owns the key and a share V_p of each passive party's weights."""
 
-    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme, *, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme) -> None:
         self.protection = scheme.name
         self._site = site
         self._spec = spec
         self._scheme = scheme
-        self._noise = noise
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
@@ -171,10 +171,12 @@ class SealedActive:
         with _working(site.clock):
             key = scheme.generate()
         self._guard = _guard(scheme, key.public)
-        for name in widths:
-            await site.links[name].send(
-                Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=_packed(key.public)
-            )
+        packed = _packed(key.public)
+
+        async def send(link: Link) -> None:
+            await link.send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": widest}, key=packed)
+
+        await fan_out(self._links(), send)
         for name, (width, trainable) in widths.items():
             forward, back = blocks(spec, width, widest)
             with _working(site.clock):
@@ -192,12 +194,18 @@ class SealedActive:
                 peer.guard = _guard(scheme, theirs)
             self._peers[name] = peer
 
+    def _links(self) -> list[Link]:
+        return [self._site.links[name] for name in self._site.passive]
+
+    async def _send_weights(self, link: Link) -> None:
+        peer = self._peers[link.peer]
+        with _working(self._site.clock):
+            sealed = peer.owner.seal_weights(peer.share.values)
+        await link.send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
+
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         if self._changed:
-            for name, peer in self._peers.items():
-                with _working(self._site.clock):
-                    sealed = peer.owner.seal_weights(peer.share.values)
-                await self._site.links[name].send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
+            await fan_out(self._links(), self._send_weights)
             self._changed = False
         arrays = []
         for name, peer in self._peers.items():
@@ -217,18 +225,22 @@ class SealedActive:
             z = owners[0].open_product(arrays, rows)
         return to_float(z, point.fz, device)
 
-    async def backward(self, gradient: torch.Tensor) -> None:
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         steps = self._steps(gradient)
-        guard = replace(self._guard, noise=self._noise)
-        sealed: np.ndarray | None = None
-        for name, peer in self._peers.items():
-            if sealed is None or self._spec.reduce == "none":
+        sealed: dict[str, np.ndarray | Noised[np.ndarray]] = {}
+
+        async def send(link: Link) -> None:
+            shared = "" if self._spec.reduce == "sum" else link.peer  # one ciphertext for all where z is their sum
+            if shared not in sealed:
                 with _working(self._site.clock):
-                    sealed = peer.owner.seal_steps(steps[name])
-            await self._site.links[name].send(Kind.CIPHERTEXT, "cut/backward", guard=guard, c=sealed)
-        for name, peer in self._peers.items():
-            if peer.back is not None:
-                await self._send_back(name, peer, steps[name])
+                    sealed[shared] = mapped(steps[link.peer], self._peers[link.peer].owner.seal_steps)
+            await link.send(Kind.CIPHERTEXT, "cut/backward", guard=self._guard, c=sealed[shared])
+
+        async def send_back(link: Link) -> None:
+            await self._send_back(link, self._peers[link.peer], steps[link.peer])
+
+        await fan_out(self._links(), send)
+        await fan_out([link for link in self._links() if self._peers[link.peer].back is not None], send_back)
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
@@ -241,22 +253,22 @@ class SealedActive:
                     peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
-    async def _send_back(self, name: str, peer: _Peer, steps: np.ndarray) -> None:
+    async def _send_back(self, link: Link, peer: _Peer, steps: np.ndarray | Noised[np.ndarray]) -> None:
         """``[[S W_pᵀ]]`` under p's key, before any share changes."""
-        theirs, peer.theirs = once(peer.theirs), None
-        if peer.back is None:
-            raise ProtocolError(f"{name!r} has no key to send a gradient under")
+        theirs, peer.theirs, back = once(peer.theirs), None, peer.back
+        if back is None:
+            raise ProtocolError(f"{link.peer!r} has no key to send a gradient under")
         with _working(self._site.clock):
-            sealed = peer.back.product(theirs, steps, peer.share.values.T)
-        guard = replace(peer.guard, noise=self._noise)
-        await self._site.links[name].send(Kind.CIPHERTEXT, "cut/input gradient", guard=guard, c=sealed)
+            sealed = mapped(steps, lambda s: back.product(theirs, s, peer.share.values.T))
+        await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
 
-    def _steps(self, gradient: torch.Tensor) -> Mapping[str, np.ndarray]:
+    def _steps(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> Mapping[str, np.ndarray | Noised[np.ndarray]]:
         """S for each passive party: the same for all where z is their sum."""
         point = self._spec.fixed_point
         if self._spec.reduce == "none":
-            return {name: scaled_gradient(gradient[i], point) for i, name in enumerate(self._peers)}
-        return dict.fromkeys(self._peers, scaled_gradient(gradient, point))
+            parts = apart(gradient, self._site.passive)
+            return {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
+        return dict.fromkeys(self._peers, mapped(gradient, lambda g: scaled_gradient(g, point)))
 
     def snapshot(self) -> object:
         return {name: peer.share.state() for name, peer in self._peers.items()}
@@ -284,13 +296,12 @@ class _Mine:
 class SealedPassive:
     """A passive party's side: it holds a share U_p of its weights and never sees a gradient in the clear."""
 
-    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme, *, noise: float = 0.0) -> None:
+    def __init__(self, site: Site, spec: CutSpec, scheme: crypto.Scheme) -> None:
         self.protection = scheme.name
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
         self._scheme = scheme
-        self._noise = noise
         self._mine: _Mine | None = None
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
@@ -318,7 +329,7 @@ class SealedPassive:
                 own = scheme.owner(mine, back)
         values = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
         share = crypto.Share(holder.ring, values, spec.rule)
-        guard = _guard(scheme, key, self._noise)
+        guard = _guard(scheme, key)
         own_guard = Guard() if mine is None else _guard(scheme, mine.public)
         if mine is not None:
             await self._link.send(Kind.PUBLIC_KEY, "cut/passive key", key=_packed(mine.public))
@@ -330,17 +341,23 @@ class SealedPassive:
             raise ProtocolError("the cut was used before its setup")
         return self._mine
 
-    async def forward(self, activations: torch.Tensor, *, train: bool, noise: torch.Tensor | None = None) -> None:
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
         mine, point = self._ready, self._spec.fixed_point
-        x = fixed_activations(activations, point)
-        extra = None if noise is None else fixed_noise(noise, point)
+        x = mapped(activations, lambda a: fixed_activations(a, point))
+        extra = None if noise is None else noise.added(lambda drawn: fixed_noise(drawn, point))
         if self._stale:
             message = await self._link.receive(Kind.CIPHERTEXT, "cut/weights", "c")
             self._sealed = _bytes(message.arrays["c"])
             self._stale = False
+
+        def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
+            return mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
+
         with _working(self._site.clock):
-            sealed = mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
-        self._fed = x if train else None
+            sealed = mapped(x, product) if extra is None else extra.map(lambda drawn: product(bare(x), drawn))
+        self._fed = bare(x) if train else None
         await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
             with _working(self._site.clock):
@@ -360,7 +377,7 @@ class SealedPassive:
         with _working(clock):
             sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
             mine.share.step(phi)
-        await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=replace(mine.guard, noise=0.0), c=sealed)
+        await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
         if mine.share.ring.modulus is None:
             with _working(clock):
                 change = mine.share.replace(mine.holder.fresh_share())

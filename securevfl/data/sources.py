@@ -15,15 +15,16 @@ import io
 import lzma
 import math
 import os
-import re
 import struct
+import warnings
 import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from tokenize import TokenError
 
 import numpy as np
+from numpy.lib import format as npy
 
 from securevfl.errors import InputError
 
@@ -36,13 +37,11 @@ _IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-
 _LIMIT = 1 << 29
 """Bytes of one file, packed or not; the largest set here, CIFAR-10, has 184 million."""
 _XZ_MEMORY = 1 << 28
-_NPY = {b"\x93NUMPY\1\0": 2, b"\x93NUMPY\2\0": 4}
-"""The start of numpy's format 1.0 and 2.0, and the bytes of the length of its header (numpy.lib.format)."""
-_NPY_HEADER = re.compile(
-    r"\{\s*'descr':\s*'(?P<kind>[<>|=]?\w+)',\s*'fortran_order':\s*(?P<columnwise>True|False),"
-    r"\s*'shape':\s*\((?P<shape>[\d,\s]*)\),?\s*\}\s*"
-)
+_NPY_HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _NPY_LONGEST = 10_000
+"""Bytes of a header that are parsed, the limit that numpy sets for files it does not trust."""
+_NPY_PREFIX = 12
+"""Bytes before the header: magic, version and length, at most."""
 
 
 def find(what: str, names: Sequence[str], path: str | Path | None, cure: str) -> Path:
@@ -125,19 +124,23 @@ def _array(archive: zipfile.ZipFile, info: zipfile.ZipInfo, what: str) -> np.nda
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise InputError(f"{what} is packed with method {info.compress_type}; save it with numpy.savez_compressed")
     with archive.open(info) as member:
-        length = int.from_bytes(member.read(_NPY.get(member.read(8), 0)), "little")
-        header = _NPY_HEADER.fullmatch(member.read(length).decode("latin-1")) if 0 < length <= _NPY_LONGEST else None
-        if header is None:
-            raise InputError(f"{what} is no array of numbers or texts in numpy's format 1.0 or 2.0: save it again")
-        if header["kind"].endswith("O"):
-            raise InputError(f"{what} holds Python objects, which are not read; save it as numbers or texts")
-        kind = np.dtype(header["kind"])
-        shape = tuple(int(size) for size in header["shape"].split(",") if size.strip())
-        announced, held = math.prod(shape) * kind.itemsize, info.file_size - member.tell()
-        if announced != held:
-            raise InputError(f"{what} announces shape {shape} of {kind}, {announced:,} bytes, and holds {held:,}")
-        order: Literal["F", "C"] = "F" if header["columnwise"] == "True" else "C"
-        return np.ndarray(shape, dtype=kind, buffer=member.read(), order=order)
+        stream = io.BytesIO(member.read(_NPY_PREFIX + _NPY_LONGEST))
+    try:
+        with warnings.catch_warnings(action="error"):  # numpy repairs headers of Python 2 with a warning
+            shape, columnwise, kind = _NPY_HEADERS[npy.read_magic(stream)](stream, max_header_size=_NPY_LONGEST)
+    except (KeyError, ValueError, TypeError, SyntaxError, TokenError, UserWarning, RecursionError, MemoryError):
+        shape, columnwise, kind = (-1,), False, np.dtype(np.void)
+    if kind.hasobject:
+        raise InputError(f"{what} holds Python objects, which are not read; save it as numbers or texts")
+    if min(shape, default=0) < 0 or kind.kind not in "biufcSU":
+        raise InputError(f"{what} is no array of numbers or texts in numpy's format 1.0 or 2.0: save it again")
+    start = stream.tell()
+    announced, held = math.prod(shape) * kind.itemsize, info.file_size - start
+    if announced != held:
+        raise InputError(f"{what} announces shape {shape} of {kind}, {announced:,} bytes, and holds {held:,}")
+    with archive.open(info) as member:  # again from the start, so that the checksum covers every byte
+        member.read(start)
+        return np.ndarray(shape, dtype=kind, buffer=member.read(), order="F" if columnwise else "C")
 
 
 def _unpacked(file: Path) -> bytes:

@@ -1,21 +1,30 @@
-"""Jobs: what to run, running it, and what came of it."""
+"""Jobs: running them in one process, comparing them, and what came of it.
+
+- `files`, `sweep_file`: job files and sweep files. `check`: what would fail, before anything runs.
+- `simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many.
+- `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers.
+
+Only the command line and `testing` import this folder. It names no algorithm.
+"""
 
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
+from securevfl.jobs.check import Checked, check_file
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
-from securevfl.jobs.job import Job
+from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict
-from securevfl.jobs.owners import align_owners
 from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
-from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
-from securevfl.jobs.toml import JobFile, read_job
+from securevfl.jobs.sweep import run_sweep
+from securevfl.jobs.sweep_file import Sweep, read_sweep
+from securevfl.party import Job
 
 __all__ = [
     "BASELINES",
     "Aligned",
     "Audit",
     "AuditLine",
+    "Checked",
     "Epsilon",
     "Job",
     "JobFile",
@@ -23,9 +32,9 @@ __all__ = [
     "Prediction",
     "Result",
     "Sweep",
-    "align_owners",
     "align_parties",
     "audit",
+    "check_file",
     "compare",
     "demo",
     "join_parties",

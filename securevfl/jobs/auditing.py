@@ -7,32 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl.align import EXCHANGES
 from securevfl.errors import AuditError, InputError
-from securevfl.jobs.receipt import _WORDS
 from securevfl.jobs.result import LEDGER
-from securevfl.privacy import READABLE_KINDS, REFUSED, SCHEMES, Chain, Entry, Noted, read, verify
+from securevfl.privacy import READABLE_KINDS, SCHEMES, Chain, Entry, Noted, read, verify
 from securevfl.report import Record
-from securevfl.transport import Guard, Kind
+from securevfl.transport import Guard, Kind, Scalar
 
-__all__ = ["Audit", "AuditLine", "Epsilon", "audit", "words"]
+__all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
 
-_OPENED: Mapping[str, str] = {
-    "cut/forward": "it has the key: z of each row, summed over the passive parties where there are several",
-    "cut/weight gradient": "it has the key: the weight gradient under the sender's mask, which is random to it",
-    "cut/input gradient": "it has the key: the gradient at its own activations, of each row",
-}
-"""What the owner of the key finds in a ciphertext of these steps; in others, all that was encrypted."""
-
-_PLAIN: Mapping[str, str] = {
-    "psi/table": "nothing: the seed of a table of masked numbers",
-    "psi/compare": "nothing: a random point",
-    **{exchange.step: exchange.reveals for exchange in EXCHANGES if exchange.reveals},
-    "cut/initial weights": "nothing of anybody's rows: random numbers",
-    "multi/weights": "the mean of the label owners' weights",
-    REFUSED: "which rule of the sender's policy the job breaks",
-}
-"""Steps of which more can be said than their kind says."""
+_NOTHING = "it has the key, and what it opens tells it nothing: numbers under the sender's mask"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +33,8 @@ class AuditLine:
         opens: whether the receiver has the key.
         messages: how many.
         bytes: how many, as the wire codec writes them.
+        words: the step, in words, as the run declared it.
+        declared: what the run declared that its receiver learns; empty for nothing, or where nothing was declared.
     """
 
     run: str
@@ -62,11 +47,8 @@ class AuditLine:
     opens: bool
     messages: int
     bytes: int
-
-    @property
-    def words(self) -> str:
-        """The step, in words."""
-        return words(self.what)
+    words: str
+    declared: str
 
     @property
     def protection(self) -> str:
@@ -81,9 +63,9 @@ class AuditLine:
         if self.guard.cipher in SCHEMES:
             text = Kind.CIPHERTEXT.reveals
             if self.opens:
-                text = _OPENED.get(self.what, "it has the key: all that was encrypted")
-        elif self.what in _PLAIN:
-            text = _PLAIN[self.what]
+                text = f"it has the key: {self.declared}" if self.declared else _NOTHING
+        elif self.declared:
+            text = self.declared
         elif self.guard.cipher == "masked":
             text = Kind.MASKED_SHARE.reveals
         else:
@@ -173,11 +155,6 @@ class Audit:
         )
 
 
-def words(what: str) -> str:
-    """A step of a protocol in words; as it is where none are known."""
-    return "refusal of the job" if what == REFUSED else _WORDS.get(what, what)
-
-
 def audit(folder: str | Path) -> Audit:
     """Verify the ledgers of a run's folder and add up what was sent and received.
 
@@ -204,7 +181,7 @@ def audit(folder: str | Path) -> Audit:
 
 
 def _lines(chain: Chain) -> list[AuditLine]:
-    owners = _key_owners(chain)
+    owners, declared = _key_owners(chain), _declared(chain)
     tally: dict[tuple[str, str, Kind, str, Guard], list[int]] = {}
     for entry in chain.entries:
         pair = tally.setdefault((entry.way, entry.peer, entry.kind, entry.what, entry.guard), [0, 0])
@@ -222,11 +199,31 @@ def _lines(chain: Chain) -> list[AuditLine]:
             opens=owners.get(guard.key) == (peer if way == "sent" else chain.party),
             messages=messages,
             bytes=size,
+            words=str(declared.get((what, kind.value), {}).get("words", what)),
+            declared=str(declared.get((what, kind.value), {}).get("reveals", "")),
         )
         for (way, peer, kind, what, guard), (messages, size) in sorted(
             tally.items(), key=lambda item: item[0][0] != "sent"
         )
     ]
+
+
+def _declared(chain: Chain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
+    """What the ledger says that the run declares, by step and kind.
+
+    Raises:
+        AuditError: a message that the run did not declare.
+    """
+    found: dict[tuple[str, str], Mapping[str, Scalar]] = {
+        (str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"
+    }
+    strange = [e for e in chain.entries if found and (e.what, e.kind.value) not in found]
+    if strange:
+        raise AuditError(
+            f"{chain.party!r}'s ledger of run {chain.run!r} has {strange[0].kind.value} {strange[0].what!r}, which the "
+            "run did not declare"
+        )
+    return found
 
 
 def _key_owners(chain: Chain) -> dict[str, str]:

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
-from securevfl.algorithms import Split
 from securevfl.align import Alignment
 from securevfl.cut import Plain
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, ProtectionInactive, SecureVFLError, UnknownNameError
 from securevfl.jobs.checkpoint import keepers
-from securevfl.jobs.job import Job
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
-from securevfl.jobs.owners import COORDINATOR, align_owners, run_owners
 from securevfl.jobs.receipt import budgets, check_protection, links, receipt, totals
 from securevfl.jobs.result import Result
-from securevfl.jobs.simulation import Aligned, Ran, align_parties, check_parties, consent, run_parties, split_rows
+from securevfl.jobs.simulation import COORDINATOR, Aligned, Ran, align_parties, consent_parties, run_parties
+from securevfl.party import Job, declared
+from securevfl.party.numbering import own_split
 from securevfl.privacy import Finding, Ledger, Reading
 from securevfl.report.record import (
     AlignmentRecord,
@@ -37,8 +35,9 @@ from securevfl.report.record import (
     RunRecord,
 )
 from securevfl.site import Observer
+from securevfl.training import Algorithm, Split
 
-__all__ = ["BASELINES", "compare", "simulate"]
+__all__ = ["BASELINES", "compare", "simulate", "wrong_baselines"]
 
 BASELINES = ("alone", "pooled")
 """What a federation is measured against: the active party alone, and all columns pooled in the clear."""
@@ -111,24 +110,26 @@ def compare(
     Raises:
         SecureVFLError: whatever ended it.
     """
+    import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
+
     first = _check(jobs, parties, baselines)
     observer = observer or Observer()
     observer.run("alignment by PSI")
     start = time.perf_counter()
-    many = first.algorithm.many_owners
-    aligned = aligned or (align_owners if many else align_parties)(parties, first, observer)
+    agreed = list(jobs.values())
+    consent_parties(agreed[1:] if aligned is None else agreed, parties)
+    aligned = aligned or align_parties(parties, first, observer)
     seconds = time.perf_counter() - start
     chief = parties.label_owners[0]
-    split = None if many else split_rows(parties, aligned, first)
+    split: Split | None = None
     runs: list[RunRecord] = []
     ledgers: dict[str, Mapping[str, Ledger]] = {"alignment": aligned.ledgers}
     scores: dict[str, np.ndarray] = {}
     models: dict[str, Model] = {}
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
-        if split is None:
-            raise InputError("baselines are for one label owner; compare without them")
-        figures, ran = _baseline(key, replace(first, protection=Plain()), parties, aligned, split, observer)
+        split = own_split(chief, aligned.parties[chief.name], first)
+        figures, ran = _baseline(key, first.replace(protection=Plain()), parties, aligned, split, observer)
         runs.append(figures)
         scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():
@@ -140,10 +141,7 @@ def compare(
                 if checkpoints is None
                 else keepers(Path(checkpoints) / key, _keeping_parties(parties, job), job.digest)
             )
-            if many:
-                ran = run_owners(job, parties, aligned, run=key, observer=observer, keepers=kept)
-            else:
-                ran = run_parties(job, parties, aligned, run=key, split=split, observer=observer, keepers=kept)
+            ran = run_parties(job, parties, aligned, run=key, observer=observer, keepers=kept)
             models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
             ledgers[key] = ran.ledgers
             check_protection(
@@ -162,7 +160,7 @@ def compare(
         command=command,
         versions=versions(),
         machine=machine(first.device),
-        job=msgspec.json.decode(msgspec.json.encode(first.describe())),
+        job=first.describe(),
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
@@ -203,22 +201,25 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
     for reserved in {"alignment", *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
     first = next(iter(jobs.values()))
-    if first.algorithm.many_owners and baselines:
-        raise InputError(f"{first.algorithm.title} has several label owners; the baselines are for one: leave them out")
+    for mistake in wrong_baselines(first.algorithm, baselines):
+        raise InputError(mistake)
     for key, job in jobs.items():
         for name in job.policies:
             if name not in parties:
                 raise UnknownNameError("party with a policy", name, parties)
-        if not job.algorithm.many_owners:
-            check_parties(job, parties)
         if job.algorithm.many_owners != first.algorithm.many_owners:
             raise InputError(f"job {key!r} and the first have one label owner and several: compare them apart")
         for what in ("seed", "valid", "test"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
-    for job in jobs.values():
-        consent(job, parties)
     return first
+
+
+def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
+    """Why the algorithm cannot be measured against these baselines; empty where it can."""
+    if not (algorithm.many_owners and baselines):
+        return []
+    return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
 
 
 def _baseline(
@@ -239,7 +240,7 @@ def _baseline(
     else:
         table, rows = _pooled(parties, aligned), np.arange(aligned.common)
         title, note = "pooled in the clear", "the ceiling: nobody may do this"
-    own = Aligned(parties={active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})})
+    own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
     record = _record(key, job, ran, Parties.of(table), time.perf_counter() - began, title=title, notes=[note])
@@ -258,13 +259,12 @@ def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
             if column in part.categorical:
                 categorical.add(label)
     active = parties.active.take(aligned.parties[parties.active.name].rows)
-    return replace(active, columns=columns, categorical=frozenset(categorical))
+    return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
 
 
 def _title(job: Job) -> str:
     """Of a run: what was trained, under which protection."""
-    what = "VFL" if job.algorithm.name == "splitnn" else job.algorithm.title
-    return f"{what}, {job.protection.title}"
+    return f"{job.algorithm.title}, {job.protection.title}"
 
 
 def _keeping_parties(parties: Parties, job: Job) -> list[str]:
@@ -296,7 +296,7 @@ def _record(
         links=links(ran.ledgers),
         epsilon=budgets(spent),
         epsilon_totals=totals(spent),
-        receipt=receipt(ran.ledgers),
+        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
         learned=_learned(findings),
         rows_trained=sum(ran.trained[owner].rows for owner in owners),
         notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
@@ -333,7 +333,7 @@ def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
 
 
 def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
-    active, whole = aligned.parties[chief], list(aligned.owners.values()) or [aligned]
+    active = aligned.parties[chief]
     return AlignmentRecord(
         protocol=aligned.protocol,
         common=aligned.common,
@@ -343,6 +343,6 @@ def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float
         pairwise=active.pairwise,
         seconds=seconds,
         links=links(aligned.ledgers),
-        verified_by=sorted({name for one in whole for name in one.parties}) if active.digest else [],
+        verified_by=sorted(aligned.alignments) if active.digest else [],
         digest=active.digest[:16],
     )

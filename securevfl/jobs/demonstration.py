@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from securevfl.algorithms import SplitNN
 from securevfl.cut import BFV, CKKS, Paillier, Plain
 from securevfl.data import datasets
 from securevfl.jobs.comparison import compare
-from securevfl.jobs.job import Job
 from securevfl.jobs.result import Result
-from securevfl.privacy import DP
+from securevfl.party import Job
+from securevfl.privacy import DP, Gaussian
 from securevfl.site import Observer
+from securevfl.training import find_algorithm
 
 __all__ = ["DEMO_ROWS", "demo", "demo_jobs"]
 
@@ -24,20 +22,20 @@ def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8
     everything."""
     size = 256 if full else 128
     plain = Job(
-        algorithm=SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=size / 256),
+        algorithm=find_algorithm("splitnn").of({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),
         epochs=8 if full else 6,
         batch_size=size,
         seed=seed,
     )
-    labels = DP(epsilon=epsilon, activations=False)
-    everything = DP(epsilon=epsilon, clip_activations=1.0)
+    labels = DP(labels=Gaussian(epsilon=epsilon))
+    everything = DP(features=Gaussian(epsilon=epsilon), labels=Gaussian(epsilon=epsilon))
     return {
         "plain": plain,
-        "ckks": replace(plain, protection=CKKS()),
-        "bfv": replace(plain, protection=BFV()),
-        "paillier": replace(plain, protection=Paillier(bits=bits)),
-        "dp-labels": replace(plain, protection=Plain(dp=labels)),
-        "dp": replace(plain, protection=Plain(dp=everything)),
+        "ckks": plain.replace(protection=CKKS()),
+        "bfv": plain.replace(protection=BFV()),
+        "paillier": plain.replace(protection=Paillier(bits=bits)),
+        "dp-labels": plain.replace(protection=Plain(dp=labels)),
+        "dp": plain.replace(protection=Plain(dp=everything)),
     }
 
 

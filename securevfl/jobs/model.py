@@ -11,9 +11,9 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
-from securevfl.jobs.job import Job
 from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
 from securevfl.jobs.store import read_tree, write_tree
+from securevfl.party import Job
 from securevfl.privacy import Ledger
 
 __all__ = ["Model", "Prediction", "predict"]

@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from typing import TypeVar
 
-import msgspec
-
-from securevfl.algorithms import Trained
 from securevfl.errors import PartyFailed, SecureVFLError
-from securevfl.jobs.job import Job
-from securevfl.jobs.receipt import totals
-from securevfl.privacy import Clock, Ledger, Link, Policy, Spent
+from securevfl.party import Job, declared
+from securevfl.party.program import closing
+from securevfl.privacy import Clock, Ledger, Link, Policy
 from securevfl.site import Keeper, Observer, Site, derive_seed
-from securevfl.transport import MemoryChannel, memory_pair
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, WINDOW, Exchanges, MemoryChannel, PartyRole, memory_pair
 
-__all__ = ["blocking", "note_spent", "program", "run_programs", "sites_of"]
+__all__ = ["blocking", "run_programs", "sites_of"]
 
 T = TypeVar("T")
 
@@ -27,98 +23,107 @@ def sites_of(
     job: Job,
     names: Iterable[str],
     *,
-    active: str,
+    owners: Sequence[str],
     run: str,
-    passive: Sequence[str] | None = None,
+    coordinator: str = "",
     observer: Observer | None = None,
     keepers: Mapping[str, Keeper] | None = None,
+    window: int = WINDOW,
 ) -> dict[str, Site]:
-    """A site for each name, linked with every other.
+    """A site for each name, linked with every other by links that let through what the job declares.
 
     Args:
         job: what they run.
         names: of all parties, and of the coordinator where there is one.
-        active: the party that the passive ones work for; it hears `observer`.
+        owners: the parties with labels; the first one hears `observer`.
         run: name of the run, for the ledgers.
-        passive: names of the passive parties, all others being active; None for all but `active`.
+        coordinator: the name of the party without a table; empty where there is none.
         observer: hears how it goes on.
         keepers: party → what keeps its checkpoints.
+        window: bytes that may be on their way in each direction of a link.
     """
     names = sorted(names)
-    passive = tuple(n for n in names if n != active) if passive is None else tuple(passive)
+    passive = tuple(name for name in names if name not in owners and name != coordinator)
+    roles: dict[str, PartyRole] = dict.fromkeys(passive, PASSIVE) | dict.fromkeys(owners, ACTIVE)
+    roles |= {coordinator: COORDINATOR} if coordinator else {}
+    messages = declared(job, len(passive))
     ends: dict[tuple[str, str], MemoryChannel] = {}
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair()
+            ends[one, other], ends[other, one] = memory_pair(window)
     sites = {}
     for name in names:
         policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
-        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.describe()), Clock()
+        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.text()), Clock()
+        if len(names) > 1:
+            _declare(ledger, messages, roles[name])
+        links = {
+            peer: Link(
+                name,
+                peer,
+                ends[name, peer],
+                ledger,
+                policy,
+                clock,
+                sends=messages.between(roles[name], roles[peer]),
+                takes=messages.between(roles[peer], roles[name]),
+            )
+            for peer in names
+            if peer != name
+        }
         sites[name] = Site(
             name=name,
-            role="passive" if name in passive else "active",
-            active=active,
+            active=owners[0],
             passive=passive,
-            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in names if peer != name},
+            owners=tuple(owners),
+            coordinator=coordinator,
+            links=links,
             ledger=ledger,
             policy=policy,
             clock=clock,
             job=job.digest,
             seed=job.seed,
             private_seed=derive_seed(job.seed, "private", name),
-            observer=(observer if name == active else None) or Observer(),
+            observer=(observer if name == owners[0] else None) or Observer(),
             keeper=(keepers or {}).get(name, Keeper()),
         )
     return sites
 
 
-def program(site: Site, work: Awaitable[T]) -> Callable[[], Awaitable[T]]:
-    """`work`, with the site's links and ledger closed when it ends, well or badly."""
-
-    async def program() -> T:
-        try:
-            result = await work
-        except asyncio.CancelledError:
-            site.ledger.close("cancelled: another party failed")
-            raise
-        except BaseException as error:
-            site.ledger.close(f"failed: {type(error).__name__}: {error}")
-            raise
-        _note_spent(site.ledger, result)
-        site.ledger.close("done")
-        site.close()
-        return result
-
-    return program
-
-
-def _note_spent(ledger: Ledger, result: object) -> None:
-    """Write into the party's own ledger what its releases cost."""
-    if isinstance(result, Trained):
-        note_spent(ledger, result.spent)
-
-
-def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
-    """Write these releases of the ledger's party, and what they cost together, into it."""
-    for one in spent:
-        ledger.note("epsilon", {name: value for name, value in asdict(one).items() if _scalar(value)})
-    for total in totals({ledger.party: spent}):
-        ledger.note("epsilon total", {n: v for n, v in msgspec.structs.asdict(total).items() if _scalar(v)})
-
-
-def _scalar(value: object) -> bool:
-    return isinstance(value, str | int | float | bool)
+def _declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
+    """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
+    for exchange in messages:
+        if role in (exchange.sender, exchange.receiver):
+            ledger.note(
+                "exchange",
+                {
+                    "step": exchange.step,
+                    "kind": exchange.kind.value,
+                    "sender": exchange.sender,
+                    "receiver": exchange.receiver,
+                    "words": exchange.words,
+                    "reveals": exchange.reveals,
+                    "opened": "" if exchange.opened is None else exchange.opened.value,
+                },
+            )
 
 
 def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, Site]) -> dict[str, T]:
-    """Run all programs to their end; the first error ends them all and is raised."""
+    """Run all parties' programs to their end, each with its site's links and ledger closed after it.
+
+    Raises:
+        PartyFailed: a program ended with an unforeseen error, its `__cause__`; the others stopped.
+        SecureVFLError: any other, as the first party raised it; it carries all ledgers.
+    """
     failed: list[tuple[str, Exception]] = []
 
     async def guarded(name: str) -> T:
         try:
-            return await programs[name]()
+            return await closing(sites[name], programs[name]())
         except Exception as error:
             failed.append((name, error))
+            for _ in range(20):  # the others read what is on its way to them, a refusal perhaps, before they stop
+                await asyncio.sleep(0)
             raise
 
     async def together() -> dict[str, T]:

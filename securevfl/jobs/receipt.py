@@ -9,58 +9,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
-from securevfl.align import EXCHANGES
-from securevfl.cut import Sealed
 from securevfl.errors import ProtectionInactive
-from securevfl.jobs.job import Job
+from securevfl.party import Job
 from securevfl.privacy import READABLE_KINDS, Accountant, Entry, Ledger, Spent
 from securevfl.report.record import EpsilonRecord, EpsilonTotal, LinkRecord, ReceiptLine
-from securevfl.transport import Guard, Kind
+from securevfl.transport import Exchanges, Guard, Kind
 
 __all__ = ["budgets", "check_protection", "links", "receipt", "totals"]
 
-_WORDS = {
-    **{exchange.step: exchange.words for exchange in EXCHANGES},
-    "cut/setup": "width of the activations",
-    "cut/initial weights": "half of the initial weights",
-    "cut/public key": "public key",
-    "cut/seed": "public key for pairwise masks",
-    "cut/weights": "weight share V",
-    "cut/forward": "activations at the cut",
-    "cut/backward": "gradient at the cut",
-    "cut/weight gradient": "weight gradient, masked",
-    "cut/reshare": "change of the weight shares",
-    "cut/passive key": "public key",
-    "cut/passive share": "weight share U",
-    "cut/input gradient": "gradient at the activations",
-    "cut/measured": "its speed, for protection auto",
-    "cut/probe": "zeros, to time the link",
-    "cut/choice": "the scheme that was chosen",
-    "train/rows": "number of its rows",
-    "train/start": "numbers of all rows",
-    "fedcvt/setup": "width of the representations",
-    "fedcvt/representations": "learned representations",
-    "fedcvt/gradient": "gradient at the representations",
-    "fedda/aligned": "representations of aligned rows",
-    "fedda/generated": "generated representations",
-    "fedda/rows": "which rows train",
-    "multi/weights": "weights of the label owners' model",
-    "multi/change": "change of the weights, masked",
-    "multi/change sum": "sum of the changes",
-    "multi/key": "public key of the aggregation",
-    "multi/mean": "mean change of the weights",
-    "multi/shares": "weight shares V, masked",
-    "multi/shares sum": "sum of the weight shares V",
-    "multi/shares mean": "mean of the weight shares V",
-    "risa/rows": "which rows train",
-    "train/epoch": "whether to keep, whether to stop",
-}
-_SCHEMES = frozenset({"paillier", "bfv", "ckks"})
 _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
 
-def receipt(ledgers: Mapping[str, Ledger]) -> list[ReceiptLine]:
-    """One line for each link, step and protection, in the order in which they first appeared at their sender."""
+def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[ReceiptLine]:
+    """One line for each link, step and protection, in the order in which they first appeared at their sender.
+
+    Args:
+        ledgers: party → its ledger.
+        words: step → what it is, as the job declares it.
+    """
     lines: dict[tuple[str, str, str, Kind, Guard], list[int]] = {}
     for sender, ledger in sorted(ledgers.items()):
         for entry in _sent(ledger):
@@ -71,7 +37,7 @@ def receipt(ledgers: Mapping[str, Ledger]) -> list[ReceiptLine]:
         ReceiptLine(
             sender=sender,
             receiver=peer,
-            what=_WORDS.get(what, what),
+            what=words.get(what, what),
             kind=kind.value,
             protection=_protection(kind, guard),
             protected=not _readable(kind, guard),
@@ -132,10 +98,8 @@ def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
     return found
 
 
-def check_protection(
-    job: Job, ledgers: Mapping[str, Ledger], passive: tuple[str, ...], *, resumed: bool = False
-) -> None:
-    """Hold the ledgers against the job.
+def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[str], *, resumed: bool = False) -> None:
+    """Hold the ledgers against what the job declares.
 
     Args:
         job: what was asked for.
@@ -148,12 +112,13 @@ def check_protection(
     """
     dp = job.protection.dp
     if not passive:
-        if dp is not None and not dp.local:
+        if dp is not None and dp.model is None:
             raise ProtectionInactive(
                 "differential privacy was asked for, but a party alone releases nothing: leave it out"
             )
         return
-    if not job.algorithm.exchanges:
+    training = Exchanges(job.algorithm.exchanges(job.protection, len(passive)))
+    if not len(training):
         return
     for name, ledger in ledgers.items():
         sent = list(_sent(ledger))
@@ -161,30 +126,38 @@ def check_protection(
         content = [e for e in sent if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT]
         if not content and not resumed:
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({len(sent)} messages to {sorted(peers)})")
-        if isinstance(job.protection, Sealed):
-            _check_sealed(name, content, job.protection.name, job.policy(name).min_key_bits)
-        asked = dp is not None and (dp.activations if name in passive else dp.gradients)
-        kinds = tuple(READABLE_KINDS) if job.protection.name == "plain" else (Kind.CIPHERTEXT,)
-        if asked and content and not any(e.noise > 0 for e in content if e.kind in kinds):
+        if job.protection.sealed:
+            _check_sealed(name, content, training)
+        asked = dp is not None and (dp.features if name in passive else dp.gradients) is not None
+        row_level = [e for e in content if _row_level(e, training)]
+        if asked and content and not any(entry.noise > 0 for entry in row_level):
             raise ProtectionInactive(f"{name!r} was to add differentially private noise and no message tells of any")
 
 
-def _check_sealed(name: str, content: list[Entry], scheme: str, bits: int) -> None:
+def _row_level(entry: Entry, training: Exchanges) -> bool:
+    """Whether a message carries values of rows, readable or under encryption."""
+    exchange = training.find(entry.what, entry.kind)
+    return entry.kind in READABLE_KINDS or (exchange is not None and bool(exchange.ciphers))
+
+
+def _check_sealed(name: str, content: list[Entry], training: Exchanges) -> None:
+    """Every message crossed under a cipher and a key size that its declaration allows."""
     readable = [entry for entry in content if entry.kind in READABLE_KINDS]
     if readable:
         raise ProtectionInactive(
             f"{name!r} sent {len(readable)} messages that their receiver can read, the first "
-            f"{readable[0].what!r}; the job "
-            "asked for all to be sealed"
+            f"{readable[0].what!r}; the job asked for all to be sealed"
         )
-    asked = _SCHEMES if scheme == "auto" else {scheme}
-    at_cut = [e for e in content if not e.what.startswith("multi/")]  # aggregation has a scheme of its own
-    weak = [e for e in at_cut if e.cipher not in asked or (e.cipher == "paillier" and e.bits < bits)]
-    if weak:
-        size = f" of {bits} bits" if scheme == "paillier" else ""
-        raise ProtectionInactive(
-            f"{name!r} sent {weak[0].what!r} under {weak[0].guard.label}; the job asked for {scheme}{size}"
-        )
+    for entry in content:
+        exchange = training.find(entry.what, entry.kind)
+        allowed = frozenset() if exchange is None else exchange.ciphers
+        bits = 0 if exchange is None else exchange.key_bits
+        if entry.cipher not in allowed or (entry.cipher == "paillier" and entry.bits < bits):
+            size = f" of {bits} bits" if bits and allowed == {"paillier"} else ""
+            raise ProtectionInactive(
+                f"{name!r} sent {entry.what!r} under {entry.guard.label}; the job asked for "
+                f"{' or '.join(sorted(allowed)) or 'nothing of the kind'}{size}"
+            )
 
 
 def _sent(ledger: Ledger) -> list[Entry]:

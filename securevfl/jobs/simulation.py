@@ -1,37 +1,38 @@
-"""All parties in one process: a task each, in-memory channels between every two, nothing else in common."""
+"""All parties in one process: each party's own program as a task, channels in memory between every two, nothing else in
+common."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from securevfl.algorithms import Split, Trained
-from securevfl.align import Alignment, align, join, protocol_of
+from securevfl.align import Alignment, join, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, PolicyError
-from securevfl.jobs.job import Job
-from securevfl.jobs.parties import predict_as_party, train_as_party
-from securevfl.jobs.programs import blocking, program, run_programs, sites_of
-from securevfl.jobs.refusal import await_refusal, refuse, rule_against
+from securevfl.errors import InputError
+from securevfl.jobs.programs import run_programs, sites_of
+from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.privacy import Ledger, Reading
-from securevfl.site import Keeper, Observer
+from securevfl.site import Keeper, Observer, Site
+from securevfl.training import Split, Trained
 
 __all__ = [
+    "COORDINATOR",
     "Aligned",
     "Ran",
     "align_parties",
-    "check_parties",
-    "consent",
+    "consent_parties",
     "join_parties",
     "predict_parties",
     "run_parties",
-    "split_rows",
 ]
+
+COORDINATOR = "coordinator"
+"""Name of the party without a table that several label owners need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,39 +40,55 @@ class Aligned:
     """The alignment of all parties of a simulation.
 
     Attributes:
-        parties: party → its `Alignment`.
+        alignments: party → its own alignments, one for each label owner's federation that it is a member of.
         readings: party → its clock during alignment.
         ledgers: party → its ledger of the alignment.
         protocol: how they were aligned.
-        owners: label owner → the alignment of its federation, where there are several.
     """
 
-    parties: Mapping[str, Alignment]
+    alignments: Mapping[str, Alignments]
     readings: Mapping[str, Reading] = field(default_factory=dict)
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     protocol: str = ""
-    owners: Mapping[str, Aligned] = field(default_factory=dict)
+
+    @property
+    def parties(self) -> dict[str, Alignment]:
+        """Party → its alignment in the first label owner's federation; members only."""
+        first = next(iter(next(iter(self.alignments.values()))))
+        return {name: found[first] for name, found in self.alignments.items() if first in found}
 
     @property
     def common(self) -> int:
-        """Number of common rows."""
+        """Number of common rows, in the first label owner's federation."""
         return len(next(iter(self.parties.values())).rows)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What a run left: each party's result and ledger."""
+    """What a run left: each party's result and ledger, and the split that the first label owner told."""
 
     trained: Mapping[str, Trained]
     ledgers: Mapping[str, Ledger]
     split: Split
 
 
+def _owners(parties: Parties) -> list[str]:
+    return [table.name for table in parties.label_owners]
+
+
+def _all_parties(job: Job, parties: Parties) -> tuple[list[str], str]:
+    """Names of all that run a job, and the coordinator's among them, empty without one."""
+    if COORDINATOR in parties:
+        raise InputError(f"a party is called {COORDINATOR!r}, which is the name of the one without a table: rename it")
+    coordinator = COORDINATOR if job.algorithm.many_owners else ""
+    return [*parties, *([coordinator] if coordinator else [])], coordinator
+
+
 def align_parties(parties: Parties, job: Job, observer: Observer | None = None, *, run: str = "alignment") -> Aligned:
     """Align the parties' tables by PSI and let all verify the result.
 
     Args:
-        parties: their tables.
+        parties: their tables; with several label owners, each aligns with all passive parties.
         job: what they are aligned for.
         observer: hears how it goes on.
         run: name of the alignment, for the ledgers.
@@ -81,20 +98,21 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         PolicyError: a party refuses the job, or has fewer common rows than its policy allows.
         InputError: identifiers that are empty or doubled.
     """
-    consent(job, parties)
-    sites = sites_of(job, parties, active=parties.active.name, run=run, observer=observer)
-    sites[parties.active.name].observer.phase("alignment")
-    programs = {
-        name: program(
-            site, align(site, parties[name].ids, book=_book(parties[name]), held_out=_held_out(parties[name]))
-        )
-        for name, site in sites.items()
-    }
-    found = run_programs(programs, sites)
-    readings = {name: site.clock.lap() for name, site in sites.items()}
-    protocol = protocol_of(len(parties) - 1, book=parties.active.book is not None)
-    ledgers = {name: site.ledger for name, site in sites.items()}
-    return Aligned(parties=found, readings=readings, ledgers=ledgers, protocol=protocol)
+    owners = _owners(parties)
+    sites = sites_of(job, parties, owners=owners, run=run, observer=observer)
+    sites[owners[0]].observer.phase("alignment")
+
+    async def program(site: Site, table: PartyTable) -> Alignments:
+        await consent_party(site, table, job)
+        return await align_party(site, table)
+
+    found = run_programs({name: partial(program, site, parties[name]) for name, site in sites.items()}, sites)
+    return Aligned(
+        alignments={name: found[name] for name in [*owners, *parties]},
+        readings={name: site.clock.lap() for name, site in sites.items()},
+        ledgers={name: site.ledger for name, site in sites.items()},
+        protocol=protocol_of(len(parties.passive), book=any(t.book is not None for t in parties.label_owners)),
+    )
 
 
 def join_parties(parties: Parties, job: Job) -> Aligned:
@@ -104,26 +122,27 @@ def join_parties(parties: Parties, job: Job) -> Aligned:
         AlignmentError: no common rows.
         InputError: identifiers that are empty or doubled.
     """
-    active = parties.active
-    ids = {name: table.ids for name, table in parties.items()}
-    found = join(active.name, ids, job.seed, _book(active), _held_out(active))
-    return Aligned(parties=found, protocol="joined in one process, without a protocol")
+    found: dict[str, dict[str, Alignment]] = {}
+    for owner in parties.label_owners:
+        ids = {table.name: table.ids for table in (owner, *parties.passive)}
+        book = () if owner.book is None else owner.book.ids
+        held_out = np.arange(0) if owner.fold is None else np.flatnonzero(owner.fold != TRAIN)
+        for name, alignment in join(owner.name, ids, job.seed, book, held_out).items():
+            found.setdefault(name, {})[owner.name] = alignment
+    return Aligned(alignments=found, protocol="joined in one process, without a protocol")
 
 
-def _book(table: PartyTable) -> Sequence[str]:
-    return () if table.book is None else table.book.ids
+def consent_parties(jobs: Sequence[Job], parties: Parties) -> None:
+    """Let each party hold each job against its own policy, before anything else is sent for any of them.
 
-
-def _held_out(table: PartyTable) -> np.ndarray:
-    return np.arange(0) if table.fold is None else np.flatnonzero(table.fold != TRAIN)
-
-
-def split_rows(parties: Parties, aligned: Aligned, job: Job) -> Split:
-    """Which aligned rows train, validate and test: as the active party marked them, else at random from the seed."""
-    active = parties.active
-    if active.fold is None:
-        return Split.of(aligned.common, valid=job.valid, test=job.test, seed=job.seed)
-    return Split.marked(active.fold[aligned.parties[active.name].rows])
+    Raises:
+        PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
+    """
+    for job in jobs:
+        names, coordinator = _all_parties(job, parties)
+        sites = sites_of(job, names, owners=_owners(parties), run="consent", coordinator=coordinator)
+        tables = dict(parties)
+        run_programs({n: partial(consent_party, site, tables.get(n), job) for n, site in sites.items()}, sites)
 
 
 def run_parties(
@@ -143,7 +162,7 @@ def run_parties(
         parties: their tables; exactly those that `aligned` tells about.
         aligned: the verified alignment.
         run: name of the run, for the ledgers.
-        split: which of the aligned rows train, validate and test; from the job's seed if None.
+        split: of the rows of a party that runs alone.
         observer: hears how it goes on.
         keepers: party → what keeps its checkpoints.
 
@@ -151,85 +170,20 @@ def run_parties(
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
         SecureVFLError: any other, as the party raised it.
     """
-    check_parties(job, parties)
-    consent(job, parties)
-    sites = sites_of(job, parties, active=parties.active.name, run=run, observer=observer, keepers=keepers)
-    parts = split or split_rows(parties, aligned, job)
-    programs = {
-        name: program(site, train_as_party(site, parties[name], aligned.parties[name], job, parts))
-        for name, site in sites.items()
-    }
-    trained = run_programs(programs, sites)
-    for name, site in sites.items():
-        trained[name].notes += site.notes
-    return Ran(trained=trained, ledgers={name: site.ledger for name, site in sites.items()}, split=parts)
+    owners = _owners(parties)
+    names, coordinator = _all_parties(job, parties)
+    sites = sites_of(job, names, owners=owners, run=run, coordinator=coordinator, observer=observer, keepers=keepers)
+    tables = dict(parties)
 
+    async def program(site: Site) -> Trained:
+        table = tables.get(site.name)
+        await consent_party(site, table, job)
+        return await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
 
-def consent(job: Job, parties: Parties) -> None:
-    """Let each party hold the job against its own policy, before anything is sent.
-
-    If one refuses, it tells its peers so, and that is all that crosses any channel.
-
-    Raises:
-        PolicyError: names the first party that refuses, and the rule that the job breaks; carries the ledgers.
-    """
-    if len(parties) == 1:
-        return
-    broken: dict[str, str] = {}
-    passive = [table.name for table in parties.passive]
-    for owner in parties.label_owners:
-        pairwise = owner.book is not None
-        for name in (owner.name, *passive):
-            rule = rule_against(job, name, active=owner.name, passive=passive, pairwise=pairwise)
-            broken |= {name: rule} if rule else {}
-    if not broken:
-        return
-    sites = sites_of(job, parties, active=parties.label_owners[0].name, run="refusal")
-    programs = [
-        program(site, refuse(site, broken[name]) if name in broken else await_refusal(site))
-        for name, site in sites.items()
-    ]
-
-    async def together() -> list[object]:
-        return await asyncio.gather(*(run() for run in programs), return_exceptions=True)
-
-    ended = dict(zip(sites, blocking(together), strict=True))
-    name = min(broken)
-    error = ended[name]
-    if not isinstance(error, PolicyError):
-        raise TypeError(f"{name!r} refused the job and ended with {error!r}")
-    error.ledgers = tuple(site.ledger for site in sites.values())
-    error.add_note(f"raised at party {name!r}; the other parties stopped")
-    raise error
-
-
-def check_parties(job: Job, parties: Parties) -> None:
-    """Refuse parties that the job's algorithm cannot serve.
-
-    Raises:
-        InputError: too many passive parties, too few epochs, or no label book where the algorithm lives on it.
-    """
-    algorithm, passive = job.algorithm, parties.passive
-    if algorithm.many_owners:
-        raise InputError(f"{algorithm.title} trains with several label owners: use sv.simulate, which knows how")
-    most = algorithm.most_passive
-    if most is not None and len(passive) > most:
-        raise InputError(
-            f"{algorithm.title} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there are "
-            f"{len(passive)} passive ones ({', '.join(table.name for table in passive)}): leave some out"
-        )
-    if job.epochs < algorithm.least_epochs:
-        raise InputError(
-            f"{algorithm.title} gets to its last stage in epoch {algorithm.least_epochs}, and the job has {job.epochs} "
-            "epochs: give it more, or shorten the stages before"
-        )
-    mine = set(parties.active.ids)
-    lacking = any(not mine.issuperset(table.ids) for table in passive)
-    if algorithm.uses_book and lacking and parties.active.book is None:
-        raise InputError(
-            f"{algorithm.title} trains on rows of other parties whose labels {parties.active.name!r} knows, and it has "
-            "no label book: give PartyTable(book=LabelBook(…)), or labels='all' for a named data set"
-        )
+    trained = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
+    return Ran(
+        trained=trained, ledgers={name: site.ledger for name, site in sites.items()}, split=trained[owners[0]].split
+    )
 
 
 def predict_parties(
@@ -239,16 +193,17 @@ def predict_parties(
 
     Args:
         job: that the model was trained by.
-        parties: their tables.
+        parties: their tables, with one label owner.
         aligned: the verified alignment of these tables.
         models: party → its part of the model.
         run: name, for the ledgers.
     """
-    consent(job, parties)
-    sites = sites_of(job, parties, active=parties.active.name, run=run)
-    programs = {
-        name: program(site, predict_as_party(site, parties[name], aligned.parties[name], job, models[name]))
-        for name, site in sites.items()
-    }
-    found = run_programs(programs, sites)
-    return found[parties.active.name], {name: site.ledger for name, site in sites.items()}
+    active = parties.active.name
+    sites = sites_of(job, parties, owners=[active], run=run)
+
+    async def program(site: Site) -> np.ndarray:
+        await consent_party(site, parties[site.name], job)
+        return await predict_party(site, parties[site.name], aligned.parties[site.name], job, models[site.name])
+
+    found = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
+    return found[active], {name: site.ledger for name, site in sites.items()}

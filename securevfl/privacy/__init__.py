@@ -1,4 +1,5 @@
-"""Ledger, policy, links, and differential privacy with its accounting."""
+"""Ledger, policy, links, and differential privacy with its accounting. Cuts and algorithms may import
+this folder; it knows neither."""
 
 from securevfl.privacy.accountant import (
     Accountant,
@@ -11,18 +12,22 @@ from securevfl.privacy.accountant import (
     epsilon_rdp,
 )
 from securevfl.privacy.clock import Clock, Reading
-from securevfl.privacy.dp import DP, PROTECTS, Counted, Spent, protects
+from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
 from securevfl.privacy.link import Declared, Link, fan_out
-from securevfl.privacy.marvell import Marvell
+from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
-from securevfl.privacy.noise import clip_rows, gaussian
+from securevfl.privacy.mechanisms import Gaussian, JointNoise, Marvell, RandomisedResponse
+from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussian, mapped
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
+from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.sgd import PrivateSteps
+from securevfl.privacy.spent import PROTECTS, Counted, Spent, protects
 from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
 
 __all__ = [
@@ -35,25 +40,35 @@ __all__ = [
     "Chain",
     "Clock",
     "Counted",
+    "CrossEntropy",
     "Declared",
     "Entry",
     "Finding",
+    "Gaussian",
     "GaussianRelease",
+    "JointNoise",
     "JointRelease",
     "LabelRelease",
     "Ledger",
     "Link",
+    "Loss",
     "Marvell",
+    "MarvellNoise",
+    "NoiseShare",
+    "Noised",
     "Noted",
     "Policy",
     "PrivateSteps",
     "PureRelease",
+    "RandomisedResponse",
     "Reading",
     "Release",
+    "Releases",
     "RowRelease",
     "Spent",
     "Terms",
     "Total",
+    "bare",
     "broken_rule",
     "calibrate",
     "clip_rows",
@@ -62,6 +77,7 @@ __all__ = [
     "fan_out",
     "gaussian",
     "group_means",
+    "mapped",
     "protection_of",
     "protects",
     "raise_refusal",

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from securevfl.errors import InputError, RangeError
-from securevfl.privacy.noise import GRID, Entropy, clip_rows, gaussian, uniform
+from securevfl.privacy.noise import Entropy, NoiseShare, clip_rows, noise_share
 from securevfl.privacy.rows import GaussianRows
 
 __all__ = ["JointRelease", "check_norms", "largest_norm"]
@@ -71,7 +71,7 @@ def check_norms(z: torch.Tensor, bound: float) -> None:
     longest = float(torch.linalg.vector_norm(z, dim=-1).max()) if z.numel() else 0.0
     if not longest <= bound:
         raise RangeError(
-            f"a row of z is {longest:.4g} long, and with the declared dp.weight_bound it stays below {bound:.4g}: the "
+            f"a row of z is {longest:.4g} long, and with the declared weight_bound it stays below {bound:.4g}: the "
             "weights grew past it and ε no longer holds; declare a larger bound, or lower the cut's learning rate"
         )
 
@@ -111,19 +111,17 @@ class JointRelease(GaussianRows):
             raise InputError(f"the weights' bound is {weight_bound}; it has to be a positive number")
         super().__init__("z", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta, entropy=entropy)
         self.sensitivity = 2 * clip * weight_bound
-        self._share = sigma * self.sensitivity / math.sqrt(parties)
+        self._parties = parties
 
     def clipped(self, activations: torch.Tensor) -> torch.Tensor:
         """Activations (n, d) of norm C at most; gradients flow through the clip."""
         return clip_rows(activations, self.clip)
 
-    def noise(self, rows: np.ndarray, width: int) -> torch.Tensor:
-        """This party's share of the noise for these rows of z, (n, width) float64, and one release of each counted.
+    def noise(self, rows: np.ndarray, width: int) -> NoiseShare:
+        """This party's share of the noise for these rows of z, (n, width), and one release of each counted.
 
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
         """
         self.counts.add(rows)
-        shape = (len(rows), width)
-        dither = torch.from_numpy(uniform(shape, self._entropy) - 0.5) * (GRID * self.sensitivity)
-        return gaussian(shape, self._share, self._entropy) + dither
+        return noise_share((len(rows), width), self.sigma, self.sensitivity, self._parties, self._entropy)

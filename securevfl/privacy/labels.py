@@ -20,8 +20,8 @@ import torch
 
 from securevfl.errors import InputError
 from securevfl.privacy.accountant import PureRelease
-from securevfl.privacy.dp import Spent
 from securevfl.privacy.noise import Entropy, uniform
+from securevfl.privacy.spent import Spent
 
 __all__ = ["LabelRelease", "forward_correction", "probabilities", "randomised_response"]
 

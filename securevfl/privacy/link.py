@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.ledger import Ledger
+from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar
@@ -75,11 +78,14 @@ class Link:
         *,
         meta: Mapping[str, Scalar] = _EMPTY,
         guard: Guard = NO_GUARD,
-        **arrays: Array,
+        **arrays: Array | Noised[Any],
     ) -> None:
         """Send arrays and scalars as one message; waits while the peer has too much left to read.
 
+        The message's noise is the least noise multiplier among its arrays: 0 where one of them is not `Noised`.
+
         Raises:
+            TypeError: a guard that claims noise; nothing was sent.
             PolicyError: the party's policy forbids it; nothing was sent.
             ProtocolError: nobody declared the message; nothing was sent. Or the channel was closed.
         """
@@ -88,7 +94,8 @@ class Link:
                 f"{self.me!r} was about to send {kind.value} {what!r} to {self.peer!r}, which nothing in the job "
                 "declares; nothing was sent: declare it in the algorithm's exchanges"
             )
-        message = Message(kind, what, arrays, meta, guard)
+        guard = _with_noise(guard, min((_multiplier(array) for array in arrays.values()), default=0.0))
+        message = Message(kind, what, {name: _bare(array) for name, array in arrays.items()}, meta, guard)
         self.policy.check(message, self.peer)
         if self._channel.ready:
             size = await self._channel.send(message)
@@ -148,6 +155,26 @@ class Link:
     def close(self) -> None:
         """Tell the peer that nothing more will come."""
         self._channel.close()
+
+
+def _multiplier(array: Array | Noised[Any]) -> float:
+    return array.multiplier if isinstance(array, Noised) else 0.0
+
+
+def _bare(array: Array | Noised[Any]) -> Array:
+    value: Array = array.value if isinstance(array, Noised) else array
+    return value
+
+
+@lru_cache(maxsize=256)
+def _with_noise(guard: Guard, noise: float) -> Guard:
+    """The guard that a message is sent under; one object for equal ones, as `Policy` remembers them by identity."""
+    if guard.noise:
+        raise TypeError(
+            f"a guard claims noise of σ/Δ = {guard.noise:.3g}; send what a release returned (a Noised) under a guard "
+            "without noise: the link derives it"
+        )
+    return replace(guard, noise=noise) if noise else guard
 
 
 async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, Any, None]]) -> None:

@@ -20,7 +20,7 @@ import torch
 from securevfl.errors import InputError
 from securevfl.privacy.noise import Entropy, gaussian
 
-__all__ = ["Covariances", "Marvell", "leak_auc_bound", "least_divergence", "sum_kl"]
+__all__ = ["Covariances", "MarvellNoise", "leak_auc_bound", "least_divergence", "sum_kl"]
 
 _ROUNDS, _GRID = 8, 41
 
@@ -115,7 +115,7 @@ def least_divergence(gap: float, spread: tuple[float, float], share: float, widt
     return Covariances(along, across, sum_kl(gap, spread, along, across, width))
 
 
-class Marvell:
+class MarvellNoise:
     """Perturbs the gradients of batches of two classes.
 
     Args:

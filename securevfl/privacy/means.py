@@ -15,8 +15,8 @@ import torch
 
 from securevfl.errors import InputError
 from securevfl.privacy.accountant import GaussianRelease
-from securevfl.privacy.dp import Spent
-from securevfl.privacy.noise import Entropy, clip_rows, noised
+from securevfl.privacy.noise import Entropy, Noised, clip_rows, noised
+from securevfl.privacy.spent import Spent
 
 __all__ = ["group_means"]
 
@@ -30,7 +30,7 @@ def group_means(
     sigma: float,
     delta: float,
     entropy: Entropy = os.urandom,
-) -> tuple[torch.Tensor, torch.Tensor, Spent]:
+) -> tuple[Noised[torch.Tensor], Noised[torch.Tensor], Spent]:
     """Mean vector and size of each group, both noisy, and what they cost.
 
     Args:
@@ -60,6 +60,6 @@ def group_means(
     marked = torch.cat([rows, torch.full((len(rows), 1), clip, dtype=torch.float64, device=rows.device)], dim=1)
     exact = torch.zeros((count, marked.shape[1]), dtype=torch.float64, device=rows.device).index_add_(0, place, marked)
     noisy = noised(exact, sigma, 2 * clip, entropy)
-    sizes = (noisy[:, -1] / clip).clamp_min(1.0)
-    means = clip_rows(noisy[:, :-1] / sizes[:, None], clip)
+    sizes = noisy.map(lambda value: (value[:, -1] / clip).clamp_min(1.0))
+    means = noisy.map(lambda value: clip_rows(value[:, :-1] / sizes.value[:, None], clip))
     return means, sizes, Spent.of("means", GaussianRelease(sigma, 1), delta, clip=clip)

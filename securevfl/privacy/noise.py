@@ -1,20 +1,43 @@
-"""Clipping, and Gaussian noise from the operating system's random bytes.
+"""Clipping, Gaussian noise from the operating system's random bytes, and the values that carry it.
 
 The noise goes through the inverse normal distribution function, and what `noised` releases is rounded to a grid of 2⁻²⁰
 sensitivities: the low bits of a float would otherwise tell about the value below the noise (Mironov 2012, "On
 significance of the least significant bits for differential privacy"). The grid keeps that channel narrow; it does not
 make the sampler exactly discrete.
+
+A value that went through a mechanism is a `Noised`, and only the functions of this module make one. A link derives the
+guard of a message from it, so that no plain tensor can be sent, or written to a ledger, as if it had noise.
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
+from typing import Generic, TypeVar, final
 
 import numpy as np
 import torch
 
-__all__ = ["GRID", "Entropy", "clip_rows", "gaussian", "noised", "uniform"]
+__all__ = [
+    "GRID",
+    "Entropy",
+    "NoiseShare",
+    "Noised",
+    "RememberedRows",
+    "bare",
+    "clip_rows",
+    "gaussian",
+    "mapped",
+    "noise_share",
+    "noised",
+    "uniform",
+]
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+_U = TypeVar("_U")
+_MADE_HERE = object()
 
 GRID = 2.0**-20
 """Width of the grid that released rows lie on, and of the dither on shares of noise, over the sensitivity."""
@@ -43,7 +66,110 @@ def gaussian(shape: tuple[int, ...], std: float, entropy: Entropy = os.urandom) 
     return noise
 
 
-def noised(values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entropy = os.urandom) -> torch.Tensor:
+@final
+class Noised(Generic[_T_co]):
+    """A value to which a mechanism of this module added noise, or what was computed from it.
+
+    Attributes:
+        value: a tensor, or an array of bytes once it is encrypted.
+        multiplier: σ, the standard deviation of the noise over the sensitivity.
+        sensitivity: Δ, how far the value moves in L2 norm, at most, when one row's content is replaced.
+
+    Raises:
+        TypeError: somebody else tries to make one.
+    """
+
+    __slots__ = ("multiplier", "sensitivity", "value")
+
+    value: _T_co
+    multiplier: float
+    sensitivity: float
+
+    def __init__(self, value: _T_co, multiplier: float, sensitivity: float, *, token: object = None) -> None:
+        if token is not _MADE_HERE:
+            raise TypeError(
+                "a value becomes Noised by a release with noise, not by name: ask Releases for one, and use map for "
+                "what is computed from it"
+            )
+        object.__setattr__(self, "value", value)
+        object.__setattr__(self, "multiplier", multiplier)
+        object.__setattr__(self, "sensitivity", sensitivity)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("Noised has no subclasses: one could make itself without a mechanism")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name!r} of a Noised stays as the mechanism made it")
+
+    def map(self, compute: Callable[[_T_co], _U]) -> Noised[_U]:
+        """Post-processing, which costs no ε: σ and Δ stay those of the release.
+
+        Args:
+            compute: may depend on what its receiver knows and on the noised value, and on nothing else that is private.
+        """
+        return Noised(compute(self.value), self.multiplier, self.sensitivity, token=_MADE_HERE)
+
+    def __repr__(self) -> str:
+        return f"Noised(σ = {self.multiplier:.4g}, Δ = {self.sensitivity:.4g})"
+
+
+def bare(value: _T | Noised[_T]) -> _T:
+    """The value itself, whether it has noise or not. What is sent of it counts as without noise; see `mapped`."""
+    return value.value if isinstance(value, Noised) else value
+
+
+def mapped(value: _T | Noised[_T], compute: Callable[[_T], _U]) -> _U | Noised[_U]:
+    """`compute` of the value, `Noised` where the value is: see `Noised.map`."""
+    return value.map(compute) if isinstance(value, Noised) else compute(value)
+
+
+@final
+class NoiseShare:
+    """One party's share of the noise that several parties add to their sum.
+
+    Attributes:
+        noise: (n, h) float64.
+        multiplier: σ of the whole noise, over the sensitivity of the sum.
+        sensitivity: Δ of the sum.
+
+    Raises:
+        TypeError: somebody else tries to make one.
+    """
+
+    __slots__ = ("multiplier", "noise", "sensitivity")
+
+    noise: torch.Tensor
+    multiplier: float
+    sensitivity: float
+
+    def __init__(self, noise: torch.Tensor, multiplier: float, sensitivity: float, *, token: object = None) -> None:
+        if token is not _MADE_HERE:
+            raise TypeError("a share of noise comes from a JointRelease: ask Releases for one")
+        object.__setattr__(self, "noise", noise)
+        object.__setattr__(self, "multiplier", multiplier)
+        object.__setattr__(self, "sensitivity", sensitivity)
+
+    def __init_subclass__(cls) -> None:
+        raise TypeError("NoiseShare has no subclasses: one could make itself without a mechanism")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"{name!r} of a NoiseShare stays as the mechanism made it")
+
+    def added(self, add: Callable[[torch.Tensor], _U]) -> Noised[_U]:
+        """What leaves with this share in it.
+
+        Args:
+            add: adds the noise (n, h) to this party's part and gives what is sent: the sum, or its ciphertext.
+        """
+        return Noised(add(self.noise), self.multiplier, self.sensitivity, token=_MADE_HERE)
+
+    def __repr__(self) -> str:
+        return f"NoiseShare(σ = {self.multiplier:.4g}, Δ = {self.sensitivity:.4g})"
+
+
+def noised(
+    values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entropy = os.urandom
+) -> Noised[torch.Tensor]:
     """`values` plus N(0, (σΔ)²), on the grid of 2⁻²⁰ Δ; float64, detached.
 
     Args:
@@ -54,4 +180,68 @@ def noised(values: torch.Tensor, sigma: float, sensitivity: float, entropy: Entr
     """
     noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)
     grid = sensitivity * GRID
-    return torch.round((values.detach().double() + noise) / grid) * grid
+    value = torch.round((values.detach().double() + noise) / grid) * grid
+    return Noised(value, sigma, sensitivity, token=_MADE_HERE)
+
+
+def noise_share(
+    shape: tuple[int, ...], sigma: float, sensitivity: float, parties: int, entropy: Entropy = os.urandom
+) -> NoiseShare:
+    """N(0, (σΔ)²/k) plus a uniform dither 2⁻²⁰ Δ wide, float64; see `joint`.
+
+    Args:
+        shape: of the sum.
+        sigma: noise multiplier σ of the whole noise.
+        sensitivity: Δ of the sum.
+        parties: k, how many shares add up to the whole noise.
+        entropy: source of random bytes.
+    """
+    dither = torch.from_numpy(uniform(shape, entropy) - 0.5) * (GRID * sensitivity)
+    noise = gaussian(shape, sigma * sensitivity / math.sqrt(parties), entropy) + dither
+    return NoiseShare(noise, sigma, sensitivity, token=_MADE_HERE)
+
+
+class RememberedRows:
+    """Noised rows that are released again as they are, by row number.
+
+    Args:
+        sigma: noise multiplier σ of all of them.
+        sensitivity: Δ of all of them.
+    """
+
+    def __init__(self, sigma: float, sensitivity: float) -> None:
+        self._sigma = sigma
+        self._sensitivity = sensitivity
+        self._rows: dict[int, torch.Tensor] = {}
+
+    def numbers(self) -> np.ndarray:
+        """Of the rows that are remembered, (n,) int64."""
+        return np.fromiter(self._rows, dtype=np.int64, count=len(self._rows))
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._rows
+
+    def keep(self, rows: np.ndarray, values: Noised[torch.Tensor]) -> None:
+        """Remember noised values (n, d) of rows (n,).
+
+        Raises:
+            ValueError: their noise is another one.
+        """
+        if (values.multiplier, values.sensitivity) != (self._sigma, self._sensitivity):
+            raise ValueError(f"{values!r} cannot stand beside rows of σ = {self._sigma}, Δ = {self._sensitivity}")
+        self._rows.update(zip(rows.tolist(), values.value.detach(), strict=True))
+
+    def recall(self, rows: np.ndarray) -> Noised[torch.Tensor]:
+        """The rows numbered so, (n, d); each has to be remembered."""
+        value = torch.stack([self._rows[row] for row in rows.tolist()])
+        return Noised(value, self._sigma, self._sensitivity, token=_MADE_HERE)
+
+    def state(self) -> list[list[object]]:
+        """Numbers and rows, for a checkpoint."""
+        return [[number, row] for number, row in self._rows.items()]
+
+    def load(self, state: object) -> None:
+        """Go back to a `state`: this party's own checkpoint, which is trusted to hold what was released."""
+        if not isinstance(state, list):
+            raise TypeError("not a state of this release")
+        self._rows = {int(row): value for row, value in state}

@@ -3,13 +3,14 @@ forbids."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Annotated, Literal
 
 import torch
+from msgspec import Meta
 
-from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.config import Config
+from securevfl.errors import PolicyError
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
 
 __all__ = ["READABLE_KINDS", "SCHEMES", "Policy", "protection_of"]
@@ -21,9 +22,11 @@ SCHEMES = frozenset({"bfv", "ckks", "paillier"})
 """Ciphers that seal content under somebody's key."""
 
 _CIPHERS = SCHEMES | {"blinded", "masked", "none"}
-_PROTECTIONS = SCHEMES | {"plain"}
 _DEFAULT_SECURITY = 112
 _REMEMBERED = 1024
+
+Bits = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=1)]
 
 
 def protection_of(cipher: str) -> str:
@@ -31,8 +34,7 @@ def protection_of(cipher: str) -> str:
     return "plain" if cipher == "none" else cipher
 
 
-@dataclass(frozen=True, kw_only=True)
-class Policy:
+class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     """What a party lets out and takes in, checked on every message, and held against the job before the first one.
 
     Attributes:
@@ -56,41 +58,27 @@ class Policy:
     """
 
     sealed: bool = False
-    protections: frozenset[str] | None = None
+    protections: frozenset[Literal["bfv", "ckks", "paillier", "plain"]] | None = None
     noised: frozenset[Kind] = frozenset()
     forbidden: frozenset[Kind] = frozenset()
     leaks: bool = True
-    min_key_bits: int = 2048
-    min_security: int = _DEFAULT_SECURITY
-    min_masking: int = 40
-    min_intersection: int = 10
-    max_epsilon: float | None = None
+    min_key_bits: Bits = 2048
+    min_security: Annotated[int, Meta(ge=0, le=256, description="no cipher here has more; use 112 or 128")] = (
+        _DEFAULT_SECURITY
+    )
+    min_masking: Bits = 40
+    min_intersection: Count = 10
+    max_epsilon: Annotated[float, Meta(gt=0, description="leave it out for no bound")] | None = None
     pairwise_intersections: bool = True
-    max_set_size: int = 1 << 24
+    max_set_size: Count = 1 << 24
 
-    def __post_init__(self) -> None:
-        for name in ("min_key_bits", "min_security", "min_masking", "min_intersection", "max_set_size"):
-            value = getattr(self, name)
-            least = 1 if name in ("min_intersection", "max_set_size") else 0
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise InputError(f"{name} is {value!r}; a whole number from {least} was expected")
-        if self.min_security > 256:
-            raise InputError(
-                f"min_security is {self.min_security}; no cipher here has more than 256 bits: use 112 or 128"
-            )
-        if self.max_epsilon is not None and not self.max_epsilon > 0:
-            raise InputError(f"max_epsilon is {self.max_epsilon}; give a positive number, or None for no bound")
-        kinds = {kind.value: kind for kind in Kind}
-        for name in ("noised", "forbidden"):
-            chosen = _chosen(f"message kind in {name}", getattr(self, name), kinds)
-            object.__setattr__(self, name, frozenset(kinds[value] for value in chosen))
+    def problems(self) -> list[str]:
+        found = super().problems()
         if Kind.CONTROL in self.forbidden:
-            raise InputError(
+            found.append(
                 "forbidden holds 'control': without such messages not even a refusal can be sent; leave it out"
             )
-        if self.protections is not None:
-            chosen = _chosen("protection in protections", self.protections, _PROTECTIONS)
-            object.__setattr__(self, "protections", frozenset(chosen))
+        return found
 
     @cached_property
     def _cleared(self) -> dict[tuple[int, int, bool], Guard]:
@@ -216,8 +204,7 @@ class Policy:
         """Both policies at once: on each point the stricter of the two."""
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
         accepted = [names for names in (self.protections, other.protections) if names is not None]
-        return replace(
-            self,
+        return self.replace(
             sealed=self.sealed or other.sealed,
             protections=frozenset.intersection(*accepted) if accepted else None,
             noised=self.noised | other.noised,
@@ -232,14 +219,14 @@ class Policy:
             max_set_size=min(self.max_set_size, other.max_set_size),
         )
 
-    def describe(self) -> str:
+    def text(self) -> str:
         """One line for ledgers and reports."""
         parts = [f"keys >= {self.paillier_bits} bits", f"intersection >= {self.min_intersection}"]
-        if self.min_security != Policy.min_security:
+        if self.min_security != _DEFAULT.min_security:
             parts.insert(0, f"security >= {self.min_security} bits")
-        if self.min_masking != Policy.min_masking:
+        if self.min_masking != _DEFAULT.min_masking:
             parts.append(f"masks >= {self.min_masking} bits")
-        if self.max_set_size != Policy.max_set_size:
+        if self.max_set_size != _DEFAULT.max_set_size:
             parts.append(f"sets <= {self.max_set_size} rows")
         if not self.pairwise_intersections:
             parts.append("no pairwise intersection")
@@ -258,6 +245,9 @@ class Policy:
         return "; ".join(parts)
 
 
+_DEFAULT = Policy()
+
+
 def _which(message: Message, peer: str, sent: bool) -> str:
     return f"{message.what!r:.80} {'to' if sent else 'from'} {peer!r}"
 
@@ -269,16 +259,3 @@ def _hidden(array: Array, cipher: str) -> bool:
             return array.dtype is torch.uint8
         return not (array.is_floating_point() or array.is_complex() or array.dtype is torch.bool)
     return array.dtype.char == "B" if cipher in SCHEMES else array.dtype.kind in "iu"
-
-
-def _chosen(what: str, given: Iterable[str], known: Iterable[str]) -> list[str]:
-    """Names, each of which is known.
-
-    Raises:
-        UnknownNameError: one that is not.
-    """
-    names = [given] if isinstance(given, str) else list(given)
-    for name in names:
-        if name not in set(known):
-            raise UnknownNameError(what, name, known)
-    return names

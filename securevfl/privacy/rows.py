@@ -13,8 +13,8 @@ from securevfl.privacy.accountant import (
     GaussianRelease,
     epsilon_rdp,
 )
-from securevfl.privacy.dp import Spent
-from securevfl.privacy.noise import Entropy, clip_rows, noised
+from securevfl.privacy.noise import Entropy, Noised, RememberedRows, clip_rows, noised
+from securevfl.privacy.spent import Spent
 
 __all__ = ["GaussianRows", "RowCounts", "RowRelease"]
 
@@ -162,9 +162,11 @@ class RowRelease(GaussianRows):
         super().__init__(what, rows=rows, times=times, sigma=sigma, clip=clip, delta=delta, entropy=entropy)
         self.sensitivity = 2 * clip if sensitivity is None else min(sensitivity, 2 * clip)
         self.once = once
-        self._kept: dict[int, torch.Tensor] = {}
+        self._kept = RememberedRows(sigma, self.sensitivity)
 
-    def __call__(self, values: torch.Tensor, rows: np.ndarray, *, also: Sequence[np.ndarray] = ()) -> torch.Tensor:
+    def __call__(
+        self, values: torch.Tensor, rows: np.ndarray, *, also: Sequence[np.ndarray] = ()
+    ) -> Noised[torch.Tensor]:
         """Clipped and noised `values` (n, d) of the rows numbered `rows` (n,); gradients flow through the clip.
 
         Args:
@@ -182,9 +184,8 @@ class RowRelease(GaussianRows):
             return self._noised(values)
         if new.any():
             chosen = torch.from_numpy(np.flatnonzero(new)).to(values.device)
-            for row, value in zip(fresh.tolist(), self._noised(values[chosen]).detach(), strict=True):
-                self._kept[row] = value
-        return torch.stack([self._kept[row] for row in rows.tolist()])
+            self._kept.keep(fresh, self._noised(values[chosen]))
+        return self._kept.recall(rows)
 
     def _new(self, rows: np.ndarray) -> np.ndarray:
         """Where a row comes for the first time, (n,) bool; once in a batch that holds it several times."""
@@ -196,24 +197,21 @@ class RowRelease(GaussianRows):
     def lose(self, rows: np.ndarray, times: int) -> None:
         """See `RowCounts.lose`. Noise that is drawn once and is remembered is not drawn again: nothing is lost."""
         if self.once:
-            rows = np.setdiff1d(rows, np.fromiter(self._kept, dtype=np.int64, count=len(self._kept)))
+            rows = np.setdiff1d(rows, self._kept.numbers())
         super().lose(rows, times)
 
-    def _noised(self, values: torch.Tensor) -> torch.Tensor:
+    def _noised(self, values: torch.Tensor) -> Noised[torch.Tensor]:
         """The noisy rows to the last bit, for a sum with what is below the noise would leave the grid by amounts that
         tell of it; gradients come through a difference that is exactly zero."""
         clipped = clip_rows(values, self.clip)
         noisy = noised(clipped, self.sigma, self.sensitivity, self._entropy)
-        return noisy.to(values.dtype) + (clipped - clipped.detach())
+        return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
     def state(self) -> dict[str, object]:
         """How often each row was released, and the noisy rows that are released again."""
-        return super().state() | {"kept": [[k, v] for k, v in self._kept.items()]}
+        return super().state() | {"kept": self._kept.state()}
 
     def load(self, state: Mapping[str, object]) -> None:
         """Go on counting from a `state`."""
-        kept = state["kept"]
-        if not isinstance(kept, list):
-            raise TypeError("not a state of this release")
         super().load(state)
-        self._kept = {int(row): value for row, value in kept}
+        self._kept.load(state.get("kept"))

@@ -22,8 +22,8 @@ from torch import nn
 
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy.accountant import GaussianRelease
-from securevfl.privacy.dp import Spent
 from securevfl.privacy.noise import Entropy, noised
+from securevfl.privacy.spent import Spent
 
 __all__ = ["PrivateSteps"]
 
@@ -98,7 +98,7 @@ class PrivateSteps:
         factors = (self.clip / norms.clamp_min(1e-12)).clamp(max=1.0)
         for parameter, sample in zip(self._parameters, samples, strict=True):
             exact = torch.tensordot(factors, sample.double(), dims=1)
-            private = noised(exact, self.sigma, 2 * self.clip, self._entropy) / divide
+            private = noised(exact, self.sigma, 2 * self.clip, self._entropy).value / divide
             parameter.grad = private.to(parameter.dtype)
 
     def _samples(self, losses: torch.Tensor) -> list[torch.Tensor]:

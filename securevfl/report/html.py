@@ -6,7 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from securevfl.report import plots
@@ -24,6 +23,7 @@ from securevfl.report.derived import (
     verified,
 )
 from securevfl.report.record import Record
+from securevfl.report.template import fill
 
 __all__ = ["render", "write"]
 
@@ -91,14 +91,6 @@ def _metrics(record: Record) -> list[tuple[str, str, int]]:
 
 def render(record: Record) -> str:
     """The whole page. The same record gives the same text."""
-    environment = Environment(
-        loader=PackageLoader("securevfl.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(bytes=human_bytes, seconds=human_seconds, signed=_signed)
     pictures = {
         name: Markup(svg) if (svg := plot(record)) else None  # noqa: S704 - made here from escaped numbers and titles
         for name, plot in (
@@ -108,7 +100,9 @@ def render(record: Record) -> str:
             ("bytes", plots.bytes_by_direction),
         )
     }
-    return environment.get_template("report.html.j2").render(
+    return fill(
+        "report.html.j2",
+        {"bytes": human_bytes, "seconds": human_seconds, "signed": _signed},
         record=record,
         pictures=pictures,
         headlines=_headlines(record),

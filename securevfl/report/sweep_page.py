@@ -9,7 +9,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from securevfl.report.derived import human_seconds
@@ -26,6 +25,7 @@ from securevfl.report.sweep_record import (
     tick,
     verdicts_of,
 )
+from securevfl.report.template import fill
 
 __all__ = ["render_sweep", "write_sweep"]
 
@@ -149,16 +149,10 @@ def _judged(record: SweepRecord, claim: Claim) -> _Judged:
 
 def render_sweep(record: SweepRecord) -> str:
     """The whole page. The same record gives the same text."""
-    environment = Environment(
-        loader=PackageLoader("securevfl.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(seconds=human_seconds, difference=difference_text)
     claims = [_judged(record, claim) for claim in record.claims]
-    return environment.get_template("sweep.html.j2").render(
+    return fill(
+        "sweep.html.j2",
+        {"seconds": human_seconds, "difference": difference_text},
         record=record,
         sections=[_section(record, data, i) for i, data in enumerate(datasets(record))],
         claims=claims,

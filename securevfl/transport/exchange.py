@@ -42,6 +42,7 @@ class Exchange:
         key_bits: the least size of a Paillier modulus under which it may cross.
         opened: what the owner of the key reads when it decrypts the message; None where nothing per row is opened.
         noised: whether it must carry differentially private noise.
+        optional: whether a run may do without it: where it depends on sizes, or on what parties agree on as they begin.
     """
 
     step: str
@@ -55,6 +56,7 @@ class Exchange:
     key_bits: int = 0
     opened: Kind | None = None
     noised: bool = False
+    optional: bool = False
 
 
 class Exchanges:

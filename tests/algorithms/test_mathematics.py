@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
-from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,15 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import securevfl as sv
-from securevfl.algorithms import RISA, FedCVT, FedDA, Split, Table, Task, fedcvt, risa
-from securevfl.algorithms.baselines import _matches
-from securevfl.algorithms.entity_augmentation import _reuse, mixed_labels, places
-from securevfl.algorithms.fedcvt import attend, received, unlike
+from securevfl.algorithms import RISA, EntityAugmentation, FedCVT, FedDA, RandomMatch, fedcvt, risa
+from securevfl.algorithms.entity_augmentation import mixed_labels, places
+from securevfl.algorithms.fedcvt import attend, unlike
 from securevfl.algorithms.fedda import gradient_penalty, train_generator
-from securevfl.algorithms.opinions import EVIDENCE, evidence, fuse, fuse_all, opinion, probabilities
-from securevfl.algorithms.risa import _hide, _logits, checked_rows, threshold
-from securevfl.algorithms.split import epoch_batches
+from securevfl.algorithms.opinions import (
+    EVIDENCE,
+    OpinionLoss,
+    as_logits,
+    evidence,
+    fuse,
+    fuse_all,
+    opinion,
+    probabilities,
+)
+from securevfl.algorithms.risa import threshold
 from securevfl.algorithms.ssl import nt_xent, view
+from securevfl.privacy.loss import CrossEntropy
+from securevfl.training import NumberedRows, Split, Task
+from securevfl.training.pseudo_labels import answer_rows, label_rows
+from securevfl.training.received import checked_rows, received
+from securevfl.training.rows import Features
+from securevfl.training.split import epoch_batches
 
 
 def generator(seed: int) -> torch.Generator:
@@ -95,7 +110,7 @@ def test_the_loss_of_an_opinion_is_equation_6(classes: int) -> None:
     alpha = whole[0] * strength.unsqueeze(-1) + 1
     labels = torch.arange(len(strength)) % classes
     wanted = torch.log(strength) - torch.log(alpha[torch.arange(len(labels)), labels])
-    assert torch.allclose(Task(classes).losses(_logits(probabilities(whole)), labels), wanted)
+    assert torch.allclose(CrossEntropy(classes)(as_logits(whole), labels), wanted)
 
 
 def test_the_threshold_falls_from_one_to_its_end() -> None:
@@ -106,12 +121,40 @@ def test_the_threshold_falls_from_one_to_its_end() -> None:
     assert threshold(1.0, 3, 10) == 1.0
 
 
-def test_hidden_rows_are_filled_and_others_untouched() -> None:
-    x = torch.arange(10.0).reshape(5, 2)
-    rows, visible = np.array([3, 0, 7, 1, 8]), np.array([True, False, True, False])
-    found = _hide(x, rows, visible, torch.full((1, 2), -1.0))
-    assert found.tolist() == [[-1, -1], [2, 3], [4, 5], [-1, -1], [8, 9]]
-    assert x[0].tolist() == [0, 1]
+def test_withheld_rows_are_filled_and_others_untouched() -> None:
+    table = NumberedRows(x=torch.arange(10.0).reshape(5, 2), split=Split.empty(), name="a", rest={"b": 4, "a": 1})
+    features = Features(table, "cpu")
+    features.fill = torch.full((1, 2), -1.0)
+    role: Any = object.__new__(risa._Active)
+    role.table, role.visible = table, np.array([True, False, True, False])
+    rows = np.array([3, 0, 7, 1, 8])
+    fed = role.feed(rows)
+    assert fed.tolist() == [3 + 9, 0, 7, 1 + 9, 8]
+    assert features(fed).tolist() == [[-1, -1], [0, 1], [-1, -1], [-1, -1], [8, 9]]
+    assert features(rows).tolist() == [[6, 7], [0, 1], [-1, -1], [2, 3], [8, 9]]
+    assert features.own().tolist() == [0, 1, 2, 3, 8]
+    role.visible = None
+    assert role.feed(rows) is rows
+
+
+def test_rows_are_labelled_where_the_model_is_sure() -> None:
+    """In parts, in which the passive parties answer."""
+    logits, parts = torch.tensor([3.0, 0.1, -3.0, 0.0, 2.0]), []
+
+    async def score(rows: np.ndarray) -> torch.Tensor:
+        parts.append(rows.tolist())
+        return logits[rows - 4, None]
+
+    plan = SimpleNamespace(eval_rows=2)
+    active: Any = SimpleNamespace(plan=plan, task=Task(2), y=torch.full((9,), -1), score=score)
+    found = asyncio.run(label_rows(active, np.array([4, 5, 6, 7, 8]), 0.85))
+    assert found.tolist() == [4, 6, 8]
+    assert active.y.tolist() == [-1, -1, -1, -1, 1, -1, 0, -1, 1]
+    asked = list(parts)
+    passive: Any = SimpleNamespace(plan=plan, answer=score)
+    asyncio.run(answer_rows(passive, np.array([4, 5, 6, 7, 8])))
+    assert parts == asked * 2 == [[4, 5], [6, 7], [8]] * 2
+    assert asyncio.run(label_rows(active, np.arange(0), 0.5)).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -135,7 +178,7 @@ def test_tensors_that_a_peer_sends_are_checked(value: np.ndarray) -> None:
 # Entity Augmentation
 
 
-def small_table(**change: object) -> Table:
+def small_table(**change: object) -> NumberedRows:
     values: dict[str, object] = {
         "x": torch.zeros(16, 2),
         "split": Split(np.array([4, 1, 7, 2]), np.array([0, 3]), np.array([5, 6])),
@@ -143,7 +186,7 @@ def small_table(**change: object) -> Table:
         "rest": {"a": 8, "b": 5, "c": 9},
         "labelled": {"b": 3, "c": 9},
     }
-    return Table(**values | change)  # type: ignore[arg-type]
+    return NumberedRows(**values | change)  # type: ignore[arg-type]
 
 
 @given(
@@ -158,7 +201,7 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
     labelled = {name: min(pair) for name, pair in zip(names[1:], others[1:], strict=True)}
     split = Split(np.arange(train) + 2, np.array([0]), np.array([1]))
     x = torch.zeros(train + 2 + rest["a"], 1)
-    table = Table(x=x, split=split, name="a", rest=rest, labelled=labelled)
+    table = NumberedRows(x=x, split=split, name="a", rest=rest, labelled=labelled)
     found = places(table, "a", 7, epoch, keep_aligned=keep)
     again = places(table, "a", 7, epoch, keep_aligned=keep)
     most = max([rest["a"], *labelled.values()])
@@ -178,7 +221,7 @@ def test_rows_are_put_in_as_often_as_planned(train: int, others: list[tuple[int,
             assert rows[:train].tolist() == split.train.tolist()
     together = [found["a"][:train]] if keep else [rows[:train] for rows in found.values()]
     used = np.concatenate([*together, *(rows[train:] for rows in found.values())])
-    planned = _reuse(table, "a", keep)
+    planned = EntityAugmentation(keep_aligned=keep).reuse(table, "a")
     assert np.bincount(used).max() <= planned
     full = all(most % size == 0 for size in (rest["a"], *labelled.values()) if size)
     if keep and full and (most % train == 0 or all((rest["a"], *labelled.values()))):
@@ -204,10 +247,11 @@ def test_mixed_labels_are_averages_weighed_by_width() -> None:
 
 
 def test_random_matches_are_planned() -> None:
-    assert _matches(small_table(rest={"a": 8, "b": 5, "c": 9}), "a") == 2
-    assert _matches(small_table(rest={"a": 8, "b": 8}), "a") == 1
-    assert _matches(small_table(rest={"a": 8, "b": 0}), "a") == 1 + 2
-    assert _matches(small_table(rest={"a": 0, "b": 3}), "a") == 1
+    matches = RandomMatch(bottom=(4,)).matches
+    assert matches(small_table(rest={"a": 8, "b": 5, "c": 9}), "a") == 2
+    assert matches(small_table(rest={"a": 8, "b": 8}), "a") == 1
+    assert matches(small_table(rest={"a": 8, "b": 0}), "a") == 1 + 2
+    assert matches(small_table(rest={"a": 0, "b": 3}), "a") == 1
 
 
 # FedCVT
@@ -240,28 +284,48 @@ class Says(torch.nn.Module):
 
 
 def test_a_pseudo_label_needs_three_confident_classifiers_that_agree() -> None:
-    role = object.__new__(fedcvt._Active)
+    role: Any = object.__new__(fedcvt._Active)
     role.config = FedCVT(confidence=0.6)
     role.pseudo = [0, 0]
     sure, doubts, other = [0.9, 0.1], [0.55, 0.45], [0.1, 0.9]
     says = [sure, sure, other, doubts, other], [sure, sure, sure, sure, other], [sure, other, sure, sure, other]
     role.classifiers = torch.nn.ModuleList(Says(column) for column in says)
-    keep, label = role._pseudo_labels(torch.zeros(5, 1), torch.zeros(5, 1))
+    keep, label = role.pseudo_labels(torch.zeros(5, 1), torch.zeros(5, 1))
     assert keep.tolist() == [True, False, False, False, True]
     assert label[keep].tolist() == [0, 1]
     assert role.pseudo == [2, 5]
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_each_partys_own_opinion_is_in_the_loss(weight: float) -> None:
-    role, half = object.__new__(risa._Active), object.__new__(risa._EvidentialHalf)
-    role.config = RISA(party_loss=weight)
-    role.task, role.release, role.learner, role.y = Task(3), None, half, torch.arange(6) % 3
-    logits = torch.randn(3, 6, 3, generator=generator(0))
-    half.parts = [logits[1], logits[2]]
-    rows = np.array([5, 0, 1, 2, 3, 4])
-    whole, one, two = (role.task.losses(part, role.y[rows]) for part in logits)
-    assert torch.allclose(role.losses(logits[0], rows), whole + weight * (one + two))
+def test_each_partys_own_opinion_is_in_the_loss() -> None:
+    logits, y = torch.randn(3, 6, 3, generator=generator(0)), torch.tensor([2, 0, 1, 2, 0, 1])
+    opinions = [logits[1], logits[2]]
+    whole, one, two = (CrossEntropy(3)(part, y) for part in logits)
+    loss = OpinionLoss(3, 0.5, lambda: opinions)
+    assert torch.allclose(loss(logits[0], y), whole + 0.5 * (one + two))
+    assert loss.sensitivity is None  # nobody derived how far a label moves its gradient
+    opinions.clear()
+    assert torch.equal(loss(logits[0], y), whole)
+
+
+@pytest.mark.parametrize(
+    ("config", "labels", "with_opinions"),
+    [
+        (RISA(), None, True),
+        (RISA(party_loss=0), None, False),
+        (RISA(evidential=False), None, False),
+        (RISA(), sv.RandomisedResponse(epsilon=1.0), True),
+        (RISA(), sv.Gaussian(epsilon=1.0), False),
+    ],
+)
+def test_opinions_are_in_the_loss_where_gradients_carry_no_noise(
+    config: RISA, labels: Any, with_opinions: bool
+) -> None:
+    role: Any = object.__new__(risa._Active)
+    role.config, role.task, role.site = config, Task(2), SimpleNamespace(passive=("b",))
+    role.protection = sv.Plain(dp=None if labels is None else sv.DP(labels=labels))
+    loss = role.build_loss()
+    assert isinstance(loss, OpinionLoss) == with_opinions
+    assert (loss.sensitivity is None) == with_opinions
 
 
 # FedDA
@@ -291,8 +355,8 @@ def test_a_generator_learns_the_peers_representations() -> None:
     made = train_generator(own, own, peer, config, batch=64, seed=1)(own)
     assert made.shape == (300, 1)
     assert float((made.detach() - peer).abs().mean()) < 0.4  # the peer's spread is 0.87
-    again = train_generator(own[:40], own[:0], peer[:40], replace(config, generator_steps=2), batch=8, seed=1)
-    same = train_generator(own[:40], own[:0], peer[:40], replace(config, generator_steps=2), batch=8, seed=1)
+    again = train_generator(own[:40], own[:0], peer[:40], config.replace(generator_steps=2), batch=8, seed=1)
+    same = train_generator(own[:40], own[:0], peer[:40], config.replace(generator_steps=2), batch=8, seed=1)
     assert torch.equal(again(own), same(own))
 
 
@@ -348,8 +412,10 @@ def test_batches_of_an_epoch(rows: int, size: int, steps: int | None, epoch: int
 def test_all_parties_number_rows_alike(aligned: int, others: list[int], data: st.DataObject) -> None:
     names = ["p", "q", "r", "s"][: len(others)]
     rest = dict(zip(names, others, strict=True))
-    split = Split(np.arange(0), np.arange(0), np.arange(0))
-    tables = {name: Table(x=torch.zeros(aligned + rest[name], 1), split=split, name=name, rest=rest) for name in names}
+    split = Split.empty()
+    tables = {
+        name: NumberedRows(x=torch.zeros(aligned + rest[name], 1), split=split, name=name, rest=rest) for name in names
+    }
     total = aligned + sum(others)
     owners: list[list[str]] = [[] for _ in range(total)]
     for name, table in tables.items():
@@ -365,7 +431,7 @@ def test_all_parties_number_rows_alike(aligned: int, others: list[int], data: st
             owners[row].append(name)
     assert owners[:aligned] == [names] * aligned
     assert all(len(found) == 1 for found in owners[aligned:])
-    only = Table(x=torch.zeros(aligned, 1), split=split, name="p")
+    only = NumberedRows(x=torch.zeros(aligned, 1), split=split, name="p")
     assert only.rows == aligned
     assert only.own(np.arange(aligned)).tolist() == list(range(aligned))
     if total:
@@ -375,14 +441,14 @@ def test_all_parties_number_rows_alike(aligned: int, others: list[int], data: st
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_soft_labels_at_the_corners_are_hard_ones(classes: int) -> None:
-    task = Task(classes)
+    task, loss = Task(classes), CrossEntropy(classes)
     logits = torch.randn(9, task.outputs, generator=generator(0), dtype=torch.float64)
     labels = torch.arange(9) % classes
     soft = task.one_hot(labels).double()
-    assert torch.allclose(task.losses(logits, labels), task.losses(logits, soft))
+    assert torch.allclose(loss(logits, labels), loss(logits, soft))
     mixed = 0.25 * soft + 0.75 * soft.roll(1, dims=0)
-    wanted = 0.25 * task.losses(logits, labels) + 0.75 * task.losses(logits, labels.roll(1))
-    assert torch.allclose(task.losses(logits, mixed), wanted)
+    wanted = 0.25 * loss(logits, labels) + 0.75 * loss(logits, labels.roll(1))
+    assert torch.allclose(loss(logits, mixed), wanted)
 
 
 def test_marked_rows_split_as_marked() -> None:

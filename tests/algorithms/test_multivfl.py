@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from securevfl_crypto.aggregation import Aggregator, PaillierAggregator
 
 import securevfl as sv
-from securevfl.algorithms import averaging
-from securevfl.algorithms.averaging import masked, unmasked_mean
-from securevfl.algorithms.servers import SERVERS, Server, demon
+from securevfl.algorithms.multivfl import averaging
+from securevfl.algorithms.multivfl.averaging import masked, unmasked_mean
+from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon
 from securevfl.data import hold_out, label_owners
-from securevfl.jobs import align_owners
+from securevfl.jobs import align_parties, join_parties, programs
+from securevfl.privacy import Entry, Ledger
+from securevfl.transport import memory_pair
 
 CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)
 JOB = sv.Job(algorithm=CONFIG, epochs=6, steps=10, batch_size=32)
@@ -46,7 +48,23 @@ def people(owners: int = 3, rows: int = 100, scenario: str = "iid", seed: int = 
 
 def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
     """Simulated over an alignment without the protocol, which has tests of its own."""
-    return sv.simulate(job, parties, aligned=align_owners(parties, job, joined=True), **options)
+    return sv.simulate(job, parties, aligned=join_parties(parties, job), **options)
+
+
+def entries(ledger: Ledger) -> list[Entry]:
+    """What was sent and received after all parties consented to the job."""
+    return [entry for entry in ledger.entries if entry.what != "party/consent"]
+
+
+class Fails(sv.Observer):
+    """Ends a run after an epoch."""
+
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == self.after:
+            raise OSError("the lights went out")
 
 
 def test_demon_falls_from_beta_to_zero() -> None:
@@ -63,7 +81,7 @@ def test_fedavg_takes_the_mean() -> None:
 
 
 @pytest.mark.parametrize("kind", ["fedadam", "fedyogi", "feddemonadam"])
-def test_adaptive_servers_against_a_loop_on_one_number(kind: str) -> None:
+def test_adaptive_servers_against_a_loop_on_one_number(kind: ServerName) -> None:
     b1, b2, tau, lr, rounds = 0.9, 0.99, 1e-3, 0.1, 4
     server = Server(kind, rounds, lr, b1, b2, tau)
     w, m, v = 1.0, 0.0, 0.0
@@ -117,9 +135,9 @@ def test_changes_that_cannot_be_added_are_refused() -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_it_learns(server: str) -> None:
+def test_it_learns(server: ServerName) -> None:
     rate = {"fedavg": 1.0, "feddemonadam": 0.005}.get(server, 0.03)
-    job = replace(JOB, epochs=10, algorithm=replace(CONFIG, server=server, server_lr=rate))
+    job = JOB.replace(epochs=10, algorithm=CONFIG.replace(server=server, server_lr=rate))
     assert run(job, people()).run("plain").test["accuracy"] > 0.4  # of four classes
 
 
@@ -136,28 +154,23 @@ def test_all_copies_and_owners_end_alike() -> None:
 def test_one_label_owner_with_fedavg_and_plain_splitnn_are_the_same_model() -> None:
     """With K = 1 the average is the identity; batches differ, so compare what it learns, not bits."""
     one = people(owners=1, rows=300)
-    multi = run(replace(JOB, epochs=8), one).run("plain").test["accuracy"]
+    multi = run(JOB.replace(epochs=8), one).run("plain").test["accuracy"]
     whole = sv.Parties.of(*one.values())
-    split = replace(JOB, epochs=8, algorithm=sv.SplitNN(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2))
+    split = JOB.replace(epochs=8, algorithm=sv.SplitNN(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2))
     assert sv.simulate(split, whole).run("plain").test["accuracy"] == pytest.approx(multi, abs=0.12)
 
 
 def test_one_seed_gives_one_result_and_another_another() -> None:
     one, two = (run(JOB, people()).scores["plain"] for _ in range(2))
     np.testing.assert_array_equal(one, two)
-    assert not np.array_equal(one, run(replace(JOB, seed=1), people()).scores["plain"])
+    assert not np.array_equal(one, run(JOB.replace(seed=1), people()).scores["plain"])
 
 
 def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
-    class Fails(sv.Observer):
-        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
-            if epoch == 4:
-                raise OSError("the lights went out")
-
-    job = replace(JOB, algorithm=replace(CONFIG, server="fedyogi", server_lr=0.03))
+    job = JOB.replace(algorithm=CONFIG.replace(server="fedyogi", server_lr=0.03))
     whole = run(job, people())
     with pytest.raises(sv.PartyFailed):
-        run(job, people(), checkpoints=tmp_path, observer=Fails())
+        run(job, people(), checkpoints=tmp_path, observer=Fails(after=4))
     assert "coordinator.epoch-3.safetensors" in {path.name for path in (tmp_path / "plain").iterdir()}
     again = run(job, people(), checkpoints=tmp_path)
     np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
@@ -166,7 +179,7 @@ def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
 def test_the_coordinator_gets_masked_changes_and_nothing_of_rows() -> None:
     result = run(JOB, people())
     ledgers = result.ledgers["plain"]
-    got = {(e.kind.value, e.what) for e in ledgers["coordinator"].entries if e.way == "received"}
+    got = {(e.kind.value, e.what) for e in entries(ledgers["coordinator"]) if e.way == "received"}
     assert got == {
         ("statistic", "multi/weights"),  # the initial ones, from the first label owner
         ("masked share", "multi/change"),
@@ -180,17 +193,23 @@ def test_the_coordinator_gets_masked_changes_and_nothing_of_rows() -> None:
 
 
 def test_label_owners_align_by_the_protocol_too() -> None:
-    aligned = align_owners(people(rows=30), JOB)
-    assert {name: one.common for name, one in aligned.owners.items()} == {"owner1": 111, "owner2": 30, "owner3": 30}
-    joined = align_owners(people(rows=30), JOB, joined=True)
-    for owner, one in aligned.owners.items():
-        for name, alignment in one.parties.items():
-            np.testing.assert_array_equal(alignment.rows, joined.owners[owner].parties[name].rows)
+    parties = people(rows=30)
+    aligned, joined = align_parties(parties, JOB), join_parties(parties, JOB)
+    owners = {table.name: aligned.alignments[table.name] for table in parties.label_owners}
+    assert {name: len(found[name].rows) for name, found in owners.items()} == {
+        "owner1": 111,
+        "owner2": 30,
+        "owner3": 30,
+    }
+    assert {name: set(found) for name, found in owners.items()} == {name: {name} for name in owners}
+    for name, found in aligned.alignments.items():
+        for owner, one in found.items():
+            np.testing.assert_array_equal(one.rows, joined.alignments[name][owner].rows)
 
 
 def test_label_owners_see_no_other_ones_rows_and_activations_only_of_their_own() -> None:
     result = run(JOB, people())
-    for entry in result.ledgers["plain"]["owner2"].entries:
+    for entry in entries(result.ledgers["plain"]["owner2"]):
         if entry.peer.startswith("owner"):
             assert entry.kind.value == "public key"
 
@@ -198,34 +217,33 @@ def test_label_owners_see_no_other_ones_rows_and_activations_only_of_their_own()
 def test_what_it_cannot_do_is_refused() -> None:
     for protection in (sv.Paillier(), sv.BFV(), sv.CKKS(), sv.Auto()):
         with pytest.raises(sv.PolicyError, match="use aggregation 'paillier' or 'ckks'"):
-            replace(JOB, protection=protection)
+            JOB.replace(protection=protection)
     with pytest.raises(sv.PolicyError, match="set paillier_bits to that"):
-        replace(JOB, algorithm=replace(CONFIG, aggregation="paillier"), protection=sv.Paillier(bits=4096))
-    with pytest.raises(sv.UnknownNameError, match="aggregation"):
-        replace(CONFIG, aggregation="bfv")
+        JOB.replace(algorithm=CONFIG.replace(aggregation="paillier"), protection=sv.Paillier(bits=4096))
+    with pytest.raises(sv.InputError, match="aggregation"):
+        CONFIG.replace(aggregation="bfv")
     for bits in (1024, 2050, 16384):
         with pytest.raises(sv.InputError, match="use 3072"):
-            replace(CONFIG, paillier_bits=bits)
+            CONFIG.replace(paillier_bits=bits)
     with pytest.raises(sv.InputError, match="take a smaller batch"):
-        run(replace(JOB, batch_size=64, protection=sv.Plain(fixed_point=True)), people(rows=40))
+        run(JOB.replace(batch_size=64, protection=sv.Plain(fixed_point=True)), people(rows=40))
     with pytest.raises(sv.InputError, match="baselines are for one"):
         sv.simulate(JOB, people(), baselines=["alone"])
-    with pytest.raises(sv.InputError, match="exactly one has to"):
-        sv.simulate(replace(JOB, algorithm=sv.SplitNN()), people())
+    with pytest.raises(sv.InputError, match="has one label owner"):
+        sv.simulate(JOB.replace(algorithm=sv.SplitNN()), people())
     bare = people()
     first = replace(bare["owner1"], fold=None)
     with pytest.raises(sv.InputError, match="mark its rows"):
         sv.simulate(JOB, sv.Parties.of(first, *(t for n, t in bare.items() if n != "owner1")))
     named = sv.Parties.of(*bare.label_owners, *(replace(t, name="coordinator") for t in bare.passive[:1]))
     with pytest.raises(sv.InputError, match="'coordinator'"):
-        align_owners(named, JOB)
+        sv.simulate(JOB, named)
 
 
 BLIND = {
-    name: replace(
-        JOB,
+    name: JOB.replace(
         steps=3,
-        algorithm=replace(CONFIG, server="fedyogi", server_lr=0.03, aggregation=name, paillier_bits=2048),
+        algorithm=CONFIG.replace(server="fedyogi", server_lr=0.03, aggregation=name, paillier_bits=2048),
     )
     for name in ("masked", "paillier", "ckks")
 }
@@ -233,27 +251,27 @@ BLIND = {
 
 @pytest.mark.parametrize("name", ["paillier", "ckks"])
 def test_the_coordinator_can_be_blind_and_nothing_changes(name: str) -> None:
-    job, parties = replace(BLIND[name], epochs=3, patience=1), people(rows=40)
+    job, parties = BLIND[name].replace(epochs=3, patience=1), people(rows=40)
     result = run(job, parties)
-    as_masked = run(replace(BLIND["masked"], epochs=3, patience=1), parties)
+    as_masked = run(BLIND["masked"].replace(epochs=3, patience=1), parties)
     np.testing.assert_array_equal(result.scores["plain"], as_masked.scores["plain"])
     assert result.run("plain").test == as_masked.run("plain").test
     ledgers = result.ledgers["plain"]
-    got = {(e.kind.value, e.what, e.peer) for e in ledgers["coordinator"].entries if e.way == "received"}
+    got = {(e.kind.value, e.what, e.peer) for e in entries(ledgers["coordinator"]) if e.way == "received"}
     assert got == {
         ("public key", "multi/key", "owner1"),
         ("control", "train/epoch", "owner1"),
         *(("ciphertext", "multi/change", f"owner{k}") for k in (1, 2, 3)),
     }
-    told = {(e.kind.value, e.what, e.peer) for e in ledgers["coordinator"].entries if e.way == "sent"}
+    told = {(e.kind.value, e.what, e.peer) for e in entries(ledgers["coordinator"]) if e.way == "sent"}
     control = {("control", "train/epoch", "owner2"), ("control", "train/epoch", "owner3")}
     assert told == {("ciphertext", "multi/change sum", "owner1"), *control}
     sealed = [e.guard for ledger in ledgers.values() for e in ledger.entries if e.kind.value == "ciphertext"]
     assert {guard.cipher for guard in sealed} == {name}
     assert len({guard.key for guard in sealed}) == 1
     assert all(guard.security >= 112 for guard in sealed)
-    heard = {(e.peer, e.what) for e in ledgers["owner2"].entries if e.way == "received" and e.peer == "owner1"}
-    assert heard == {("owner1", what) for what in ("cut/seed", "multi/key", "multi/weights", "multi/mean")}
+    heard = {(e.peer, e.what) for e in entries(ledgers["owner2"]) if e.way == "received" and e.peer == "owner1"}
+    assert heard == {("owner1", what) for what in ("multi/seed", "multi/key", "multi/weights", "multi/mean")}
     found = result.run("plain")
     assert {line.protected for line in found.receipt if line.what == "change of the weights, masked"} == {True}
     (learned,) = [item.learns for item in found.learned if item.party == "coordinator"]
@@ -262,16 +280,11 @@ def test_the_coordinator_can_be_blind_and_nothing_changes(name: str) -> None:
 
 
 def test_a_blind_run_that_broke_off_goes_on(tmp_path: Path) -> None:
-    class Fails(sv.Observer):
-        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
-            if epoch == 3:
-                raise OSError("the lights went out")
-
-    job = replace(BLIND["ckks"], epochs=4)
+    job = BLIND["ckks"].replace(epochs=4)
     parties = people(rows=40)
     whole = run(job, parties)
     with pytest.raises(sv.PartyFailed):
-        run(job, parties, checkpoints=tmp_path, observer=Fails())
+        run(job, parties, checkpoints=tmp_path, observer=Fails(after=3))
     again = run(job, parties, checkpoints=tmp_path)
     np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
     one, two = ([(e.train_loss, e.valid) for e in r.run("plain").epochs] for r in (again, whole))
@@ -291,7 +304,7 @@ def test_a_coordinator_that_gives_single_changes_gets_nothing(
 
     monkeypatch.setattr(PaillierAggregator, "add", add)
     with pytest.raises(sv.ProtocolError, match=match):
-        run(replace(BLIND["paillier"], epochs=1), people(rows=40))
+        run(BLIND["paillier"].replace(epochs=1), people(rows=40))
 
 
 def test_a_coordinator_takes_no_nonsense(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,13 +313,13 @@ def test_a_coordinator_takes_no_nonsense(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(Aggregator, "seal", seal)
     with pytest.raises(sv.ProtocolError, match="sealed vector as uint8"):
-        run(replace(BLIND["ckks"], epochs=1), people(rows=40))
+        run(BLIND["ckks"].replace(epochs=1), people(rows=40))
 
 
 def test_weights_that_cannot_be_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(averaging, "_mean", lambda sums, parties: np.full(len(sums), np.nan))
     with pytest.raises(sv.ProtocolError, match="not finite"):
-        run(replace(BLIND["ckks"], epochs=1), people(rows=40))
+        run(BLIND["ckks"].replace(epochs=1), people(rows=40))
 
 
 @pytest.mark.parametrize(
@@ -317,29 +330,59 @@ def test_a_sealed_cut_is_averaged_in_shares(
     protection: Any, aggregation: str, bottom: tuple[int, ...], rounding: int
 ) -> None:
     """Within units of the last place of the weights' fixed point: those of two means, or CKKS's own error."""
-    config = replace(CONFIG, aggregation=aggregation, bottom=bottom, hidden=4, paillier_bits=2048)
-    job, parties = replace(JOB, epochs=2, steps=2, batch_size=16, algorithm=config), people(owners=2, rows=30)
+    config = CONFIG.replace(aggregation=aggregation, bottom=bottom, hidden=4, paillier_bits=2048)
+    job, parties = JOB.replace(epochs=2, steps=2, batch_size=16, algorithm=config), people(owners=2, rows=30)
     found = {}
     for kind in (sv.Plain(fixed_point=True), protection):
-        result = run(replace(job, protection=kind), parties)
+        result = run(job.replace(protection=kind), parties)
         found[kind.name] = result
     plain, sealed = found["plain"].model().parts, found[protection.name].model().parts
     for name in ("clinic", "lab", "shop"):
-        whole = plain[name]["role"]["half"]["cut"][0]
-        mine, theirs = sealed[name]["role"]["half"]["cut"][0], sealed["owner1"]["role"]["half"]["cut"][name][0]
+        whole = plain[name]["role"]["parts"]["half"]["cut"][0]
+        mine, theirs = (
+            sealed[name]["role"]["parts"]["half"]["cut"][0],
+            sealed["owner1"]["role"]["parts"]["half"]["cut"][name][0],
+        )
         assert np.abs((mine + theirs - whole).astype(np.int64)).max() <= rounding
         assert np.abs(mine.astype(np.float64)).max() > np.abs(whole.astype(np.float64)).max() * 1e9  # it hides them
     one, two = (r.scores[key] for r in found.values() for key in r.scores)
     np.testing.assert_allclose(two, one, atol=1e-5)
     received = [
-        e for e in found[protection.name].ledgers[protection.name]["coordinator"].entries if e.way == "received"
+        e for e in entries(found[protection.name].ledgers[protection.name]["coordinator"]) if e.way == "received"
     ]
     assert {e.what for e in received if e.kind.value == "ciphertext"} == {"multi/change", "multi/shares"}
     assert {e.kind.value for e in received} == {"ciphertext", "control", "public key"}
 
 
 def test_noise_on_gradients_is_spent() -> None:
-    job = replace(JOB, epochs=2, protection=sv.Plain(dp=sv.DP(activations=False, epsilon=8.0)))
+    job = JOB.replace(epochs=2, protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=8.0))))
     spent = run(job, people()).record.runs[-1].epsilon
     assert {item.party for item in spent} == {"owner1", "owner2", "owner3"}
     assert all(item.epsilon_rdp <= 8.0 * (1 + 1e-6) for item in spent)
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "protection"), [("masked", sv.Plain()), ("ckks", sv.Plain()), ("paillier", sv.BFV())]
+)
+def test_links_that_hold_one_message_block_nobody_and_carry_what_is_declared(
+    monkeypatch: pytest.MonkeyPatch, aggregation: str, protection: Any
+) -> None:
+    monkeypatch.setattr(programs, "memory_pair", lambda window: memory_pair(1))
+    config = CONFIG.replace(aggregation=aggregation, hidden=4, paillier_bits=2048)
+    job = JOB.replace(epochs=2, steps=2, batch_size=16, algorithm=config, protection=protection)
+    result = run(job, people(owners=2, rows=30))
+    declared = {e.step for e in config.exchanges(protection, 3) if e.step.startswith("multi/")}
+    sent = {e.what for ledger in result.ledgers[protection.name].values() for e in entries(ledger)}
+    assert {what for what in sent if what.startswith("multi/")} == declared
+
+
+def test_a_data_owner_counts_what_a_broken_run_may_have_released(tmp_path: Path) -> None:
+    job = JOB.replace(epochs=4, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8.0))))
+    whole = run(job, people()).record.runs[-1].epsilon
+    with pytest.raises(sv.PartyFailed):
+        run(job, people(), checkpoints=tmp_path, observer=Fails(after=3))
+    again = run(job, people(), checkpoints=tmp_path).record.runs[-1]
+    assert len(again.epsilon) == len(whole) == 9  # of each of three data owners, for each label owner
+    assert all(more.epsilon_rdp > once.epsilon_rdp for more, once in zip(again.epsilon, whole, strict=True))
+    for owner in ("owner1", "owner2", "owner3"):
+        assert any(note.startswith(f"a run of 'clinic with {owner}' broke off") for note in again.notes)

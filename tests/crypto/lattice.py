@@ -10,13 +10,13 @@ from securevfl_crypto.block import Block
 from securevfl_crypto.rlwe import BFV, CKKS, RlweSecretKey
 from securevfl_crypto.rlwe.base import RlweScheme
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.owner import times_secret
-from securevfl_crypto.rlwe.packing import Tiling
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.plan import Demand
 from securevfl_crypto.rlwe.residues import Basis
-from securevfl_crypto.rlwe.seal import Engine, engine
-from securevfl_crypto.rlwe.wire import Envelope, Kind
+from securevfl_crypto.rlwe.seal import SealContext, seal_context
+from securevfl_crypto.rlwe.tiling import Tiling
 from securevfl_crypto.scheme import SecretKey
 
 __all__ = ["centred", "known_key", "phase", "product_view"]
@@ -28,14 +28,14 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
     scheme = {s.number: s for s in (BFV(), CKKS())}[key.public.scheme]
     kind, chain = int(message[0, 6]), int(message[0, 7])
     *tile, rows, count = struct.unpack("<5I", message[0, 16:36].tobytes())
-    assert kind == Kind.PRODUCT
-    tiling, own = Tiling(*tile), engine(key.public.chains[chain])
+    assert kind == Content.PRODUCT
+    tiling, own = Tiling(*tile), seal_context(key.public.chains[chain])
     width = sum(key.public.chains[chain].widths[:-1])
     outputs = ((message.size - 36) // width - count * DEGREE) // rows
     downs = [min(tiling.rows, rows - start) for start in range(0, rows, tiling.rows)]
     outs = [min(tiling.outputs, outputs - start) for start in range(0, outputs, tiling.outputs)]
     places = [tiling.product(down, out) for down in downs for out in outs]
-    envelope = Envelope(Kind.PRODUCT, scheme.number, chain, key.public.tag, tiling, rows, own)
+    envelope = Envelope(Content.PRODUCT, scheme.number, chain, key.public.tag, tiling, rows, own)
     encoding = _encoding(scheme, chain)
     seen: list[float] = []
     for (first, second), place in zip(
@@ -58,19 +58,19 @@ def _encoding(scheme: RlweScheme, chain: int) -> Encoding:
 def known_key(scheme: RlweScheme, monkeypatch: pytest.MonkeyPatch) -> tuple[RlweSecretKey, list[np.ndarray]]:
     """A key pair, and for each chain the transformed residues of its secret modulo the data primes."""
     secrets: list[np.ndarray] = []
-    read = Engine.read_plaintext
+    read = SealContext.read_plaintext
 
-    def spy(self: Engine, thing: object, primes: int) -> np.ndarray:
+    def spy(self: SealContext, thing: object, primes: int) -> np.ndarray:
         found = read(self, thing, primes)
         secrets.append(found[:-1])
         return found
 
     with monkeypatch.context() as patch:
-        patch.setattr(Engine, "read_plaintext", spy)
+        patch.setattr(SealContext, "read_plaintext", spy)
         return scheme.generate(), secrets
 
 
-def phase(own: Engine, secret: np.ndarray, halves: np.ndarray) -> np.ndarray:
+def phase(own: SealContext, secret: np.ndarray, halves: np.ndarray) -> np.ndarray:
     """``c0 + c1 s`` of a ciphertext of any level, residues (primes, N)."""
     basis = Basis(own.data.primes[: halves.shape[1]])
     ciphertext = own.transform(own.ciphertext(np.stack([np.zeros_like(halves[1]), halves[1]])))

@@ -10,8 +10,7 @@ from functools import cache
 import numpy as np
 from securevfl_crypto.block import Block
 from securevfl_crypto.masks import PairwiseMasks, ZeroShares
-from securevfl_crypto.paillier import PaillierPrivateKey, generate_keypair
-from securevfl_crypto.paillier_scheme import Paillier
+from securevfl_crypto.paillier import Paillier, PaillierPrivateKey, generate_keypair
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.scheme import Scheme, SecretKey
 

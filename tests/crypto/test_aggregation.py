@@ -11,8 +11,15 @@ import pytest
 import securevfl_crypto as crypto
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator, PaillierAggregation, PaillierAggregator
-from securevfl_crypto.aggregation_ckks import CkksAggregation, CkksAggregator
+from securevfl_crypto.aggregation import (
+    Addends,
+    Aggregation,
+    Aggregator,
+    CkksAggregation,
+    CkksAggregator,
+    PaillierAggregation,
+    PaillierAggregator,
+)
 
 SCHEMES: dict[str, Aggregation] = {"paillier": PaillierAggregation(2048), "ckks": CkksAggregation()}
 HEAD = 25

@@ -21,7 +21,7 @@ from securevfl_crypto import (
     exact_product,
     uniform_masks,
 )
-from securevfl_crypto.multiexp import many_bases, shared_tables
+from securevfl_crypto.modular.multi_exponentiation import many_bases, shared_tables
 
 
 @given(st.lists(st.integers(-(2**95), 2**95 - 1), min_size=1, max_size=9))

@@ -17,7 +17,7 @@ from securevfl_crypto.elligator2 import map_to_curve, sums_of_maps
 from securevfl_crypto.engine.compiled import Kernels, compile_kernels, field_of, module_text
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
 from securevfl_crypto.engine.emitter import BoundError, Function, Vec
-from securevfl_crypto.engine.field import Field, Limbs
+from securevfl_crypto.engine.field import Element, Field
 
 P = int(MPZ_P)
 J = 486662
@@ -118,7 +118,7 @@ def test_inversion_and_power(kernels: Kernels) -> None:
 _Words = Callable[[Field], list[Vec]]
 
 
-def _ab(field: Field) -> tuple[Limbs, Limbs]:
+def _ab(field: Field) -> tuple[Element, Element]:
     return field.load("%a"), field.load("%b")
 
 
@@ -134,11 +134,11 @@ def _unpacked(field: Field, bits: int) -> list[Vec]:
     return field.pack(field.freeze(field.mul_add_small(field.unpack(words, bits=bits), field.constant(0), 1)))
 
 
-def _of(operation: Callable[[Field, Limbs, Limbs], Limbs]) -> _Words:
+def _of(operation: Callable[[Field, Element, Element], Element]) -> _Words:
     return lambda field: field.pack(field.freeze(operation(field, *_ab(field))))
 
 
-def _narrowed(field: Field, a: Limbs, b: Limbs) -> Limbs:
+def _narrowed(field: Field, a: Element, b: Element) -> Element:
     return field.mul(field.narrow(field.add(a, b)), field.narrow(field.sub(a, b)))
 
 

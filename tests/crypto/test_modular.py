@@ -11,15 +11,14 @@ import pytest
 from gmpy2 import mpz
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from securevfl_crypto import modular_buckets, modular_walks
 from securevfl_crypto.engine.compiled_long import long_text
 from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
 from securevfl_crypto.engine.limbs import Limbs, Limbs52, LimbsBy32, limbs_for
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.modular import Modulus
-from securevfl_crypto.modular_vector import VectorModulus
-from securevfl_crypto.modular_walks import by_tables
-from securevfl_crypto.moduli import modulus as any_modulus
+from securevfl_crypto.modular import Modulus, buckets, tables
+from securevfl_crypto.modular import modulus as any_modulus
+from securevfl_crypto.modular.tables import by_tables
+from securevfl_crypto.modular.vector import VectorModulus
 
 VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
 NAMES = [*VECTORS, "cryptography"]
@@ -170,7 +169,7 @@ def test_a_fixed_base(name: str, bits: int, scan: bool) -> None:
 @pytest.mark.parametrize("path", VECTORS)
 @pytest.mark.parametrize("room", [1 << 20, 1 << 21, 1 << 22])
 def test_tables_of_a_fixed_base_in_less_memory(path: str, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(modular_walks, "_MOST_BYTES", room)
+    monkeypatch.setattr(tables, "_MOST_BYTES", room)
     arithmetic = modulus(PRIME, path)
     table = arithmetic.fixed_base(3, 320)
     exponents = [(1 << 320) - 1, *(RANDOM.getrandbits(320) for _ in range(9))]
@@ -212,7 +211,7 @@ def test_every_method_gives_the_same_products(path: str) -> None:
         found = by_tables(arithmetic, batch, exponents, window, together, -(-15 // window))
         assert arithmetic.to_ints(found) == right, (window, together)
     for window, parts in ((2, 1), (3, 2), (5, 4), (8, 1)):
-        found = modular_buckets.by_buckets(arithmetic, batch, exponents, window, -(-15 // window), parts)
+        found = buckets.by_buckets(arithmetic, batch, exponents, window, -(-15 // window), parts)
         assert arithmetic.to_ints(found) == right, (window, parts)
 
 

@@ -15,11 +15,11 @@ from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.rlwe import BFV, CKKS
 from securevfl_crypto.rlwe import holder as holder_module
 from securevfl_crypto.rlwe.base import RlweScheme
+from securevfl_crypto.rlwe.envelopes import Content
 from securevfl_crypto.rlwe.holder import RlweHolder
 from securevfl_crypto.rlwe.owner import RlweOwner
 from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.residues import Basis
-from securevfl_crypto.rlwe.wire import Kind
 
 from tests.crypto.lattice import centred, known_key, phase
 from tests.crypto.schemes import close, zero_shares
@@ -148,31 +148,31 @@ class Spy:
         self.owner = scheme.owner(self.key, self.sizes)
         self.holder = scheme.holder(self.key.public, self.sizes, ZeroShares([]))
         self.plan = self.holder._plan
-        self.engine = self.plan.products.engine
+        self.seal = self.plan.products.seal
         self.sealed = self.owner.seal_weights(self.holder.fresh_share())
 
     def evaluation(self, x: np.ndarray) -> tuple[Any, list[tuple[Any, Any]]]:
         """The owner's own sum of products for a guess, and its terms."""
-        weights = self.holder._load(self.plan.envelope(Kind.WEIGHTS, self.plan.products), self.sealed, 1)
+        weights = self.holder._load(self.plan.envelope(Content.WEIGHTS, self.plan.products), self.sealed, 1)
         terms = [(weights[0], self.holder._tile(x, self.plan.products))]
-        return self.engine.combine(*([part] for part in terms[0])), terms
+        return self.seal.combine(*([part] for part in terms[0])), terms
 
     def answer(self, x: np.ndarray) -> np.ndarray:
         """Both halves (2, data primes, N) of an answer, its modulus not lowered, without a mask."""
         places = self.plan.tiling.product(*x.shape[:1], self.sizes.width_out)
         mask = self.plan.products.messages(np.zeros(len(places.index), dtype=np.int64))
         hidden = self.holder._hide(0, self.plan.products, self.evaluation(x)[1], mask, places)
-        return self.engine.read(hidden)
+        return self.seal.read(hidden)
 
     def residual(self, answer: np.ndarray, guess: np.ndarray) -> np.ndarray:
         """Noise of the answer minus the owner's evaluation of a guess, at the coefficients that are sent."""
-        own = self.engine.read(self.evaluation(guess)[0])
-        basis = Basis(self.engine.data.primes)
+        own = self.seal.read(self.evaluation(guess)[0])
+        basis = Basis(self.seal.data.primes)
         difference = np.stack(
             [basis.add(a, basis.negate(b, np.ones(DEGREE, dtype=bool))) for a, b in zip(answer, own, strict=True)]
         )
         places = self.plan.tiling.product(len(guess), self.sizes.width_out)
-        return centred(basis, phase(self.engine, self.secrets[0], difference)[:, places.index])
+        return centred(basis, phase(self.seal, self.secrets[0], difference)[:, places.index])
 
 
 def spread(values: np.ndarray) -> float:
@@ -209,11 +209,11 @@ def test_noise_stays_within_its_bounds(scheme: RlweScheme, monkeypatch: pytest.M
     spy = Spy(scheme, monkeypatch)
     spy.sealed = spy.owner.seal_weights(np.zeros((6, 4), dtype=object))
     x, noise = np.full((32, 6), 2**15 - 1), spy.plan.products.noise
-    basis = Basis(spy.engine.data.primes)
-    own = centred(basis, phase(spy.engine, spy.secrets[0], spy.engine.read(spy.evaluation(x)[0])))
+    basis = Basis(spy.seal.data.primes)
+    own = centred(basis, phase(spy.seal, spy.secrets[0], spy.seal.read(spy.evaluation(x)[0])))
     assert noise.telling / 2**8 < max(abs(int(v)) for v in own) < noise.telling
     sent = spy.answer(x)
-    flooded = centred(basis, phase(spy.engine, spy.secrets[0], sent)[:, spy.plan.tiling.product(32, 4).index])
+    flooded = centred(basis, phase(spy.seal, spy.secrets[0], sent)[:, spy.plan.tiling.product(32, 4).index])
     most = max(abs(int(v)) for v in flooded)
     assert 2**noise.flood_bits * 0.9 < most < 2**noise.flood_bits + noise.telling + noise.blinding
     assert noise.flood_bits >= noise.telling.bit_length() - 1 + spy.sizes.sigma
@@ -226,8 +226,8 @@ def test_c1_is_rerandomised_by_a_sample_with_noise(scheme: RlweScheme, monkeypat
     x = np.ones((32, 6), dtype=np.int64)
     one = np.zeros(DEGREE, dtype=np.int64)
     one[0] = 1
-    own = spy.engine.read(spy.evaluation(x)[0])[1]
-    basis = Basis(spy.engine.data.primes)
+    own = spy.seal.read(spy.evaluation(x)[0])[1]
+    basis = Basis(spy.seal.data.primes)
 
     def left(expected: np.ndarray) -> np.ndarray:
         negative = basis.negate(expected, np.ones(DEGREE, dtype=bool))
@@ -236,7 +236,7 @@ def test_c1_is_rerandomised_by_a_sample_with_noise(scheme: RlweScheme, monkeypat
     assert spread(left(own)) > basis.modulus.bit_length() - 4  # u is there,
     assert spread(left(spy.answer(x)[1])) > basis.modulus.bit_length() - 4  # and another one each time
     monkeypatch.setattr(holder_module, "ternary", lambda: one)
-    blinder = spy.engine.read(spy.engine.expand(*spy.key.public.halves[0]))[1]
+    blinder = spy.seal.read(spy.seal.expand(*spy.key.public.halves[0]))[1]
     noise = left(basis.add(own, blinder))
     assert abs(np.std(noise.astype(float)) - np.sqrt(10.5)) < 0.2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from helpers import ready_keys
+from keys import ready_keys
 
 
 @pytest.fixture(autouse=True)

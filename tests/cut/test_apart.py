@@ -11,7 +11,7 @@ import torch
 from cuts import KITS, SEALED, Kit, sites
 
 import securevfl as sv
-from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.base import CutSpec
 from securevfl.site import Site
 from securevfl.transport import Kind
 
@@ -65,41 +65,6 @@ def drive(kit: Kit, passive: tuple[str, ...], *, trainable: bool) -> Seen:
 
     asyncio.run(together())
     return seen
-
-
-def reference(passive: tuple[str, ...]) -> Seen:
-    """The same by hand, each party for itself."""
-    seen = Seen(passive)
-    w = {
-        p: torch.from_numpy(
-            initial_share(100, p, WIDTHS[p], APART.width) + initial_share(101 + i, p, WIDTHS[p], APART.width)
-        )
-        for i, p in enumerate(passive)
-    }
-    for a, g in zip(seen.a, seen.g, strict=True):
-        seen.z.append(torch.stack([a[p].double() @ w[p] for p in passive]))
-        for i, p in enumerate(passive):
-            seen.back[p].append(g[i].double() @ w[p].T)
-            w[p] = w[p] - APART.lr * a[p].double().T @ g[i].double()
-    seen.z += [torch.stack([seen.a[0][p].double() @ w[p] for p in passive])] * 2
-    return seen
-
-
-@pytest.mark.parametrize("trainable", [True, False])
-@pytest.mark.parametrize("parties", [1, 2, 3])
-@pytest.mark.parametrize("kit", KITS.values(), ids=KITS.keys())
-def test_each_partys_part_steps_by_itself(kit: Kit, parties: int, trainable: bool) -> None:
-    passive = tuple(WIDTHS)[:parties]
-    seen, wanted = drive(kit, passive, trainable=trainable), reference(passive)
-    for found, want in zip(seen.z, wanted.z, strict=True):
-        assert found.dtype == torch.float32
-        assert found.shape[0] == parties
-        assert torch.allclose(found.double(), want, atol=kit.tolerance)
-    for name in passive:
-        for back, want_back in zip(seen.back[name], wanted.back[name], strict=True):
-            assert (back is None) == (not trainable)
-            if back is not None and want_back is not None:
-                assert torch.allclose(back.double(), want_back, atol=kit.tolerance)
 
 
 @pytest.mark.parametrize("trainable", [True, False])

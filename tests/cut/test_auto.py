@@ -123,11 +123,13 @@ def test_the_estimate_adds_up() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"offers": ()}, "some of paillier, bfv, ckks"),
-        ({"offers": ("rsa",)}, "some of paillier, bfv, ckks"),
-        ({"mbit": 0}, "above 0"),
-        ({"latency_ms": -1}, "0 to 1e5 ms"),
-        ({"bits": 1024}, "2048"),
+        ({"offers": ()}, r"auto\.offers holds 0 values; a list of 1 or more values"),
+        ({"offers": ("rsa",)}, "auto offers 'rsa'; known: 'bfv', 'ckks', 'paillier'"),
+        ({"offers": ("ckks", "palier")}, "did you mean 'paillier'"),
+        ({"mbit": 0}, r"auto\.mbit is 0; a number above 0"),
+        ({"latency_ms": -1}, r"auto\.latency_ms is -1; a number from 0"),
+        ({"bits": 1024}, r"auto\.bits is 1024; a whole number from 2048 to 8192"),
+        ({"bits": 2049}, "a multiple of 64"),
     ],
 )
 def test_impossible_settings_are_refused(change: dict[str, Any], match: str) -> None:

@@ -43,7 +43,7 @@ def _sites(*passive: str) -> dict[str, Site]:
 def test_steps_leave_snapshots_and_what_was_sent_as_they_were() -> None:
     sites, spec = _sites("shop"), CutSpec(width=3, lr=0.5, batch_size=4)
     a, sent = torch.randn(4, 2), list[Array]()
-    top, bottom = Plain().active_cut(sites["bank"], spec, 0.0), Plain().passive_cut(sites["shop"], spec, 0.0)
+    top, bottom = Plain().active_cut(sites["bank"], spec), Plain().passive_cut(sites["shop"], spec)
     channel = sites["shop"].links["bank"]._channel
     original = channel.send
 

@@ -162,9 +162,9 @@ def test_a_width_that_is_no_number_is_refused() -> None:
 @pytest.mark.parametrize(("width", "fits"), [(1 << 19, True), ((1 << 19) + 1, False)])
 def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, fits: bool) -> None:
     world, spec = sites(passive=("p1",)), replace(SPEC, width=32)
-    announce(world["p1"], spec, "bfv", width, trainable=False)
 
     async def received() -> object:
+        await announce(world["p1"], spec, "bfv", width, trainable=False)
         return await receive_widths(world["a"], spec, "bfv")
 
     if fits:

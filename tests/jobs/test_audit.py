@@ -21,7 +21,10 @@ from securevfl.report import Record, render_text
 from securevfl.transport import Guard, Kind, Message
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
-NOISY = sv.Job(algorithm=JOB.algorithm, epochs=2, batch_size=64, protection=sv.Plain(dp=sv.DP(epsilon=6.0)))
+NOISE = sv.Gaussian(epsilon=6.0)
+NOISY = sv.Job(
+    algorithm=JOB.algorithm, epochs=2, batch_size=64, protection=sv.Plain(dp=sv.DP(features=NOISE, labels=NOISE))
+)
 C = np.zeros(16, np.uint8)
 KEY, BACK = Guard("bfv", 218, "key of bank"), Guard("bfv", 218, "key of shop")
 

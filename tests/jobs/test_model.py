@@ -159,16 +159,17 @@ def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
 
 # differential privacy
 
-NOISY = sv.DP(epsilon=30.0, gradients=False)
+NOISY = sv.DP(features=sv.Gaussian(epsilon=30.0))
+AT_Z = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=20.0))
 
 
 @pytest.mark.parametrize(
     ("bottom", "dp", "whole", "resumed"),
     [
         ((3,), NOISY, 3, 4),
-        ((), replace(NOISY, where="z", weight_bound=20.0), 3, 4),
+        ((), AT_Z, 3, 4),
         ((), NOISY, 1, 1),  # drawn once, and the checkpoint remembers it
-        ((3,), sv.DP(epsilon=30.0, activations=False), 3, 4),
+        ((3,), sv.DP(labels=sv.Gaussian(epsilon=30.0)), 3, 4),
     ],
     ids=["activations", "z", "once", "gradients"],
 )
@@ -200,7 +201,7 @@ def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> N
     assert max(e.epsilon_rdp for e in run.epsilon) > 31
 
 
-@pytest.mark.parametrize("dp", [NOISY, replace(NOISY, where="z", weight_bound=20.0)], ids=["once", "z"])
+@pytest.mark.parametrize("dp", [NOISY, AT_Z], ids=["once", "z"])
 def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, tmp_path: Path) -> None:
     job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=2)
     people = parties()

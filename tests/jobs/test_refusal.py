@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import parties, ready_keys, scarce
+from securevfl.jobs.refusal import await_refusal, terms
 
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.jobs import align_owners, simulation
-from securevfl.jobs.refusal import await_refusal, terms
 from securevfl.jobs.simulation import align_parties, join_parties, run_parties
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
-DP = sv.DP(epsilon=8.0)
+DP = sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0))
 
 
 @pytest.fixture
@@ -72,13 +72,13 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     "noise sent": (plain(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))), "activations would cross without noise"),
     "noise received": (plain(shop1=Policy(noised=frozenset({Kind.GRADIENT}))), "gradients would cross without noise"),
     "noise on labels only": (
-        plain(sv.DP(activations=False), bank=Policy(noised=frozenset({Kind.ACTIVATION}))),
+        plain(sv.DP(labels=sv.Gaussian()), bank=Policy(noised=frozenset({Kind.ACTIVATION}))),
         "activations would cross without noise",
     ),
     "ε": (plain(DP, shop1=Policy(max_epsilon=2.0)), "spends ε = 8; the policy allows 2"),
     "ε without noise": (plain(shop1=Policy(max_epsilon=2.0)), "activations would be released without noise"),
     "ε without noise on labels": (
-        plain(sv.DP(gradients=False), bank=Policy(max_epsilon=50.0)),
+        plain(sv.DP(features=sv.Gaussian()), bank=Policy(max_epsilon=50.0)),
         "gradients would be released without noise",
     ),
     "ε, sealed": (sealed(shop1=Policy(max_epsilon=2.0)), "without noise, which spends ε without bound"),
@@ -145,10 +145,13 @@ ACCEPTED: dict[str, sv.Job] = {
     ),
     "no leak that is known": sealed(bank=Policy(leaks=False)),
     "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
-    "noise on labels": plain(sv.DP(activations=False), bank=Policy(max_epsilon=8.0, leaks=False)),
-    "drawn labels": plain(sv.DP(activations=False, labels="randomised_response"), bank=Policy(max_epsilon=8.0)),
+    "noise on labels": plain(sv.DP(labels=sv.Gaussian()), bank=Policy(max_epsilon=8.0, leaks=False)),
+    "drawn labels": plain(sv.DP(labels=sv.RandomisedResponse()), bank=Policy(max_epsilon=8.0)),
     "any scheme": replace(sealed(shop1=Policy(min_security=128)), protection=sv.cut.Auto()),
-    "a noise multiplier": plain(sv.DP(noise_multiplier=3.0), shop1=Policy(max_epsilon=2.0)),
+    "a noise multiplier": plain(
+        sv.DP(features=sv.Gaussian(noise_multiplier=3.0), labels=sv.Gaussian(noise_multiplier=3.0)),
+        shop1=Policy(max_epsilon=2.0),
+    ),
     "plain": plain(shop1=Policy(protections=frozenset({"plain"}), forbidden=frozenset({Kind.METRIC}))),
     "nothing crosses": replace(plain(shop1=Policy(sealed=True, max_epsilon=1.0)), algorithm=sv.Local(hidden=2)),
 }

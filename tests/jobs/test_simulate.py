@@ -25,8 +25,10 @@ PROTECTIONS = {
     "paillier": sv.Paillier(bits=2048),
     "bfv": sv.BFV(),
     "ckks": sv.CKKS(),
-    "dp": sv.Plain(dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
-    "paillier + dp": sv.Paillier(bits=2048, dp=sv.DP(epsilon=50.0, clip_activations=4.0)),
+    "dp": sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=50.0, clip=4.0), labels=sv.Gaussian(epsilon=50.0))),
+    "paillier + dp": sv.Paillier(
+        bits=2048, dp=sv.DP(features=sv.Gaussian(epsilon=50.0, clip=4.0), labels=sv.Gaussian(epsilon=50.0))
+    ),
 }
 
 
@@ -172,7 +174,7 @@ def test_early_stopping_keeps_the_best_epochs_model() -> None:
 
 
 def test_differential_privacy_is_counted_as_it_happened() -> None:
-    dp = sv.DP(epsilon=3.0, delta=1e-6, clip_activations=2.0)
+    dp = sv.DP(features=sv.Gaussian(epsilon=3.0, delta=1e-6, clip=2.0), labels=sv.Gaussian(epsilon=3.0, delta=1e-6))
     fixed = sv.simulate(replace(PLAIN, protection=sv.Plain(dp=dp)), parties()).run("plain-dp")
     by_party = {(line.party, line.what): line for line in fixed.epsilon}
     assert set(by_party) == {("bank", "gradients"), ("shop1", "activations"), ("shop2", "activations")}
@@ -188,7 +190,7 @@ def test_differential_privacy_is_counted_as_it_happened() -> None:
 
 def test_labels_reach_the_model_only_through_the_noised_release(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a release that gives nothing away, other labels of the training rows train the same model."""
-    dp = sv.Plain(dp=sv.DP(activations=False))
+    dp = sv.Plain(dp=sv.DP(labels=sv.Gaussian()))
     job = replace(PLAIN, protection=dp, epochs=2, algorithm=replace(PLAIN.algorithm, bottom=(3,)))
     monkeypatch.setattr(RowRelease, "_noised", lambda self, values: torch.ones_like(values))
     people = parties(rows=80)
@@ -222,14 +224,18 @@ def test_a_label_moves_its_gradient_by_no_more_than_the_sensitivity(classes: int
 
 
 def test_trainable_bottoms_with_noise_carry_a_note() -> None:
-    job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(epsilon=50.0)))
+    job = replace(
+        PLAIN,
+        epochs=1,
+        protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=50.0), labels=sv.Gaussian(epsilon=50.0))),
+    )
     assert sv.simulate(job, parties()).run("plain-dp").notes == []
     deep = replace(job, algorithm=replace(job.algorithm, bottom=(3,)))
     assert "not what the bottoms' weights carry" in sv.simulate(deep, parties()).run("plain-dp").notes[0]
 
 
 def test_a_budget_over_the_partys_bound_is_refused_before_training() -> None:
-    dp = sv.Plain(dp=sv.DP(epsilon=8.0))
+    dp = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)))
     job = replace(PLAIN, protection=dp, policies={"shop1": sv.Policy(max_epsilon=2.0)})
     with pytest.raises(sv.PolicyError, match=r"spends ε = 8; the policy allows 2"):
         sv.simulate(job, parties())
@@ -290,7 +296,7 @@ def test_a_protection_that_does_not_act_is_an_error(monkeypatch: pytest.MonkeyPa
 
 def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The active party's build makes short keys: its peers refuse them before they encrypt anything."""
-    from securevfl_crypto.paillier_scheme import Paillier
+    from securevfl_crypto.paillier import Paillier
 
     weak = generate_keypair(768, unsafe_small_key=True)
     monkeypatch.setattr(Paillier, "generate", lambda self: weak)
@@ -300,7 +306,7 @@ def test_a_weaker_key_than_asked_for_is_an_error(monkeypatch: pytest.MonkeyPatch
 
 
 def test_noise_that_was_forgotten_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(gradients=False)))
+    job = replace(PLAIN, epochs=1, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian())))
     monkeypatch.setattr(splitnn.Passive, "activations", lambda self, rows: self.half.bottom(self.features(rows)))
     with pytest.raises(sv.ProtectionInactive, match="nothing was released through it"):
         sv.simulate(job, parties())
@@ -413,7 +419,7 @@ def test_the_digest_of_a_job_covers_what_is_agreed_and_nothing_else() -> None:
         replace(PLAIN, seed=6),
         replace(PLAIN, epochs=5),
         replace(PLAIN, protection=sv.Paillier()),
-        replace(PLAIN, protection=sv.Plain(dp=sv.DP())),
+        replace(PLAIN, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian()))),
         replace(PLAIN, algorithm=replace(PLAIN.algorithm, hidden=5)),
     ]
     assert len({base, *(job.digest for job in changed)}) == 6

@@ -8,15 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import parties
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant, RDPAccountant
 from scipy import stats
 
-import securevfl as sv
 from securevfl.errors import InputError
-from securevfl.privacy import Accountant, GaussianRelease, PureRelease, epsilon_prv, epsilon_rdp
+from securevfl.privacy import Accountant, GaussianRelease, PureRelease, calibrate, epsilon_prv, epsilon_rdp
 
 DELTA = 1e-5
 HISTORIES = [
@@ -161,16 +159,52 @@ def test_what_cannot_be_counted_is_refused(call: object) -> None:
         call()  # type: ignore[operator]
 
 
-def test_totals_of_each_party_are_in_the_record_and_the_report() -> None:
-    job = sv.Job(protection=sv.Plain(dp=sv.DP(epsilon=20.0)), epochs=2, batch_size=32, seed=1)
-    result = sv.simulate(job, parties(), baselines=())
-    run = result.record.runs[-1]
-    assert [(t.party, t.protects) for t in run.epsilon_totals] == [
-        ("bank", "labels"),
-        ("shop1", "features"),
-        ("shop2", "features"),
-    ]
-    for total in run.epsilon_totals:
-        (line,) = [e for e in run.epsilon if e.party == total.party]
-        assert (total.epsilon_rdp, total.epsilon_prv) == (line.epsilon_rdp, line.epsilon_prv)
-        assert total.epsilon_rdp <= 20.0
+def _exact_delta(epsilon: float, sigma: float, times: int) -> float:
+    """δ(ε) of the T-fold Gaussian mechanism, exactly: Balle and Wang 2018, arXiv 1805.06530, Theorem 8, with μ =
+    √T/σ."""
+    mu = math.sqrt(times) / sigma
+    return float(stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu))
+
+
+@pytest.mark.parametrize(("sigma", "times"), [(0.64, 1), (1.0, 1), (1.4, 5), (5.0, 40), (9.0, 10)])
+def test_both_accountants_bound_the_exact_value_and_prv_is_tight(sigma: float, times: int) -> None:
+    delta = 1e-5
+    release = GaussianRelease(sigma, times)
+    rdp, prv = epsilon_rdp(release, delta), epsilon_prv(release, delta)
+    assert _exact_delta(rdp, sigma, times) <= delta
+    assert _exact_delta(prv, sigma, times) <= delta * 1.001
+    assert prv <= rdp
+    assert _exact_delta(prv - 0.05, sigma, times) > delta  # within 0.05 of the exact ε
+
+
+def test_rdp_agrees_with_opacus_stepping_once_a_release() -> None:
+    accountant = RDPAccountant()
+    for _ in range(7):
+        accountant.step(noise_multiplier=2.0, sample_rate=1.0)
+    assert epsilon_rdp(GaussianRelease(2.0, 7), 1e-6) == pytest.approx(accountant.get_epsilon(1e-6), rel=1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.floats(0.3, 50), st.integers(1, 60))
+def test_calibration_spends_the_budget_and_no_more(epsilon: float, times: int) -> None:
+    sigma = calibrate(epsilon, 1e-5, times)
+    spent = epsilon_rdp(GaussianRelease(sigma, times), 1e-5)
+    assert 0.99 * epsilon <= spent <= epsilon
+
+
+def test_no_release_costs_nothing() -> None:
+    assert epsilon_rdp(GaussianRelease(1.0, 0), 1e-5) == epsilon_prv(GaussianRelease(1.0, 0), 1e-5) == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: calibrate(0.0, 1e-5, 1),
+        lambda: calibrate(1.0, 0.0, 1),
+        lambda: calibrate(1.0, 1e-5, 0),
+        lambda: calibrate(1e-6, 1e-5, 10),
+    ],
+)
+def test_impossible_budgets_are_the_users_mistake(call: object) -> None:
+    with pytest.raises(InputError):
+        call()  # type: ignore[operator]

@@ -1,21 +1,17 @@
-"""DP-SGD: clipping row by row, the noise's scale, counting, and a party that trains alone."""
+"""DP-SGD: clipping row by row, the noise's scale, counting."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from helpers import scarce
 from opacus.accountants import RDPAccountant
 from scipy import stats
 from torch import nn
 
-import securevfl as sv
-from securevfl.algorithms.networks import block, build_bottom, mlp
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import PrivateSteps
+from securevfl.training.networks import block, build_bottom, mlp
 
 ROWS = 12
 
@@ -115,44 +111,3 @@ def test_what_has_no_gradient_by_row_is_refused() -> None:
     x, y = _batch()
     with pytest.raises(InputError, match="twice"):
         _steps(model).backward(_losses(model, x[:2], y[:2]), np.array([1, 1]), divide=2)
-
-
-LOCAL = sv.Job(
-    algorithm=sv.Local(hidden=6, top=(), lr=0.05),
-    protection=sv.Plain(dp=sv.DP(local=True, epsilon=4.0)),
-    epochs=3,
-    batch_size=32,
-    seed=4,
-)
-
-
-def test_a_party_alone_trains_with_dp_sgd_and_the_record_says_its_price() -> None:
-    people = scarce(1, rows=1600)
-    result = sv.simulate(LOCAL, people, baselines=())
-    run = result.record.runs[-1]
-    (line,) = run.epsilon
-    assert (line.party, line.what, line.releases, line.clip) == ("bank", "model", 3, 1.0)
-    opacus = RDPAccountant()
-    opacus.history = [(line.noise_multiplier, 1.0, 3)]
-    assert line.epsilon_rdp == pytest.approx(opacus.get_epsilon(1e-5), rel=1e-6)
-    assert 3.9 < line.epsilon_rdp <= 4.0
-    assert [t.protects for t in run.epsilon_totals] == ["features", "labels", "features and labels"]
-    assert len({t.epsilon_rdp for t in run.epsilon_totals}) == 1  # one model, one price
-    assert "DP on the local model" in run.title
-    exact = sv.simulate(replace(LOCAL, protection=sv.Plain()), people, baselines=()).record.runs[-1]
-    assert 0.6 < run.test["auc"] <= exact.test["auc"] + 0.05
-
-
-def test_dp_sgd_is_for_a_model_of_one_party() -> None:
-    with pytest.raises(InputError, match="only 'local' trains a model that a party has by itself"):
-        replace(LOCAL, algorithm=sv.SplitNN())
-    with pytest.raises(InputError, match="local=True"):
-        replace(LOCAL, protection=sv.Plain(dp=sv.DP()))
-    with pytest.raises(InputError, match="has to go"):
-        sv.DP(local=True, labels="marvell")
-    dp = sv.DP(local=True)
-    assert (dp.activations, dp.gradients) == (False, False)
-    assert replace(dp, epsilon=2.0).epsilon == 2.0
-    strict = replace(LOCAL, policies={"bank": sv.Policy(max_epsilon=1.0)})
-    with pytest.raises(PolicyError, match=r"releasing model as planned spends"):
-        sv.simulate(strict, scarce(1, rows=200), baselines=())

@@ -32,6 +32,7 @@ from securevfl_psi.linkage import (
     Whole,
     assign_greedy,
     assign_optimal,
+    assignment,
     blocking_tokens,
     encode,
     estimate,
@@ -217,15 +218,47 @@ def test_optimal_is_the_best_of_all_assignments(shape: tuple[int, int, int, int]
 
 @pytest.mark.parametrize("shape", [(40, 55), (55, 40), (60, 60)])
 @pytest.mark.parametrize("levels", [7, 10**6])
-def test_optimal_agrees_with_scipy_on_larger_components(shape: tuple[int, int], levels: int) -> None:
-    from scipy.optimize import linear_sum_assignment
+def test_optimal_agrees_with_the_linear_program_on_larger_components(shape: tuple[int, int], levels: int) -> None:
+    """The corners of the polytope of doubly substochastic matrices are the assignments (Birkhoff 1946)."""
+    from scipy.optimize import linprog
+    from scipy.sparse import identity, kron, vstack
 
     matrix = np.random.default_rng(levels).integers(0, levels + 1, shape) / levels
     candidates = candidates_of(matrix, 0.25)
-    gain = np.maximum(matrix - 0.25, 0)
     taken = assign_optimal(candidates)
-    expected = gain[linear_sum_assignment(gain, maximize=True)].sum()
-    assert float((candidates.scores[taken] - 0.25).sum()) == pytest.approx(float(expected), abs=1e-6)
+    rows_a, rows_b = candidates.rows_a[taken], candidates.rows_b[taken]
+    assert len(set(rows_a.tolist())) == len(set(rows_b.tolist())) == len(taken)
+    gain, (rows, columns) = np.maximum(matrix - 0.25, 0), shape
+    once = vstack([kron(identity(rows), np.ones((1, columns))), kron(np.ones((1, rows)), identity(columns))]).tocsr()
+    best = -linprog(-gain.ravel(), A_ub=once, b_ub=np.ones(rows + columns), bounds=(0, 1)).fun
+    assert float((candidates.scores[taken] - 0.25).sum()) == pytest.approx(best, abs=1e-6)
+
+
+def test_components_are_those_of_a_search() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(30):
+        n, m = random.integers(1, 9, 2)
+        matrix = np.where(random.random((n, m)) < 0.2, random.random((n, m)), 0.0)
+        candidates = candidates_of(matrix, 1e-9)
+        edges = list(zip(candidates.rows_a.tolist(), candidates.rows_b.tolist(), strict=True))
+        expected: set[frozenset[int]] = set()
+        for first in range(len(edges)):
+            found = {first}
+            while (
+                more := {
+                    k for k, (a, b) in enumerate(edges) if any(a == edges[i][0] or b == edges[i][1] for i in found)
+                }
+                - found
+            ):
+                found |= more
+            expected.add(frozenset(found))
+        parts = assignment._components(candidates)
+        assert {frozenset(part.tolist()) for part in parts} == expected
+        assert all(np.all(np.diff(part) > 0) for part in parts)
+
+
+def test_optimal_assignment_of_no_candidates_is_empty() -> None:
+    assert assign_optimal(candidates_of(np.zeros((3, 2)), 0.5)).tolist() == []
 
 
 def test_optimal_assignment_keeps_a_certain_pair_and_repairs_greed() -> None:

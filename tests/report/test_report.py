@@ -33,7 +33,7 @@ def record() -> Record:
     jobs = {
         "plain": job,
         "paillier": replace(job, protection=sv.Plain(fixed_point=True)),
-        "dp": replace(job, protection=sv.Plain(dp=sv.DP())),
+        "dp": replace(job, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian()))),
     }
     return sv.compare(jobs, parties(rows=200), title="A <b>bold</b> & hostile title", command="make it").record
 

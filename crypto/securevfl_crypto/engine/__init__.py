@@ -1,14 +1,20 @@
-"""A batch engine: kernels over structures of arrays, eight or four lanes at a time, compiled for this machine's CPU.
+"""A batch engine: kernels over structures of arrays, four or eight lanes at a time, compiled for this machine's CPU.
 
-`emitter` writes LLVM IR and proves bounds; `field`, `field52` and `field25` are the arithmetic; `ladder`, `elligator`
-and `sha512` the kernels; `compiled` compiles and `vector` runs them; `scalar` takes libraries instead; `cpu` and
-`choice` choose. `limbs`, `columns`, `montgomery`, `rows`, `walks`, `batches` and `packing` are arithmetic modulo long
-numbers, for Paillier; `compiled_long` compiles it, and `securevfl_crypto.moduli` offers it.
+- The compiler: `values` and `emitter` write LLVM IR and prove bounds; `compiled` compiles it.
+- Curve25519 and SHA-512: `field`, `field52` and `field25` are the arithmetic, `ladder`, `elligator` and `sha512` the
+  kernels. `base` states the interface (`Engine`), `vector` runs the kernels, and `scalar` calls libraries instead.
+- Numbers of thousands of bits, for Paillier: `limbs`, `columns`, `tiles` and `reductions` are the arithmetic,
+  `montgomery` and `pairs` the products, `rows`, `batches`, `tables` and `conversions` the kernels; `compiled_long`
+  compiles them, and `securevfl_crypto.modular` offers them.
+- `cpu` knows this machine's features and settings; `choice` takes the fastest path that works.
+
+This folder imports `elligator2` and `errors`. `securevfl_psi` uses what it exports; within this package only `modular`
+may import it, module by module.
 """
 
 from securevfl_crypto.engine.base import Engine
 from securevfl_crypto.engine.choice import available, engine
 from securevfl_crypto.engine.cpu import PATHS
-from securevfl_crypto.engine.emitter import BoundError
+from securevfl_crypto.engine.values import BoundError
 
 __all__ = ["PATHS", "BoundError", "Engine", "available", "engine"]

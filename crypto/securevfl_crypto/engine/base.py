@@ -1,4 +1,4 @@
-"""What every path offers: three operations on arrays with one row per item."""
+"""The interface of the engine: four operations on arrays with one row for each item."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _SET = np.array([0] * 31 + [64], dtype=np.uint8)
 
 
 class Engine(ABC):
-    """A code path. All give the same bytes for the same input.
+    """A code path. All paths give the same bytes for the same input.
 
     Attributes:
-        name: of the path, one of `PATHS`.
+        name: the name of the path, one of `PATHS`.
     """
 
     name: str
 
     @abstractmethod
     def x25519(self, secret: bytes, points: np.ndarray) -> np.ndarray:
-        """X25519 (RFC 7748, section 5) of one secret and many coordinates.
+        """X25519 (RFC 7748, section 5) of one secret and many points.
 
         Args:
             secret: 32 bytes; clamped as the RFC says. Neither control flow nor addresses depend on it.
@@ -35,7 +35,7 @@ class Engine(ABC):
             uint8 (n, 32); 32 zero bytes where the point has small order.
 
         Raises:
-            MalformedError: another type or shape, or a secret of another length.
+            MalformedError: the points have another type or shape, or the secret another length.
         """
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Engine(ABC):
             uint8 (n, 96).
 
         Raises:
-            MalformedError: another type or shape, or a tag of another length.
+            MalformedError: the messages have another type or shape, or the tag another length.
         """
 
     @abstractmethod
@@ -65,30 +65,35 @@ class Engine(ABC):
             u-coordinates of Q0 + Q1, little-endian, uint8 (n, 32).
 
         Raises:
-            MalformedError: another type or shape, or a tag of another length.
+            MalformedError: the messages have another type or shape, or the tag another length.
         """
 
     @abstractmethod
     def sha512(self, rows: np.ndarray, prefix: bytes = b"") -> np.ndarray:
-        """SHA-512 of `prefix` and each row.
+        """SHA-512 of `prefix` followed by each row.
 
         Args:
             rows: messages of one length, uint8 (n, length).
-            prefix: a multiple of 128 bytes; compressed once.
+            prefix: a multiple of 128 bytes; it is compressed only once.
 
         Returns:
             uint8 (n, 64).
 
         Raises:
-            MalformedError: another type or shape, or a prefix of another length.
+            MalformedError: the rows have another type or shape, or the prefix another length.
         """
 
 
 def checked(array: np.ndarray, width: int | None, what: str) -> np.ndarray:
-    """The array, contiguous.
+    """The array, C-contiguous.
+
+    Args:
+        array: uint8 (n, width).
+        width: None allows any.
+        what: names the array in the error.
 
     Raises:
-        MalformedError: not uint8 (n, width).
+        MalformedError: the array is not uint8 (n, width).
     """
     if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.ndim != 2:
         shape = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
@@ -99,10 +104,12 @@ def checked(array: np.ndarray, width: int | None, what: str) -> np.ndarray:
 
 
 def checked_secret(secret: bytes) -> bytes:
-    """The secret, clamped (RFC 7748, section 5); in numpy, since Python looks small numbers up in a table.
+    """The secret, clamped (RFC 7748, section 5).
+
+    numpy clamps it, because Python looks small integers up in a table, at addresses that depend on the secret.
 
     Raises:
-        MalformedError: not 32 bytes.
+        MalformedError: the secret is not 32 bytes.
     """
     if not isinstance(secret, bytes) or len(secret) != 32:
         size = f"{len(secret)} bytes" if isinstance(secret, bytes) else f"a {type(secret).__name__}"
@@ -114,7 +121,7 @@ def checked_tag(dst: bytes) -> bytes:
     """``DST_prime``: the tag and its length (RFC 9380, section 5.3.1).
 
     Raises:
-        MalformedError: no bytes, empty or longer than 255 bytes.
+        MalformedError: the tag is not bytes, is empty, or is longer than 255 bytes.
     """
     if not isinstance(dst, bytes):
         raise MalformedError(f"a domain separation tag is a {type(dst).__name__}; 1 to 255 bytes are needed")

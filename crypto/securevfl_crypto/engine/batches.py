@@ -14,7 +14,7 @@ __all__ = ["call_powers", "enter", "power", "powers", "products", "select", "squ
 
 
 def products(f: Function, limbs: Limbs) -> None:
-    """``(out, a, b, i64 step, ...)``: products; `step` is 1 for as many numbers, 0 for one block for all."""
+    """``(out, a, b, i64 step, ...)``: products; `step` is 1 for as many blocks b, 0 for a single block b."""
     step = rows.stride(f, limbs)
     right = f.scalar(f"mul i64 %step, {step}")
 
@@ -48,6 +48,8 @@ def squarings(f: Function, limbs: Limbs) -> None:
 
 
 def square_often(f: Function, place: str, times: str) -> None:
+    """Squares the number at `place` as often as the ``i64`` `times` says, which may be 0."""
+
     def body(_: str, __: list[Vec]) -> list[Vec]:
         call_square(f, place, place)
         return []

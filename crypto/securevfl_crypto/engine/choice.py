@@ -1,4 +1,4 @@
-"""Takes the fastest path that this machine can run and that passes its self-test."""
+"""Chooses the fastest path that this machine can run and that passes its self-test."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ _PRODUCT = bytes.fromhex("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b407
 
 
 def engine(path: str | None = None) -> Engine:
-    """The engine of a path; without one that of ``SECUREVFL_ENGINE``, or the fastest that works here.
+    """The engine of a path.
+
+    Args:
+        path: one of `PATHS`. None: the path that ``SECUREVFL_ENGINE`` names, or the fastest that works here.
 
     Raises:
-        EngineError: a path is demanded that is unknown, cannot run here, or fails its self-test; or the environment
-            asks for a number of threads that is none.
+        EngineError: the requested path is unknown, cannot run here, or fails its self-test; or ``SECUREVFL_THREADS``
+            is not a number from 1 to 256.
     """
-    threads()  # a setting that is no number is the user's mistake, not a path's
+    threads()  # a wrong setting is the user's mistake, not a reason to take another path
     name = path or forced()
     if name is None:
         return _fastest()
@@ -40,7 +43,7 @@ def engine(path: str | None = None) -> Engine:
 
 
 def available() -> list[str]:
-    """Paths that this machine can run, fastest first."""
+    """The names of the paths that this machine can run, fastest first."""
     found = []
     for name in PATHS:
         try:
@@ -79,7 +82,7 @@ def _load(name: str) -> Engine:
 
         try:
             found = VectorEngine(compile_kernels(vector))
-        except RuntimeError as error:  # llvmlite's, for what the installed version of LLVM does not take
+        except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
             first = str(error).partition("\n")[0]
             raise EngineError(
                 f"the path {name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
@@ -89,10 +92,10 @@ def _load(name: str) -> Engine:
 
 
 def self_test(candidate: Engine) -> None:
-    """Known answers, and agreement with other implementations on fresh random input.
+    """Check known answers, and agreement with other implementations on fresh random input.
 
     Raises:
-        EngineError: what the path computes is wrong.
+        EngineError: the path computes a wrong result.
     """
     slow = ScalarEngine("cryptography")
     points = np.frombuffer(secrets.token_bytes(32 * 17), dtype=np.uint8).reshape(-1, 32)

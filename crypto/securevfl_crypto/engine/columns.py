@@ -18,11 +18,13 @@ __all__ = ["Columns", "accumulate"]
 
 
 class Columns:
-    """An array of vectors within one round.
+    """The columns, an array of vectors, within one round.
 
     Args:
-        before: bound of every column before the last round.
-        growth: how much a round may add to a column.
+        f: the function into which instructions go.
+        pointer: the address of the array.
+        before: the bound of every column before the last round.
+        growth: the most that a round may add to a column.
     """
 
     def __init__(self, f: Function, pointer: str, before: int, growth: int) -> None:
@@ -39,7 +41,7 @@ class Columns:
         """A column after this round.
 
         Raises:
-            BoundError: it may have grown by more than a round may add, or is no column of this round.
+            BoundError: the value can have grown by more than a round may add, or is no column of this round.
         """
         self._current()
         if value.origin is not self or value.over > self.growth:
@@ -55,7 +57,7 @@ class Columns:
         return Gain(self, self.before, over)
 
     def close(self) -> None:
-        """The round is over."""
+        """End the round; later loads and stores raise BoundError."""
         self._open = False
 
     def _current(self) -> None:
@@ -77,7 +79,7 @@ def accumulate(
     Args:
         pointer: the columns, each at most `start` now.
         count: rounds, at least one and at most `most` by the caller's contract.
-        growth: how much a round may add to a column.
+        growth: the most that a round may add to a column.
         body: takes the round and the columns.
 
     Raises:

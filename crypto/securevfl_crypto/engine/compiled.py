@@ -1,4 +1,4 @@
-"""Compiles the kernels for one path, at first use, in memory; calls release the interpreter's lock."""
+"""Compiles the kernels for one path in memory, at first use. Calls release the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SIGNATURES: dict[str, tuple[str, list[type]]] = {
 
 
 def field_of(path: VectorPath, function: Function) -> Field:
-    """The representation that the path computes in."""
+    """The field arithmetic of a path, emitting into `function`."""
     return Field52(function) if path.radix == 52 else Field25(function)
 
 
@@ -53,7 +53,7 @@ def module_text(path: VectorPath) -> str:
     """All kernels in LLVM IR.
 
     Raises:
-        BoundError: the arithmetic could overflow; it does not depend on data, so tests see it.
+        BoundError: the arithmetic could overflow. This does not depend on data, so tests find it.
     """
     emitters: dict[str, Callable[[Field], None]] = {
         "multiplication": ladder.multiplication,
@@ -79,7 +79,12 @@ def module_text(path: VectorPath) -> str:
 
 
 class Kernels:
-    """The compiled functions of one path, by name; pointers are addresses of C-contiguous arrays."""
+    """The compiled kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
+
+    Attributes:
+        path: the path.
+        limbs: limbs of a field element.
+    """
 
     def __init__(self, path: VectorPath) -> None:
         self.path = path
@@ -101,10 +106,10 @@ def compile_kernels(path: VectorPath) -> Kernels:
 
 
 def assemble(text: str, path: VectorPath) -> Any:
-    """Machine code of a module, as LLVM's execution engine; it lives as long as that does.
+    """Compile a module; returns LLVM's execution engine, which owns the machine code.
 
     Raises:
-        RuntimeError: the installed LLVM does not take the text.
+        RuntimeError: the installed LLVM rejects the text.
     """
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()

@@ -1,4 +1,4 @@
-"""Compiles the arithmetic of long numbers for one path, at first use, in memory; calls release Python's lock."""
+"""Compiles the arithmetic of long numbers for one path in memory, at first use. Calls release Python's lock."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from functools import lru_cache
 
-from securevfl_crypto.engine import batches, montgomery, packing, pairs, rows, walks
+from securevfl_crypto.engine import batches, conversions, montgomery, pairs, rows, tables
 from securevfl_crypto.engine.compiled import assemble
 from securevfl_crypto.engine.cpu import VectorPath
 from securevfl_crypto.engine.emitter import Function
@@ -29,7 +29,7 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
     "reduction": (f"ptr %out, {_C}", montgomery.reduction),
     "powers": (f"ptr %table, ptr %a, ptr %one, i64 %entries, {_C}", batches.powers),
     "select": ("ptr noalias %out, ptr %table, ptr %digit, i64 %entries, i64 %tiles", batches.select),
-    "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", walks.scan),
+    "scan": ("ptr noalias %out, ptr %table, ptr %digits, i64 %tiles", tables.scan),
     "gather": ("ptr noalias %out, ptr %rows, ptr %index, i64 %tiles", _gather),
     "enter": (f"ptr %out, ptr %a, ptr %constants, {_EACH}", batches.enter),
     "products": (f"ptr %out, ptr %a, ptr %b, i64 %step, {_EACH}", batches.products),
@@ -38,22 +38,25 @@ _KERNELS: dict[str, tuple[str, Callable[[Function, Limbs], None]]] = {
         f"ptr %out, ptr %a, ptr %one, ptr %digits, i64 %count, i64 %window, ptr %scratch, {_EACH}",
         batches.power,
     ),
-    "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", walks.subsets),
-    "walk": (
+    "subsets": (f"ptr %rows, ptr %a, ptr %one, i64 %count, ptr %scratch, {_EACH}", tables.subsets),
+    "entry_products": (
         f"ptr %out, ptr %rows, ptr %index, i64 %levels, i64 %squarings, i64 %factors, ptr %scratch, {_EACH}",
-        walks.walk,
+        tables.entry_products,
     ),
-    "scanned_walk": (
+    "scanned_products": (
         f"ptr %out, ptr %tables, ptr %digits, i64 %factors, ptr %scratch, {_EACH}",
-        walks.scanned_walk,
+        tables.scanned_products,
     ),
-    "chain": (f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}", walks.chain),
-    "unpack": ("ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks", packing.unpack),
-    "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", packing.pack),
-    "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", packing.leave),
+    "prefix_products": (
+        f"ptr %prefixes, ptr %rows, ptr %index, i64 %count, ptr %one, ptr %scratch, {_EACH}",
+        tables.prefix_products,
+    ),
+    "unpack": ("ptr %out, ptr %above, ptr %bytes, i64 %width, ptr %m, i64 %tiles, i64 %blocks", conversions.unpack),
+    "pack": ("ptr %bytes, ptr %a, i64 %width, i64 %tiles, i64 %blocks", conversions.pack),
+    "leave": (f"ptr %out, ptr %a, ptr %complement, {_EACH}", conversions.leave),
 }
 _PAIRS = {"multiply": pairs.multiply, "square": pairs.square, "enter": pairs.enter, "leave": pairs.leave}
-"""What differs modulo squares."""
+"""The kernels that differ modulo squares."""
 
 
 def _types(parameters: str) -> list[type]:
@@ -64,7 +67,7 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
     """All kernels in LLVM IR, modulo any number, or modulo squares (`pairs`).
 
     Raises:
-        BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs; it does not depend on data.
+        BoundError: the arithmetic could overflow for numbers of `limbs.most` limbs. This does not depend on data.
     """
     vector = f"<{lanes} x i64>"
     out = ["declare void @llvm.prefetch.p0(ptr, i32, i32, i32)"]
@@ -83,7 +86,12 @@ def long_text(limbs: Limbs, lanes: int, *, squares: bool = False) -> str:
 
 
 class LongKernels:
-    """The compiled functions of one path and width of limbs, by name; pointers are addresses of arrays."""
+    """The compiled kernels of one path and limb width, by name. Pointers are addresses of arrays.
+
+    Attributes:
+        path: the path.
+        limbs: the limb width.
+    """
 
     def __init__(self, path: VectorPath, limbs: Limbs, *, squares: bool = False) -> None:
         self.path, self.limbs = path, limbs

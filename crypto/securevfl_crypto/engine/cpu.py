@@ -1,4 +1,4 @@
-"""Which code paths this machine can run, and which one is taken.
+"""The code paths, the features of this CPU, and the settings from the environment.
 
 ``SECUREVFL_ENGINE`` forces one of `PATHS`; ``SECUREVFL_THREADS`` sets how many threads a batch may use.
 """
@@ -18,11 +18,11 @@ class VectorPath:
     """A way to compile the kernels.
 
     Attributes:
-        name: as the environment variable takes it.
+        name: the name that the environment variable takes.
         lanes: 64-bit lanes of a vector.
-        needs: CPU features in LLVM's names, all of them.
-        radix: bits of a limb: 52 or 25 (and a half).
-        llvm_features: what is switched for the compiler, so that a path is the same on every machine that can run it.
+        needs: the CPU features that the path needs, in LLVM's names.
+        radix: bits of a limb: 52, or 25 (for limbs of 26 and 25 bits by turns).
+        llvm_features: features switched on or off for the compiler, so that a path has the same code on every machine.
     """
 
     name: str
@@ -38,15 +38,15 @@ VECTOR_PATHS = (
     VectorPath("avx2", 4, ("avx2",), 25, ",-avx512f"),
 )
 PATHS = (*(path.name for path in VECTOR_PATHS), "libsodium", "cryptography")
-"""From the fastest to the slowest; all give the same bytes."""
+"""The names of all paths, from the fastest to the slowest; all give the same bytes."""
 _VARIABLE = "SECUREVFL_ENGINE"
 
 
 def forced() -> str | None:
-    """The path that the environment demands, or None.
+    """The path that ``SECUREVFL_ENGINE`` names, or None.
 
     Raises:
-        EngineError: an unknown name.
+        EngineError: the name is unknown.
     """
     name = os.environ.get(_VARIABLE, "auto").strip().lower()
     if name in ("", "auto"):
@@ -57,7 +57,7 @@ def forced() -> str | None:
 
 
 def host_features() -> frozenset[str]:
-    """Features of this CPU in LLVM's names; empty where there is no llvmlite, or where LLVM cannot tell."""
+    """The features of this CPU in LLVM's names; empty without llvmlite, or if LLVM cannot detect them."""
     try:
         from llvmlite import binding
 
@@ -68,10 +68,10 @@ def host_features() -> frozenset[str]:
 
 
 def threads() -> int:
-    """Threads of a batch: as many as this process may use cores, at most 16, unless ``SECUREVFL_THREADS`` says.
+    """The number of threads for a batch: ``SECUREVFL_THREADS``, or the cores that this process may use, at most 16.
 
     Raises:
-        EngineError: no number from 1 to 256.
+        EngineError: ``SECUREVFL_THREADS`` is not a number from 1 to 256.
     """
     text = os.environ.get("SECUREVFL_THREADS", "")
     if not text:

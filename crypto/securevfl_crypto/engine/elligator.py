@@ -7,7 +7,7 @@ fraction, which `ladder.division` turns into a coordinate.
 from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Vec
-from securevfl_crypto.engine.field import Field, Limbs, P
+from securevfl_crypto.engine.field import Element, Field, P
 from securevfl_crypto.engine.ladder import load_planes, store_fraction
 
 __all__ = ["map_and_add", "power"]
@@ -53,7 +53,7 @@ class _Called:
         self.field = field
         self._slots = [field.f.allocate(field.count) for _ in range(3)]
 
-    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+    def mul(self, a: Element, b: Element) -> Element:
         """a · b, settled."""
         out, left, right = self._slots
         for element, slot in ((a, left), (b, right)):
@@ -61,7 +61,7 @@ class _Called:
         self.field.f.call("multiplication", f"ptr {out}", f"ptr {left}", f"ptr {right}")
         return self.field.load(out)
 
-    def square(self, a: Limbs) -> Limbs:
+    def square(self, a: Element) -> Element:
         """a², settled."""
         out, operand, _ = self._slots
         self.field.store(self.field.settle(a), operand)
@@ -72,7 +72,7 @@ class _Called:
 class _Map:
     """One application of the map; its power is computed between `base` and `point`, for two maps at a time."""
 
-    def __init__(self, field: Field, called: _Called, u: Limbs) -> None:
+    def __init__(self, field: Field, called: _Called, u: Element) -> None:
         self.field, self.u, self._called = field, u, called
         mul, sqr = called.mul, called.square
         settle = field.settle
@@ -89,7 +89,7 @@ class _Map:
         self.tv3 = mul(mul(gxd2, self.gxd), self.gx1)  # gx1 gxd³
         self.base = mul(sqr(gxd2), self.tv3)  # gx1 gxd⁷
 
-    def point(self, root: Limbs) -> tuple[Limbs, Limbs, Limbs]:
+    def point(self, root: Element) -> tuple[Element, Element, Element]:
         """x's numerator and denominator, and y, given (gx1 gxd⁷)^((p−5)/8)."""
         field, f = self.field, self.field.f
         mul, sqr = self._called.mul, self._called.square
@@ -105,7 +105,7 @@ class _Map:
         flip = f.xor_masks(first, field.is_odd(y))
         return xn, self.xd, field.select(flip, field.settle(field.sub(field.constant(0), y)), y)
 
-    def _right_root(self, y: Limbs, gx: Limbs) -> Limbs:
+    def _right_root(self, y: Element, gx: Element) -> Element:
         """y or y √−1, whichever squares to gx / gxd, if one does."""
         field = self.field
         fits = field.is_zero(field.sub(self._called.mul(self._called.square(y), self.gxd), gx))
@@ -126,7 +126,7 @@ def map_and_add(field: Field) -> None:
     f, n = field.f, field.count
     called = _Called(field)
 
-    def reduced(index: str, first: int) -> Limbs:
+    def reduced(index: str, first: int) -> Element:
         words = load_planes(field, "%in", "%stride", index, range(first, first + 6))
         low = field.unpack(words[:4], bits=256)
         high = field.unpack([*words[4:], f.constant(0), f.constant(0)])

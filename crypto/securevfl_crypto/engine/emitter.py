@@ -1,13 +1,12 @@
-"""Emits LLVM IR for kernels over vectors of 64-bit lanes, and proves while it emits that no lane overflows.
+"""Emits LLVM IR for kernels over vectors of 64-bit lanes, and proves during emission that no lane overflows.
 
-Every value carries the interval that it lies in, for every input that the kernel accepts. Each operation computes the
-interval of its result and refuses to be emitted if it could wrap modulo 2^64, or if bits that an instruction ignores
-could be set. So the bounds of limbs that the field arithmetic relies on are not only stated in comments: a kernel that
-violates one cannot be built. Values that live through a loop declare their interval, which is checked on entry and at
-the end of the body: an induction.
+Every value carries an interval that contains it for every input that the kernel accepts. Each operation computes the
+interval of its result, and emission fails if the result could wrap modulo 2^64 or if bits that an instruction ignores
+could be set. The bounds on limbs that the field arithmetic relies on are therefore proved, not only stated in comments.
+Values that a loop carries declare their interval, which is checked on entry and at the end of the body: an induction.
 
-There are no branches on data: loops run a number of times that the caller gives, and choices are lane masks. No
-addresses are computed from data, but in `rows.gather`, which says so.
+No branch depends on data: the caller gives the number of rounds of a loop, and choices are lane masks. No address
+depends on data except in `rows.gather` and `tables.entry_products`, which say so.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _WORD = 1 << 64
 
 
 class Function:
-    """One function of the module in the making.
+    """One function of an LLVM module that is being emitted.
 
     Args:
         name: its symbol.
@@ -50,11 +49,11 @@ class Function:
         return f"define void @{self.name}({self._parameters}) {self._attributes} {{\n{body}\n}}\n"
 
     def emit(self, line: str) -> None:
-        """One instruction, as it is."""
+        """Emit one instruction verbatim."""
         self._lines.append("  " + line)
 
     def scalar(self, expression: str) -> str:
-        """A new scalar value (an address, a counter)."""
+        """Emit a scalar value, such as an address or a counter; returns its name."""
         self._count += 1
         name = f"%s{self._count}"
         self.emit(f"{name} = {expression}")
@@ -98,7 +97,7 @@ class Function:
         return self._vec(f"shufflevector {self.type} {one}, {self.type} zeroinitializer, {zeros}", 0, _WORD - 1)
 
     def store(self, value: Vec, pointer: str, index: str | int = 0) -> None:
-        """Writes a vector."""
+        """Store a vector at `pointer`, `index` vectors on."""
         self._whole(value)
         address = self.scalar(f"getelementptr {self.type}, ptr {pointer}, i64 {index}")
         self.emit(f"store {self.type} {value.name}, ptr {address}, align 8")
@@ -118,7 +117,7 @@ class Function:
         return Vec(vector.rpartition(" ")[2], 0, _WORD - 1)
 
     def spread(self, value: Vec, pointers: Sequence[str]) -> None:
-        """The opposite: each lane to its address."""
+        """Store each lane at its address; the inverse of `collect`."""
         self._whole(value)
         for lane, pointer in enumerate(pointers):
             word = self.scalar(f"extractelement {self.type} {value.name}, i32 {lane}")

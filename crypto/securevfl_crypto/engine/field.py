@@ -8,10 +8,11 @@ from functools import reduce
 
 from securevfl_crypto.engine.emitter import BoundError, Function, Mask, Vec
 
-__all__ = ["Field", "Limbs", "P"]
+__all__ = ["Element", "Field", "P"]
 
 P = 2**255 - 19
-Limbs = list[Vec]
+Element = list[Vec]
+"""A field element: one vector for each limb."""
 
 
 class Field(ABC):
@@ -42,43 +43,43 @@ class Field(ABC):
         ends = [*self.positions[1:], 256]
         return [value >> start & (1 << end - start) - 1 for start, end in zip(self.positions, ends, strict=True)]
 
-    def constant(self, value: int) -> Limbs:
+    def constant(self, value: int) -> Element:
         """The element `value` mod p, ready for products."""
         return [self.f.constant(digit) for digit in self.digits(value % P)]
 
     @abstractmethod
-    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+    def mul(self, a: Element, b: Element) -> Element:
         """a · b of narrow elements."""
 
     @abstractmethod
-    def square(self, a: Limbs) -> Limbs:
+    def square(self, a: Element) -> Element:
         """a² of a narrow element."""
 
     @abstractmethod
-    def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+    def mul_add_small(self, a: Element, b: Element, factor: int) -> Element:
         """a + factor · b with a factor below 2^17, b narrow."""
 
     @abstractmethod
-    def narrow(self, a: Limbs) -> Limbs:
+    def narrow(self, a: Element) -> Element:
         """The same element, ready for products."""
 
     @abstractmethod
-    def settle(self, a: Limbs) -> Limbs:
+    def settle(self, a: Element) -> Element:
         """The same element, its limbs whole and within `tops`: ready for products, memory and loops."""
 
     @abstractmethod
-    def freeze(self, a: Limbs) -> Limbs:
+    def freeze(self, a: Element) -> Element:
         """The canonical representative, below p, in its digits."""
 
     @abstractmethod
-    def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+    def unpack(self, words: list[Vec], *, bits: int = 255) -> Element:
         """An element of four 64-bit words, least significant first, of whose 256 bits `bits` count."""
 
     @abstractmethod
-    def pack(self, a: Limbs) -> list[Vec]:
+    def pack(self, a: Element) -> list[Vec]:
         """A frozen element in four 64-bit words."""
 
-    def require_settled(self, a: Limbs) -> Limbs:
+    def require_settled(self, a: Element) -> Element:
         """The element, whose limbs are within `tops`: what the arguments in `freeze` start from.
 
         Raises:
@@ -89,15 +90,15 @@ class Field(ABC):
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is frozen where {top:#x} is the most")
         return a
 
-    def together(self, *jobs: Callable[[], Limbs]) -> list[Limbs]:
+    def together(self, *jobs: Callable[[], Element]) -> list[Element]:
         """Independent computations; side by side where the registers suffice for that."""
         return self.f.interleave(*jobs)
 
-    def add(self, a: Limbs, b: Limbs) -> Limbs:
+    def add(self, a: Element, b: Element) -> Element:
         """a + b, limb by limb."""
         return [self.f.add(x, y) for x, y in zip(a, b, strict=True)]
 
-    def sub(self, a: Limbs, b: Limbs) -> Limbs:
+    def sub(self, a: Element, b: Element) -> Element:
         """a − b + k p, limb by limb.
 
         The multiple of p is written with limbs that are at least the bounds of b's, so that no lane is negative: those
@@ -108,25 +109,25 @@ class Field(ABC):
         lifted = [self.f.add(x, self.f.constant(c)) for x, c in zip(a, spread, strict=True)]
         return [self.f.sub(x, y) for x, y in zip(lifted, b, strict=True)]
 
-    def select(self, mask: Mask, a: Limbs, b: Limbs) -> Limbs:
+    def select(self, mask: Mask, a: Element, b: Element) -> Element:
         """a in the lanes of the mask, b in the others."""
         return [self.f.select(mask, x, y) for x, y in zip(a, b, strict=True)]
 
-    def is_zero(self, a: Limbs) -> Mask:
+    def is_zero(self, a: Element) -> Mask:
         """Lanes in which a ≡ 0."""
         combined = reduce(lambda x, y: self.f.bitwise("or", x, y), self.freeze(a))
         return self.f.equals(combined, 0)
 
-    def is_odd(self, a: Limbs) -> Mask:
+    def is_odd(self, a: Element) -> Mask:
         """Lanes in which the canonical representative is odd: RFC 9380's sgn0, section 4.1."""
         return self.f.equals(self.f.mask(self.freeze(a)[0], 1), 1)
 
-    def load(self, pointer: str, first: str | int = 0) -> Limbs:
+    def load(self, pointer: str, first: str | int = 0) -> Element:
         """A settled element from memory."""
         start = self.f.scalar(f"add i64 {first}, 0")
         return [self.f.load(pointer, self.f.scalar(f"add i64 {start}, {k}"), top) for k, top in enumerate(self.tops)]
 
-    def store(self, a: Limbs, pointer: str, first: str | int = 0) -> None:
+    def store(self, a: Element, pointer: str, first: str | int = 0) -> None:
         """A settled element to memory."""
         start = self.f.scalar(f"add i64 {first}, 0")
         for k, (limb, top) in enumerate(zip(a, self.tops, strict=True)):
@@ -134,7 +135,7 @@ class Field(ABC):
                 raise BoundError(f"limb {k} of up to {limb.top:#x} is stored where {top:#x} is promised")
             self.f.store(limb, pointer, self.f.scalar(f"add i64 {start}, {k}"))
 
-    def carried(self, a: Limbs) -> list[tuple[Vec, int]]:
+    def carried(self, a: Element) -> list[tuple[Vec, int]]:
         """An element as values that a loop carries: settled, or as a product comes out."""
         return list(zip(a, self._product_tops(), strict=True))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from securevfl_crypto.engine.emitter import Vec
-from securevfl_crypto.engine.field import Field, Limbs
+from securevfl_crypto.engine.field import Element, Field
 
 __all__ = ["Field25"]
 
@@ -22,11 +22,12 @@ class Field25(Field):
     positions = (0, 26, 51, 77, 102, 128, 153, 179, 204, 230)
     tops = tuple((1 << bits) + (1 << 19) for bits in _BITS)
 
-    def together(self, *jobs: Callable[[], Limbs]) -> list[Limbs]:
+    def together(self, *jobs: Callable[[], Element]) -> list[Element]:
         """One after the other: the limbs of two products do not fit into the registers."""
         return [job() for job in jobs]
 
-    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+    def mul(self, a: Element, b: Element) -> Element:
+        """See `Field.mul`."""
         f = self.f
         b19 = [f.mul32(x, f.constant(19)) for x in b[1:]]
         twice = {i: f.add(a[i], a[i]) for i in range(1, 10, 2)}
@@ -38,7 +39,8 @@ class Field25(Field):
                 self._accumulate(r, (i + j) % 10, f.mul32(left, right))
         return self._carry([x for x in r if x is not None])
 
-    def square(self, a: Limbs) -> Limbs:
+    def square(self, a: Element) -> Element:
+        """See `Field.square`."""
         f = self.f
         a19 = [f.mul32(x, f.constant(19)) for x in a[1:]]
         scaled = {1: a, 2: [f.add(x, x) for x in a]}
@@ -55,18 +57,19 @@ class Field25(Field):
         old = r[k]
         r[k] = product if old is None else self.f.add(old, product)
 
-    def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+    def mul_add_small(self, a: Element, b: Element, factor: int) -> Element:
+        """See `Field.mul_add_small`."""
         f = self.f
         return self._carry([f.add(x, f.mul32(y, f.constant(factor))) for x, y in zip(a, b, strict=True)])
 
-    def _carry(self, a: Limbs) -> Limbs:
+    def _carry(self, a: Element) -> Element:
         """Two chains of carries, five limbs apart so that they overlap, then limbs 5 and 0 once more."""
         r = list(a)
         for i in (0, 5, 1, 6, 2, 7, 3, 8, 4, 9, 5, 0):
             self._pass_on(r, i)
         return r
 
-    def _pass_on(self, r: Limbs, i: int) -> None:
+    def _pass_on(self, r: Element, i: int) -> None:
         f = self.f
         c = f.shift_right(r[i], _BITS[i])
         r[i] = f.mask(r[i], _BITS[i])
@@ -74,20 +77,22 @@ class Field25(Field):
             c = f.add(f.add(f.shift_left(c, 4), f.shift_left(c, 1)), c)
         r[(i + 1) % 10] = f.add(r[(i + 1) % 10], c)
 
-    def narrow(self, a: Limbs) -> Limbs:
+    def narrow(self, a: Element) -> Element:
+        """See `Field.narrow`."""
         fits = all(x.top <= top for x, top in zip(a, self.tops, strict=True))
         return a if fits or max(x.top for x in a) * 19 < 1 << 32 else self._carry(a)
 
-    def settle(self, a: Limbs) -> Limbs:
+    def settle(self, a: Element) -> Element:
+        """See `Field.settle`."""
         return a if all(x.top <= top for x, top in zip(a, self.tops, strict=True)) else self._carry(a)
 
-    def _chain(self, a: Limbs) -> Limbs:
+    def _chain(self, a: Element) -> Element:
         r = list(a)
         for i in range(9):
             self._pass_on(r, i)
         return r
 
-    def freeze(self, a: Limbs) -> Limbs:
+    def freeze(self, a: Element) -> Element:
         """After `settle` the value v is below 2^255 + 2^250, so below 2p. So q = (v + 19) // 2^255 is 1 if v ≥ p and
         0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
@@ -98,7 +103,8 @@ class Field25(Field):
         r[9] = f.mask(r[9], 25)
         return r
 
-    def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+    def unpack(self, words: list[Vec], *, bits: int = 255) -> Element:
+        """See `Field.unpack`."""
         f = self.f
         r = []
         for k, start in enumerate(self.positions):
@@ -110,7 +116,8 @@ class Field25(Field):
             r.append(f.mask(limb, size))
         return r
 
-    def pack(self, a: Limbs) -> list[Vec]:
+    def pack(self, a: Element) -> list[Vec]:
+        """See `Field.pack`."""
         f = self.f
         words = []
         for word in range(4):

@@ -7,7 +7,7 @@ Gueron and Krasnov 2016 describe such arithmetic for RSA; Cheng, Großschädl et
 from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import MASK52, Vec
-from securevfl_crypto.engine.field import Field, Limbs
+from securevfl_crypto.engine.field import Element, Field
 
 __all__ = ["Field52"]
 
@@ -18,7 +18,8 @@ class Field52(Field):
     positions = (0, 52, 104, 156, 208)
     tops = (MASK52, MASK52, MASK52, MASK52, (1 << 47) + (1 << 12))
 
-    def mul(self, a: Limbs, b: Limbs) -> Limbs:
+    def mul(self, a: Element, b: Element) -> Element:
+        """See `Field.mul`."""
         f = self.f
         t = [f.constant(0)] * 10
         for i in range(5):
@@ -28,7 +29,8 @@ class Field52(Field):
                 t[i + j + 1] = f.madd_high(t[i + j + 1], a[j], b[i])
         return self._fold(t)
 
-    def square(self, a: Limbs) -> Limbs:
+    def square(self, a: Element) -> Element:
+        """See `Field.square`."""
         f = self.f
         t = [f.constant(0)] * 10
         for i in range(5):
@@ -42,7 +44,7 @@ class Field52(Field):
             t[2 * i + 1] = f.madd_high(t[2 * i + 1], a[i], a[i])
         return self._fold(t)
 
-    def _fold(self, t: list[Vec]) -> Limbs:
+    def _fold(self, t: list[Vec]) -> Element:
         """Ten limbs to five: those from 2^260 on, carried until 52 bits hold them, come back times 608."""
         f = self.f
         c = f.constant(608)
@@ -57,7 +59,8 @@ class Field52(Field):
             r[k + 1] = f.madd_high(r[k + 1], low[k], c)
         return r
 
-    def mul_add_small(self, a: Limbs, b: Limbs, factor: int) -> Limbs:
+    def mul_add_small(self, a: Element, b: Element, factor: int) -> Element:
+        """See `Field.mul_add_small`."""
         f = self.f
         c = f.constant(factor)
         r = [f.madd_low(x, y, c) for x, y in zip(a, b, strict=True)]
@@ -66,8 +69,8 @@ class Field52(Field):
         r[0] = f.madd_small(r[0], f.madd_high(f.constant(0), b[4], c), f.constant(608))
         return r
 
-    def narrow(self, a: Limbs) -> Limbs:
-        """What is above 2^255 comes back times 19; then one pass of carries. Limbs are not masked: products do that."""
+    def narrow(self, a: Element) -> Element:
+        """Fold what is above 2^255, times 19, and carry once. Limbs stay unmasked: products ignore the upper bits."""
         f = self.f
         r = list(a)
         above = f.shift_right(r[4], 47)
@@ -78,11 +81,12 @@ class Field52(Field):
             r[k + 1] = f.add(r[k + 1], f.shift_right(r[k], 52))
         return [*(f.low52(x) for x in r[:4]), r[4]]
 
-    def settle(self, a: Limbs) -> Limbs:
+    def settle(self, a: Element) -> Element:
+        """See `Field.settle`."""
         r = a if any(x.partial for x in a) else self.narrow(a)
         return [*(self.f.mask(x, 52) for x in r[:4]), r[4]]
 
-    def _chain(self, a: Limbs) -> Limbs:
+    def _chain(self, a: Element) -> Element:
         f = self.f
         r = list(a)
         for k in range(4):
@@ -90,7 +94,7 @@ class Field52(Field):
             r[k] = f.mask(r[k], 52)
         return r
 
-    def freeze(self, a: Limbs) -> Limbs:
+    def freeze(self, a: Element) -> Element:
         """After `settle` the value v is below 2^255 + 2^221, so below 2p. So q = (v + 19) // 2^255 is 1 if v ≥ p and
         0 otherwise, and v − q p = v + 19 q − 2^255 q: the last term is what the mask of the last limb takes."""
         f = self.f
@@ -101,7 +105,8 @@ class Field52(Field):
         r[4] = f.mask(r[4], 47)
         return r
 
-    def unpack(self, words: list[Vec], *, bits: int = 255) -> Limbs:
+    def unpack(self, words: list[Vec], *, bits: int = 255) -> Element:
+        """See `Field.unpack`."""
         f = self.f
         w0, w1, w2, w3 = words
 
@@ -116,7 +121,8 @@ class Field52(Field):
             f.mask(f.shift_right(w3, 16), bits - 208),
         ]
 
-    def pack(self, a: Limbs) -> list[Vec]:
+    def pack(self, a: Element) -> list[Vec]:
+        """See `Field.pack`."""
         f = self.f
         return [
             f.bitwise("or", a[0], f.shift_left_wrapping(a[1], 52)),

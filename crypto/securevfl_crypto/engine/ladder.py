@@ -7,7 +7,7 @@ points as it has lanes. Arrays of field elements between kernels are [block, lim
 from __future__ import annotations
 
 from securevfl_crypto.engine.emitter import Mask, Vec
-from securevfl_crypto.engine.field import Field, Limbs
+from securevfl_crypto.engine.field import Element, Field
 
 __all__ = ["BLOCKS", "division", "inversion", "ladder", "load_planes", "multiplication", "squarings"]
 
@@ -36,7 +36,7 @@ def store_planes(field: Field, base: str, stride: str, block: str, words: list[V
         f.store(value, f.offset(base, f.scalar(f"add i64 {plane}, {start}")))
 
 
-def store_fraction(field: Field, numerator: Limbs, denominator: Limbs, block: str) -> None:
+def store_fraction(field: Field, numerator: Element, denominator: Element, block: str) -> None:
     """Numerator and denominator for `division`; a denominator of 0 becomes 0/1."""
     f = field.f
     first = f.scalar(f"mul i64 {block}, {field.count}")
@@ -47,7 +47,7 @@ def store_fraction(field: Field, numerator: Limbs, denominator: Limbs, block: st
     field.store(below, "%den", first)
 
 
-def _step(field: Field, x1: Limbs, point: list[Limbs], other: Mask) -> list[Limbs]:
+def _step(field: Field, x1: Element, point: list[Element], other: Mask) -> list[Element]:
     """RFC 7748, section 5: one differential addition and one doubling, of the second point where `other` is set.
 
     The conditional swap of the RFC is taken where sums and differences are known: the doubled point is (A, B) or
@@ -106,7 +106,7 @@ def squarings(field: Field, width: int) -> None:
     def body(_: str, state: list[Vec]) -> list[Vec]:
         elements = [state[k : k + n] for k in range(0, width * n, n)]
 
-        def job(element: Limbs) -> Limbs:
+        def job(element: Element) -> Element:
             return field.square(field.narrow(element))
 
         out = field.together(*((lambda element=element: job(element)) for element in elements))
@@ -170,7 +170,7 @@ def division(field: Field) -> None:
     field.store(f.loop(rest, forward, list(zip(first, field.tops, strict=True))), whole)
     f.call("inversion", f"ptr {inverse}", f"ptr {whole}")
 
-    def quotient(reciprocal: Limbs, block: str) -> None:
+    def quotient(reciprocal: Element, block: str) -> None:
         value = field.mul(reciprocal, field.load("%num", at(block)))
         store_planes(field, "%out", "%stride", block, field.pack(field.freeze(value)))
 

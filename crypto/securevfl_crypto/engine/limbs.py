@@ -1,4 +1,4 @@
-"""Limbs of long numbers: how wide they are, and how products of two are added to columns."""
+"""Limbs of long numbers: their width, and the addition of products of limbs to columns."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from securevfl_crypto.engine.emitter import MASK52, Function, Vec
 __all__ = ["Limbs", "Limbs52", "LimbsBy32", "limbs_for"]
 
 MOST_BITS = 16384
-"""Of a modulus."""
+"""The most bits of a modulus."""
 
 
 class Limbs(ABC):
-    """Limbs of one width; numbers have a multiple of `tile` of them.
+    """Limbs of one width. The number of limbs of a number is a multiple of `tile`.
 
     Args:
-        bits: of a limb.
+        bits: bits of a limb.
         tile: limbs that a kernel holds in registers.
-        halves: parts that products come in: 1, or 2 where the upper half goes to the next column.
-        most: limbs of the longest number for which overflow is excluded; rounded down to a multiple of `tile`.
+        halves: the parts of a product: 1, or 2 if the upper half goes to the next column.
+        most: limbs of the longest number for which overflow is excluded, rounded down to a multiple of `tile`.
     """
 
     def __init__(self, bits: int, tile: int, halves: int, most: int) -> None:
@@ -31,18 +31,18 @@ class Limbs(ABC):
     @property
     @abstractmethod
     def product(self) -> int:
-        """Bound of what one product adds to a column."""
+        """The largest value that one product adds to a column."""
 
     def gained(self, place: int) -> int:
-        """What the column at this place of a tile has gained at most since it was loaded, when the next tile begins.
+        """The most that the column at this place of a tile has gained since it was loaded, when the next tile begins.
 
-        It came in at the end of the tile and moved one place down for each limb of the other number.
+        A column enters at the end of the tile and moves down one place for each limb of the other number.
         """
         return self.product * (self.halves * (self.tile - 1 - place) + self.halves - 1)
 
     @abstractmethod
     def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
-        """The column and a · b, or this half of it."""
+        """The column plus a · b, or plus this half of it."""
 
     @abstractmethod
     def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
@@ -57,12 +57,15 @@ class Limbs52(Limbs):
 
     @property
     def product(self) -> int:
+        """See `Limbs.product`."""
         return MASK52
 
     def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add`."""
         return f.madd_high(column, a, b) if half else f.madd_low(column, a, b)
 
     def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.quotient`."""
         return f.low52(f.madd_low(f.constant(0), f.low52(column), inverse))
 
 
@@ -75,12 +78,15 @@ class LimbsBy32(Limbs):
 
     @property
     def product(self) -> int:
+        """See `Limbs.product`."""
         return self.top**2
 
     def add(self, f: Function, column: Vec, a: Vec, b: Vec, half: int) -> Vec:
+        """See `Limbs.add`."""
         return f.add(column, f.mul32(a, b))
 
     def quotient(self, f: Function, column: Vec, inverse: Vec) -> Vec:
+        """See `Limbs.quotient`."""
         return f.mask(f.mul32(f.mask(column, 32), inverse), self.bits)
 
 

@@ -23,9 +23,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from securevfl_crypto.engine import rows
+from securevfl_crypto.engine.conversions import below
 from securevfl_crypto.engine.emitter import Function, Vec
 from securevfl_crypto.engine.limbs import Limbs
-from securevfl_crypto.engine.packing import below
 from securevfl_crypto.engine.reductions import reduce_columns, settle, upper
 from securevfl_crypto.engine.tiles import Row, add, add_products, clear, load_tile, product_rows, square_columns
 

@@ -13,7 +13,7 @@ __all__ = ["reduce_columns", "settle", "upper"]
 
 
 def upper(f: Function, limbs: Limbs, t: str, tiles: str) -> str:
-    """The address so many tiles on."""
+    """The address `tiles` tiles after t."""
     return f.scalar(f"getelementptr {f.type}, ptr {t}, i64 {f.scalar(f'mul i64 {tiles}, {limbs.tile}')}")
 
 

@@ -1,8 +1,8 @@
-"""Long numbers as rows, limb after limb, and how they get from rows into lanes and back.
+"""Long numbers as rows, limb after limb, and their conversion to lanes and back.
 
-A batch stands as [block, limb, lane]. Tables that are looked up by another number in each lane stand as rows, so that
-the limbs of one number are together in memory. Both have the same stride: limbs rounded up to a multiple of `GROUP`;
-those that are added mean nothing.
+A batch is stored as [block, limb, lane]. Tables are stored as rows, with the limbs of one number together in memory,
+because each lane looks up another entry. Both have the same stride: limbs rounded up to a multiple of `GROUP`; the
+added limbs have no meaning.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from securevfl_crypto.engine.limbs import Limbs
 __all__ = ["GROUP", "at", "copy", "gather", "prefetch", "scatter", "stride"]
 
 GROUP = 8
-"""Words of a cache line; vectors of any path have a part of them, and after as many limbs one begins at a byte."""
+"""Words of a cache line. It is a multiple of every path's lanes, and after as many limbs one begins at a byte."""
 
 
 def stride(f: Function, limbs: Limbs) -> str:
-    """Words of a row, vectors of a block."""
+    """The stride: words of a row, or vectors of a block."""
     length = f.scalar(f"mul i64 %tiles, {limbs.tile}")
     return f.scalar(f"and i64 {f.scalar(f'add i64 {length}, {GROUP - 1}')}, {-GROUP}")
 
 
 def at(f: Function, base: str, index: str | int, step: str) -> str:
-    """The number at `index` in lanes, where blocks are `step` vectors long."""
+    """The address of block `index`, where blocks are `step` vectors long."""
     return f.scalar(f"getelementptr {f.type}, ptr {base}, i64 {f.scalar(f'mul i64 {index}, {step}')}")
 
 
 def _transposed(f: Function, vectors: Sequence[Vec]) -> list[Vec]:
-    """Lane i of vector j to lane j of vector i, by exchanging halves, quarters, ..."""
+    """Transpose as many vectors as there are lanes, by exchanging halves, quarters, ..."""
     state = list(vectors)
     distance = 1
     while distance < f.lanes:
@@ -46,7 +46,7 @@ def _transposed(f: Function, vectors: Sequence[Vec]) -> list[Vec]:
 
 
 def _pointers(f: Function, rows: str, index: str, step: str) -> list[str]:
-    """Addresses of the rows whose numbers stand at `index`, one for each lane."""
+    """The addresses of the rows whose numbers are stored at `index`, one for each lane."""
     out = []
     for lane in range(f.lanes):
         number = f.scalar(f"load i64, ptr {f.offset(index, str(lane))}, align 8")
@@ -55,7 +55,7 @@ def _pointers(f: Function, rows: str, index: str, step: str) -> list[str]:
 
 
 def gather(f: Function, limbs: Limbs, out: str, rows: str, index: str, step: str) -> None:
-    """One block from rows. The rows' numbers are addresses: they may be observed by way of the caches."""
+    """Copy rows into a block. The rows' numbers are addresses, which can be observed through the caches."""
     sources = _pointers(f, rows, index, step)
 
     def body(group: str, _: list[Vec]) -> list[Vec]:
@@ -69,10 +69,10 @@ def gather(f: Function, limbs: Limbs, out: str, rows: str, index: str, step: str
 
 
 def scatter(f: Function, rows: str, targets: Sequence[str], block: str, step: str) -> None:
-    """One block to rows.
+    """Copy a block into rows.
 
     Args:
-        targets: numbers of rows, one for each lane.
+        targets: the numbers of the rows, one for each lane.
     """
     places = [f.offset(rows, f.scalar(f"mul i64 {target}, {step}")) for target in targets]
 
@@ -87,7 +87,7 @@ def scatter(f: Function, rows: str, targets: Sequence[str], block: str, step: st
 
 
 def prefetch(f: Function, rows: str, index: str, step: str) -> None:
-    """Asks for rows that will be gathered next."""
+    """Prefetch the rows that will be gathered next."""
     sources = _pointers(f, rows, index, step)
 
     def body(line: str, _: list[Vec]) -> list[Vec]:
@@ -100,7 +100,7 @@ def prefetch(f: Function, rows: str, index: str, step: str) -> None:
 
 
 def copy(f: Function, out: str, source: str, step: str) -> None:
-    """One block."""
+    """Copy one block."""
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
         f.store(f.load(source, index), out, index)

@@ -1,4 +1,4 @@
-"""Paths that take one item at a time, through maintained libraries: libsodium by PyNaCl, OpenSSL by `cryptography`."""
+"""Paths that process one item at a time with maintained libraries: libsodium (PyNaCl) and OpenSSL (`cryptography`)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _libsodium(secret: bytes) -> Callable[[bytes], bytes]:
     def multiply(point: bytes) -> bytes:
         try:
             product: bytes = crypto_scalarmult(secret, point)
-        except (CryptoError, RuntimeError):  # its way to say that the result is zero
+        except (CryptoError, RuntimeError):  # raised for a result of zero
             return _SMALL_ORDER
         return product
 
@@ -47,7 +47,7 @@ def _openssl(secret: bytes) -> Callable[[bytes], bytes]:
 
 
 class ScalarEngine(Engine):
-    """Item by item.
+    """An engine that processes item by item.
 
     Args:
         name: ``"libsodium"`` or ``"cryptography"``.
@@ -62,21 +62,25 @@ class ScalarEngine(Engine):
         self._prepare(bytes(32))
 
     def x25519(self, secret: bytes, points: np.ndarray) -> np.ndarray:
+        """See `Engine.x25519`."""
         raw = checked(points, 32, "points").tobytes()
         multiply = self._prepare(checked_secret(secret))
         return _rows((multiply(raw[i : i + 32]) for i in range(0, len(raw), 32)), 32)
 
     def expand(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.expand`."""
         checked_tag(dst)
         rows = checked(messages, None, "messages")
         return _rows((expand_message_xmd(row.tobytes(), dst, 96) for row in rows), 96)
 
     def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.hash_to_u`."""
         raw = self.expand(messages, dst).tobytes()
         halves = [int.from_bytes(raw[i : i + 48], "big") for i in range(0, len(raw), 48)]
         return _rows((int(x).to_bytes(32, "little") for x, _ in sums_of_maps(halves)), 32)
 
     def sha512(self, rows: np.ndarray, prefix: bytes = b"") -> np.ndarray:
+        """See `Engine.sha512`."""
         data = checked(rows, None, "messages")
         if len(prefix) % 128:
             raise MalformedError(f"a prefix of {len(prefix)} bytes; a multiple of 128 is needed")

@@ -1,7 +1,7 @@
 """Long numbers in tiles: products and squares, added to columns.
 
-Operands are cut into tiles of K limbs. A kernel keeps one tile of the one operand and the K columns above it in
-registers, and sweeps over the other operand; the other columns are in memory. So one kernel serves every modulus.
+Operands are cut into tiles of K limbs. A kernel keeps one tile of one operand and the K columns above it in registers
+and sweeps over the other operand; the other columns stay in memory. One kernel thus serves moduli of every length.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Row:
 
 
 def clear(f: Function, limbs: Limbs, t: str, tiles: str) -> None:
-    """So many tiles of columns become 0."""
+    """Set `tiles` tiles of columns to 0."""
 
     def body(index: str, _: list[Vec]) -> list[Vec]:
         first = f.scalar(f"mul i64 {index}, {limbs.tile}")

@@ -28,9 +28,9 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:  # a forked child h
 
 
 def _swaps(scalar: bytes) -> np.ndarray:
-    """Where the ladder changes sides: bits 254 to 0, each against the one before.
+    """Where the ladder swaps: bits 254 to 0 of the scalar, each XORed with the one before.
 
-    By shifts: `np.unpackbits` reads a table at addresses that depend on the secret.
+    Computed by shifts, because `np.unpackbits` reads a table at addresses that depend on the secret.
     """
     octets = np.frombuffer(scalar, dtype=np.uint8)
     bits = (octets[:, None] >> np.arange(8, dtype=np.uint8) & np.uint8(1)).reshape(-1)[254::-1]
@@ -38,7 +38,11 @@ def _swaps(scalar: bytes) -> np.ndarray:
 
 
 class VectorEngine(Engine):
-    """Kernels of `compiled`, run on arrays."""
+    """An engine that runs the kernels of `compiled` on arrays.
+
+    Args:
+        kernels: compiled for one path.
+    """
 
     def __init__(self, kernels: Kernels) -> None:
         self._kernels = kernels
@@ -46,6 +50,7 @@ class VectorEngine(Engine):
         self.name = kernels.path.name
 
     def x25519(self, secret: bytes, points: np.ndarray) -> np.ndarray:
+        """See `Engine.x25519`."""
         scalar = checked_secret(secret)
         rows = checked(points, 32, "points")
         swaps = _swaps(scalar)
@@ -64,10 +69,12 @@ class VectorEngine(Engine):
         return self._rows(target, len(rows))
 
     def expand(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.expand`."""
         words = self._expand(messages, dst)
         return np.ascontiguousarray(words[:, : len(messages)].T.astype(">u8")).view(np.uint8)
 
     def hash_to_u(self, messages: np.ndarray, dst: bytes) -> np.ndarray:
+        """See `Engine.hash_to_u`."""
         words = self._expand(messages, dst)
         source = words[[5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 7, 6]]  # two numbers, each the least significant word first
         stride = source.shape[1]
@@ -82,6 +89,7 @@ class VectorEngine(Engine):
         return self._rows(target, len(messages))
 
     def sha512(self, rows: np.ndarray, prefix: bytes = b"") -> np.ndarray:
+        """See `Engine.sha512`."""
         data = checked(rows, None, "messages")
         if len(prefix) % 128:
             raise MalformedError(f"a prefix of {len(prefix)} bytes; a multiple of 128 is needed")

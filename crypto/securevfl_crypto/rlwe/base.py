@@ -1,4 +1,4 @@
-"""A scheme whose messages are ring elements, but for its encoding."""
+"""A scheme whose messages are ring elements; subclasses add the encoding."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["RlweScheme"]
 
 
 class RlweScheme(Scheme):
-    """A scheme by what its messages are.
+    """A scheme whose messages are ring elements.
 
     Attributes:
-        number: on the wire.
-        chains: moduli, the shortest first; a key has a pair for each.
+        number: names the scheme in keys and messages.
+        chains: the moduli, shortest first; a key has a pair for each.
     """
 
     most_holders: ClassVar[int | None] = MOST_HOLDERS
@@ -33,10 +33,15 @@ class RlweScheme(Scheme):
 
     @abstractmethod
     def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
-        """Of products and of gradients; of the same modulus unless shares are integers.
+        """The encodings of products and of gradients; they have one modulus unless shares are integers.
+
+        Args:
+            block: the sizes of the integers.
+            product: sizes the noise of products.
+            gradient: sizes the noise of gradients.
 
         Raises:
-            OverflowRefused: no chain has room for a value of the block and its noise.
+            OverflowRefused: no chain has room for the values of the block and their noise.
         """
 
     def generate(self) -> RlweSecretKey:
@@ -44,25 +49,27 @@ class RlweScheme(Scheme):
         return generate(self.number, self.chains)
 
     def read_public(self, data: bytes) -> RlwePublicKey:
-        """See `Scheme.read_public`. Weaker parameters do not exist."""
+        """See `Scheme.read_public`; no weaker parameters exist."""
         return read_public(data, self.number, self.chains)
 
     def owner(self, key: SecretKey, block: Block) -> RlweOwner:
         """See `Scheme.owner`.
 
         Raises:
-            MalformedError: a key of another scheme.
-            OverflowRefused: a value of the block and its noise do not fit.
+            MalformedError: the key belongs to another scheme.
+            OverflowRefused: the values of the block and their noise do not fit.
         """
         if not isinstance(key, RlweSecretKey) or key.public.scheme != self.number:
             raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} generated is needed")
         return RlweOwner(key, Plan(self.encodings, key.public, block))
 
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
-        """See `Scheme.holder`. Raises as `owner` does.
+        """See `Scheme.holder`.
 
         Raises:
-            OverflowRefused: besides, where more than `MOST_HOLDERS` holders share zero.
+            MalformedError: the key belongs to another scheme.
+            OverflowRefused: the values of the block and their noise do not fit, or more than `MOST_HOLDERS` holders
+                share zero.
         """
         if not isinstance(key, RlwePublicKey) or key.scheme != self.number:
             raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} read is needed")

@@ -1,10 +1,10 @@
 """BFV at a sealed cut: exact, with plaintexts modulo a power of two.
 
-Brakerski (CRYPTO 2012), Fan and Vercauteren (eprint 2012/144): a message m modulo t is carried as ``round(q m / t)``,
-and opened as ``round(t phase / q')``. Rounding the product, rather than multiplying by ``⌊q / t⌋``, keeps the noise of
-``x · [[m]]`` at x times half a unit, however often ``x m`` wraps (Kim, Polyakov and Zucca, eprint 2021/204, section 3).
+Brakerski (CRYPTO 2012), Fan and Vercauteren (eprint 2012/144): a message m modulo t is encoded as ``round(q m / t)``
+and decoded as ``round(t phase / q')``. Rounding the product instead of multiplying by ``⌊q / t⌋`` limits the rounding
+noise of ``x · [[m]]`` to x/2, however often ``x m`` wraps (Kim, Polyakov and Zucca, eprint 2021/204, section 3).
 
-With t = 2^64, messages are machine words and shares of zero are words of a stream. Larger t serve integer shares.
+With t = 2^64, messages are machine words and shares of zero are words of a stream. Integer shares need a larger t.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Words(Encoding):
 
     def __init__(self, noise: Noise) -> None:
         super().__init__(noise, 1 << _WORD)
-        self._wrap = np.uint64(self.engine.data.modulus % self.modulus)
+        self._wrap = np.uint64(self.seal.data.modulus % self.modulus)
 
     def messages(self, integers: np.ndarray) -> np.ndarray:
         if integers.dtype == np.int64:
@@ -51,10 +51,10 @@ class _Words(Encoding):
     def lift(self, messages: np.ndarray) -> np.ndarray:
         # round(q m / t) = (q m − r) / t with r = q m modulo t around zero; and q is 0 modulo each prime
         rest = (messages * self._wrap).view(np.int64)
-        return _divided(self.engine.data, rest, self.modulus)
+        return _divided(self.seal.data, rest, self.modulus)
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
-        basis = self.engine.kept
+        basis = self.seal.kept
         total, left = np.zeros(phases.shape[1], dtype=np.uint64), np.zeros(phases.shape[1])
         for term, prime in zip(basis.terms(phases), basis.primes, strict=True):
             whole, part = fraction(term, prime)
@@ -90,11 +90,11 @@ class _Wide(Encoding):
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
         half = self.modulus // 2
-        rest = ((messages * self.engine.data.modulus + half) & (self.modulus - 1)) - half
-        return _divided(self.engine.data, rest, self.modulus)
+        rest = ((messages * self.seal.data.modulus + half) & (self.modulus - 1)) - half
+        return _divided(self.seal.data, rest, self.modulus)
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
-        basis = self.engine.kept
+        basis = self.seal.kept
         scaled = basis.integers(phases) * self.modulus + basis.modulus // 2
         return self.messages(scaled // basis.modulus)
 
@@ -116,7 +116,7 @@ def _divided(basis: Basis, rest: np.ndarray, modulus: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class BFV(RlweScheme):
-    """BFV with N = 8192 and 128 bits of security; the modulus is chosen for each block, from two."""
+    """BFV with N = 8192 and 128 bits of security; each block takes the shorter of two moduli that has room for it."""
 
     name: ClassVar[str] = "bfv"
     exact: ClassVar[bool] = True

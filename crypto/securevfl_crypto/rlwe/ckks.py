@@ -1,20 +1,20 @@
 """CKKS at a sealed cut: approximate, with shorter moduli than BFV's.
 
-Cheon, Kim, Kim and Song (ASIACRYPT 2017): a message is part of the noise-carrying phase itself. Here m modulo q' is
-carried as ``P m`` modulo q = q' P; a product with x keeps that form, and dividing by P ("rescaling", once) leaves
-``x m`` and the noise divided by P. Only this one level is needed: everything at a cut is linear in what is encrypted.
+Cheon, Kim, Kim and Song (ASIACRYPT 2017): the message and the noise share the phase. Here m modulo q' is encoded as
+``P m`` modulo q = q' P. A product with x keeps that form, and one division by P ("rescaling") leaves ``x m`` and the
+noise divided by P. This single level suffices: everything at a cut is linear in the encrypted values.
 
-Messages are the integer coefficients themselves, not numbers in slots. The canonical embedding, through which CKKS
-usually encodes, computes with doubles: 53 bits cannot carry shares and masks that are 40 bits wider than the weights,
-and a mask that was rounded to 53 bits leaves the lower bits of the integers below it as they were, where the owner of
-the key reads them. Masks here are integers modulo q', uniform: they hide perfectly.
+Messages are the integer coefficients themselves, not numbers in slots. The canonical embedding, CKKS's usual encoding,
+computes with doubles. Their 53 bits cannot hold shares and masks that are 40 bits wider than the weights: a mask
+rounded to 53 bits would leave the lower bits of the values unmasked, and the key's owner would read them. Masks here
+are uniform integers modulo q' and hide perfectly.
 
-An opened number is its message plus the noise: whoever learns both learns a linear equation in the owner's secrets, and
-enough of those give the key away (Li and Micciancio, EUROCRYPT 2021, eprint 2020/1533). Nothing that `Owner` opens goes
-back to the holder: z stays with the owner, and the share of the gradient returns only inside a fresh encryption of V.
-Whoever publishes numbers computed from z (scores, losses) has to round them, coarsely: to units `sigma` bits above
-`product_error` for the noise to be hidden from a holder who could predict the rest. The holder's flood protects the
-holder, not the owner, since the holder knows it.
+An opened number is its message plus noise. Whoever knows both has a linear equation in the owner's secrets, and enough
+equations reveal the key (Li and Micciancio, EUROCRYPT 2021, eprint 2020/1533). Nothing that `Owner` opens returns to
+the holder: z stays with the owner, and the gradient share returns only inside a fresh encryption of V. Numbers computed
+from z (scores, losses) must be rounded before they are published: units `sigma` bits above `product_error` hide the
+noise from a holder who can predict everything else. The holder's flood does not protect the owner, since the holder
+knows it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from securevfl_crypto.rlwe.noise import Noise
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand
 from securevfl_crypto.rlwe.residues import scale
-from securevfl_crypto.rlwe.seal import engine
+from securevfl_crypto.rlwe.seal import seal_context
 
 __all__ = ["CKKS"]
 
@@ -43,15 +43,15 @@ class _Residues(Encoding):
     """Modulo q': messages are residues, uint64 (kept primes, …)."""
 
     def __init__(self, noise: Noise) -> None:
-        super().__init__(noise, engine(noise.chain).kept.modulus)
+        super().__init__(noise, seal_context(noise.chain).kept.modulus)
         self.error = noise.sent
-        self._dropped = self.engine.data.primes[-1]
+        self._dropped = self.seal.data.primes[-1]
 
     def messages(self, integers: np.ndarray) -> np.ndarray:
-        return self.engine.kept.residues(integers)
+        return self.seal.kept.residues(integers)
 
     def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
-        basis, messages = self.engine.kept, self.messages(share)
+        basis, messages = self.seal.kept, self.messages(share)
         total = np.stack([_product(x, row, prime) for row, prime in zip(messages, basis.primes, strict=True)])
         if extra is not None:
             total = basis.add(total, self.messages(extra))
@@ -63,14 +63,14 @@ class _Residues(Encoding):
         return total
 
     def lift(self, messages: np.ndarray) -> np.ndarray:
-        scaled = self.engine.kept.scale(messages, self._dropped)
+        scaled = self.seal.kept.scale(messages, self._dropped)
         return np.concatenate([scaled, np.zeros_like(scaled[:1])])
 
     def lower(self, phases: np.ndarray) -> np.ndarray:
         return phases
 
     def numbers(self, messages: np.ndarray) -> np.ndarray:
-        return messages[0].astype(object) if len(messages) == 1 else self.engine.kept.integers(messages)
+        return messages[0].astype(object) if len(messages) == 1 else self.seal.kept.integers(messages)
 
     def integers(self, messages: np.ndarray) -> np.ndarray:
         if len(messages) > 1:
@@ -103,7 +103,7 @@ class CKKS(RlweScheme):
 
     def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
         """See `RlweScheme.encodings`."""
-        z = 3 << max(block.z_bits - 3, 0)  # a product beyond a quarter of 2^z_bits is to be seen
+        z = 3 << max(block.z_bits - 3, 0)  # room to detect a product beyond a quarter of 2^z_bits
         if block.integer_shares:
             phi = (1 << block.phi_bits) + (1 << block.gradient_bits)
             return self._encoding("a product", (product, z)), self._encoding("a masked gradient", (gradient, phi))
@@ -113,7 +113,7 @@ class CKKS(RlweScheme):
     def _encoding(self, what: str, *demands: tuple[Demand, int]) -> Encoding:
         """On the first chain where numbers below each bound fit, around zero, with the errors of all holders."""
         for chain in self.chains:
-            modulus = engine(chain).kept.modulus
+            modulus = seal_context(chain).kept.modulus
             if all(2 * (bound + MOST_HOLDERS * demand.noise(chain).sent) < modulus for demand, bound in demands):
                 return _Residues(demands[0][0].noise(chain))
         raise refuse(what, max(bound.bit_length() + 1 for _, bound in demands))

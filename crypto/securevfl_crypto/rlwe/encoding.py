@@ -1,4 +1,4 @@
-"""What a scheme makes of integers modulo its plaintext modulus: the one thing in which BFV and CKKS differ."""
+"""Encodings of integers modulo a plaintext modulus: the only difference between BFV and CKKS."""
 
 from __future__ import annotations
 
@@ -9,60 +9,67 @@ import numpy as np
 from securevfl_crypto.errors import OverflowRefused
 from securevfl_crypto.masks import ZeroShares
 from securevfl_crypto.rlwe.noise import Noise
-from securevfl_crypto.rlwe.seal import Engine, engine
+from securevfl_crypto.rlwe.seal import SealContext, seal_context
 
 __all__ = ["Encoding", "refuse"]
 
 
 class Encoding(ABC):
-    """Messages: arrays of numbers modulo `modulus`, in whatever form a scheme computes fastest with. Their last axes
-    are those of the integers; there may be one before.
+    """Converts between integers, messages and ring elements.
+
+    A *message* is an array of numbers modulo `modulus`, in the form that a scheme computes with fastest. Its last axes
+    are those of the integers; one axis may precede them.
 
     Args:
-        noise: bounds of the answers that carry them.
-        modulus: of messages.
+        noise: the noise bounds of answers.
+        modulus: the modulus of messages.
 
     Attributes:
-        noise: as given.
-        modulus: as given.
-        engine: of the chain.
-        error: how far one opened message can be from the exact one.
+        noise: the noise bounds of answers.
+        modulus: the modulus of messages.
+        seal: the context of the chain.
+        error: the largest error of one opened message.
     """
 
     error: int = 0
 
     def __init__(self, noise: Noise, modulus: int) -> None:
         self.noise, self.modulus = noise, modulus
-        self.engine: Engine = engine(noise.chain)
+        self.seal: SealContext = seal_context(noise.chain)
 
     @abstractmethod
     def messages(self, integers: np.ndarray) -> np.ndarray:
-        """Of integers, int64 or object, of any sign."""
+        """The messages of integers, int64 or object, of either sign."""
 
     @abstractmethod
     def masked(self, x: np.ndarray, share: np.ndarray, extra: np.ndarray | None, zero: ZeroShares) -> np.ndarray:
-        """Messages ``x U + extra + Z``, (rows, h), for x (rows, d), U (d, h), and fresh shares of zero Z."""
+        """The messages ``x U + extra + Z``, (rows, h), for x (rows, d), U (d, h) and fresh shares of zero Z."""
 
     @abstractmethod
     def lift(self, messages: np.ndarray) -> np.ndarray:
-        """What is added to an encryption of zero: residues (data primes, n) for n messages."""
+        """The residues (data primes, n) that encode n messages when added to an encryption of zero."""
 
     @abstractmethod
     def lower(self, phases: np.ndarray) -> np.ndarray:
-        """n messages from ``c0 + c1 s``, residues (kept primes, n)."""
+        """Decode n messages from the phase ``c0 + c1 s``, residues (kept primes, n)."""
 
     @abstractmethod
     def numbers(self, messages: np.ndarray) -> np.ndarray:
-        """From 0 to below the modulus, an object array."""
+        """The messages as integers from 0 to modulus − 1, an object array."""
 
     def integers(self, messages: np.ndarray) -> np.ndarray:
-        """Around zero, int64 or object."""
+        """The messages as integers around zero, int64 or object."""
         found = self.numbers(messages)
         return np.where(found > self.modulus // 2, found - self.modulus, found)
 
 
 def refuse(what: str, bits: int) -> OverflowRefused:
-    """No chain has room."""
+    """The error for a block that no chain has room for.
+
+    Args:
+        what: names the values.
+        bits: the bits that they would need.
+    """
     return OverflowRefused(
         f"{what} needs a modulus of about {bits} bits, more than any parameters here have: take a smaller batch, a "
         "higher learning rate at the cut or a smaller bound on activations, or use Paillier"

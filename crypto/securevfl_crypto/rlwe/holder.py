@@ -1,23 +1,24 @@
 """The feature holder's half of a block, for any scheme whose messages are ring elements.
 
-- Product: V travels tile by tile, the holder multiplies the encryptions with its tiles of x, adds them up over the
-  features, and adds ``x U + extra + Z``.
-- Gradient: S travels tile by tile, likewise, added up over the rows, and −Φ is added.
+- Product: the owner sends V tile by tile. The holder multiplies the encryptions by its tiles of x, adds the products
+  over the features, and adds ``x U + extra + Z``.
+- Gradient: the owner sends S tile by tile. The holder adds the products over the rows, and adds −Φ.
 
 What hides what:
 
 - The owner's messages are fresh symmetric encryptions: RLWE.
-- Of an answer's c0 only the coefficients that hold results travel; the others would tell sums of x V.
+- Of an answer's c0 only the coefficients that hold results are sent; the others would reveal sums of x V.
 - Several holders' products are masked by shares of zero, uniform modulo the plaintext modulus; gradients by Φ, uniform
-  or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is what the owner is to
-  learn.
-- Added to both is an encryption of zero under the public key, with fresh ternary u and noise (Lyubashevsky, Peikert and
-  Regev, EUROCRYPT 2010): c1 alone would be Σ x c1 for c1 that the owner knows, and is pseudorandom with it.
-- The noise in c0 is flooded: see `noise`. The owner sees it, since it knows key, message and c1.
+  or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is not masked: the
+  owner is meant to learn it.
+- A fresh encryption of zero under the public key, with ternary u and noise, is added to both halves (Lyubashevsky,
+  Peikert and Regev, EUROCRYPT 2010). Without it c1 would be Σ x c1 for c1 that the owner knows; with it c1 is
+  pseudorandom.
+- The noise in c0 is flooded (see `noise`): the owner, who knows key, message and c1, can compute it.
 
-The answers' modulus is lowered after all that, to be short. Parties follow the protocol: nothing proves to a holder
-that noise and messages of what was encrypted are in range, or that the key was made as it should be. A tile of x that
-is zero throughout is skipped, and the time this saves shows.
+After all this, the modulus of the answers is lowered to shorten them. Parties are assumed to follow the protocol: a
+holder has no proof that the encrypted noise and messages are in range or that the key was generated correctly. Tiles of
+x that are all zero are skipped, and the time saved is measurable.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ import numpy as np
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.integers import uniform_masks
 from securevfl_crypto.masks import ZeroShares
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlwePublicKey
-from securevfl_crypto.rlwe.packing import Places
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.rlwe.tiling import Places
 from securevfl_crypto.scheme import Holder
 
 __all__ = ["RlweHolder"]
@@ -47,8 +48,8 @@ class RlweHolder(Holder):
 
     Args:
         key: the owner's public key.
-        plan: what both halves agree on.
-        zero: this holder's shares of zero with the other holders; falsy if there is no other.
+        plan: the layout of the block.
+        zero: this holder's shares of zero with the other holders; empty if there is no other.
     """
 
     def __init__(self, key: RlwePublicKey, plan: Plan, zero: ZeroShares) -> None:
@@ -76,7 +77,7 @@ class RlweHolder(Holder):
             check_integers(extra, block.width_out, 63, "what is added to the product")
             if len(extra) != len(x):
                 raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
-        envelope = plan.envelope(wire.Kind.WEIGHTS, encoding)
+        envelope = plan.envelope(Content.WEIGHTS, encoding)
         weights = self._load(envelope, sealed, len(plan.inputs) * len(plan.outputs))
         plain, outs = self._encode(x, encoding), len(plan.outputs)
         masks = encoding.masked(x, share, extra, self._zero)
@@ -85,7 +86,7 @@ class RlweHolder(Holder):
             for row in plain
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.PRODUCT, encoding, len(x))
+        envelope = plan.envelope(Content.PRODUCT, encoding, len(x))
         return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)))
 
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -94,7 +95,7 @@ class RlweHolder(Holder):
         check_integers(x, block.width_in, block.x_bits, "an activation")
         check_batch(len(x), block.batch)
         outs = len(plan.outputs)
-        envelope = plan.envelope(wire.Kind.STEPS, encoding, len(x))
+        envelope = plan.envelope(Content.STEPS, encoding, len(x))
         steps = self._load(envelope, sealed, len(plan.rows(len(x))) * outs)
         plain = self._encode(x, encoding)
         phi = self._random(block.phi_bits)
@@ -103,17 +104,17 @@ class RlweHolder(Holder):
             for across in range(len(plan.inputs))
             for out in range(outs)
         )
-        envelope = plan.envelope(wire.Kind.GRADIENT, encoding)
+        envelope = plan.envelope(Content.GRADIENT, encoding)
         answer = self._answer(envelope, encoding, sums, encoding.messages(-phi), plan.gradient_tiles())
         return answer, phi
 
-    def _load(self, envelope: wire.Envelope, sealed: np.ndarray, count: int) -> list[Any]:
-        """Transformed ciphertexts."""
-        engine, uploads = envelope.engine, envelope.read_uploads(sealed, count)
-        return [engine.transform(engine.expand(first, seed)) for first, seed in uploads]
+    def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
+        """The ciphertexts of a message, transformed."""
+        seal, uploads = envelope.seal, envelope.read_uploads(sealed, count)
+        return [seal.transform(seal.expand(first, seed)) for first, seed in uploads]
 
     def _encode(self, x: np.ndarray, encoding: Encoding) -> list[list[Any]]:
-        """Tiles of x as transformed plaintexts, None where all is zero; kept for the next call with the same x."""
+        """The tiles of x as transformed plaintexts, None for a tile of zeros; kept until x changes."""
         chain, plan = encoding.noise.chain, self._plan
         if not np.array_equal(self._encoded[0], x):
             self._encoded = (x.copy(), {})
@@ -127,38 +128,38 @@ class RlweHolder(Holder):
             return None
         places, coefficients = self._plan.tiling.x(*x.shape), np.zeros(DEGREE, dtype=np.int64)
         coefficients[places.index] = np.where(places.negative, -x.ravel(), x.ravel())
-        return encoding.engine.plaintext(coefficients)
+        return encoding.seal.plaintext(coefficients)
 
     def _answer(
         self,
-        envelope: wire.Envelope,
+        envelope: Envelope,
         encoding: Encoding,
         sums: Iterator[list[tuple[Any, Any | None]]],
         masks: np.ndarray,
         tiles: Iterator[Tile],
     ) -> np.ndarray:
-        """Sums of products, masked, re-randomised, flooded and shortened."""
-        engine, answers = encoding.engine, []
+        """The answer: sums of products, masked, re-randomised, flooded and shortened."""
+        seal, answers = encoding.seal, []
         for terms, (a, b, places) in zip(sums, tiles, strict=True):
             tile = masks[..., a, b]
             total = self._hide(envelope.chain, encoding, terms, tile.reshape(*tile.shape[:-2], -1), places)
-            engine.evaluator.mod_switch_to_next_inplace(total)
-            halves = engine.read(total)
+            seal.evaluator.mod_switch_to_next_inplace(total)
+            halves = seal.read(total)
             answers.append((halves[0][:, places.index], halves[1]))
         return envelope.write_answers(answers)
 
     def _hide(
         self, chain: int, encoding: Encoding, terms: list[tuple[Any, Any | None]], mask: np.ndarray, places: Places
     ) -> Any:
-        """The sum of products and mask, re-randomised and flooded at the places that are sent."""
-        engine = encoding.engine
+        """The sum of products and mask, re-randomised, and flooded at the places that are sent."""
+        seal = encoding.seal
         there = [(ciphertext, plain) for ciphertext, plain in terms if plain is not None]
-        there.append((self._key.blinders[chain], engine.plaintext(ternary())))
-        total = engine.combine([c for c, _ in there], [p for _, p in there])
-        lifted = engine.data.negate(encoding.lift(mask), places.negative)
-        noise = flood(engine.data, len(places.index), encoding.noise.flood_bits)
-        added = np.zeros((2, len(engine.data.primes), DEGREE), dtype=np.uint64)
-        added[0][:, places.index] = engine.data.add(lifted, noise)
-        added[1] = engine.data.residues(binomial())
-        engine.evaluator.add_inplace(total, engine.ciphertext(added))
+        there.append((self._key.blinders[chain], seal.plaintext(ternary())))
+        total = seal.combine([c for c, _ in there], [p for _, p in there])
+        lifted = seal.data.negate(encoding.lift(mask), places.negative)
+        noise = flood(seal.data, len(places.index), encoding.noise.flood_bits)
+        added = np.zeros((2, len(seal.data.primes), DEGREE), dtype=np.uint64)
+        added[0][:, places.index] = seal.data.add(lifted, noise)
+        added[1] = seal.data.residues(binomial())
+        seal.evaluator.add_inplace(total, seal.ciphertext(added))
         return total

@@ -1,7 +1,7 @@
 """Keys of the lattice schemes: one pair for each chain of moduli that a scheme may use.
 
-A public key is a fresh symmetric encryption of zero for each chain, ``(a s + e, −a)`` up to signs, with a from a seed:
-nobody could have chosen it to hide a trapdoor in.
+A public key is a fresh symmetric encryption of zero for each chain, ``(a s + e, −a)`` up to signs. a is expanded from a
+seed, so that its owner could not choose it to hide a trapdoor.
 """
 
 from __future__ import annotations
@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from tenseal import sealapi
 
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
-from securevfl_crypto.rlwe.seal import SEED_BYTES, engine
+from securevfl_crypto.rlwe.seal import SEED_BYTES, seal_context
 
 __all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public"]
 
@@ -28,12 +27,12 @@ _MAGIC, _VERSION = b"SVRK", 1
 
 @dataclass(frozen=True)
 class RlwePublicKey:
-    """An encryption of zero for each chain.
+    """A public key: an encryption of zero for each chain.
 
     Attributes:
-        scheme: number of the scheme on the wire.
-        chains: moduli.
-        halves: for each chain c0, uint64 (data primes, N), and the seed of c1.
+        scheme: the number of the scheme.
+        chains: the moduli.
+        halves: for each chain, c0, uint64 (data primes, N), and the seed of c1.
     """
 
     scheme: int
@@ -42,26 +41,26 @@ class RlwePublicKey:
 
     @property
     def bits(self) -> int:
-        """Of the largest modulus q that ciphertexts have."""
+        """Bits of the largest modulus q of a ciphertext."""
         return max(chain.data_bits for chain in self.chains)
 
     @property
     def security(self) -> int:
-        """Bits of security: no chain has less."""
+        """Bits of security; every chain has at least as many."""
         return SECURITY
 
     @cached_property
     def fingerprint(self) -> str:
-        """First 16 bytes of SHA-256 of `to_bytes`, hexadecimal."""
+        """The first 16 bytes of SHA-256 of `to_bytes`, hexadecimal."""
         return hashlib.sha256(self.to_bytes()).hexdigest()[:32]
 
     @property
     def tag(self) -> bytes:
-        """Eight bytes by which messages name the key that they are under."""
+        """Eight bytes that name this key in messages."""
         return bytes.fromhex(self.fingerprint)[:8]
 
     def to_bytes(self) -> bytes:
-        """Version, scheme, N, and for each chain its primes, the seed of c1, and c0."""
+        """Serialise the key: version, scheme, N, and for each chain its primes, the seed of c1, and c0."""
         parts = [_HEAD.pack(_MAGIC, _VERSION, self.scheme, DEGREE, len(self.chains))]
         for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
             parts += [_primes(chain), seed, write_residues(first, chain.widths)]
@@ -69,16 +68,16 @@ class RlwePublicKey:
 
     @cached_property
     def blinders(self) -> tuple[Any, ...]:
-        """The encryptions of zero, transformed."""
+        """The encryptions of zero, as SEAL's transformed ciphertexts."""
         loaded = []
         for chain, (first, seed) in zip(self.chains, self.halves, strict=True):
-            loaded.append(engine(chain).transform(engine(chain).expand(first, seed)))
+            loaded.append(seal_context(chain).transform(seal_context(chain).expand(first, seed)))
         return tuple(loaded)
 
 
 @dataclass(frozen=True, repr=False)
 class RlweSecretKey:
-    """A key pair. The secret has no serialised form.
+    """A key pair; the secret half has no serialised form.
 
     Attributes:
         public: the public half.
@@ -92,17 +91,17 @@ class RlweSecretKey:
 
 
 def _primes(chain: Chain) -> bytes:
-    primes = engine(chain).data.primes
+    primes = seal_context(chain).data.primes
     return struct.pack(f"<B{len(primes)}Q", len(primes), *primes)
 
 
 def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
-    """A fresh pair for each chain: ternary secrets, by SEAL from the operating system's randomness."""
+    """A fresh pair for each chain, with ternary secrets that SEAL draws from the operating system's randomness."""
     halves, sealers, openers = [], [], []
     for chain in chains:
-        own = engine(chain)
-        secret = sealapi.KeyGenerator(own.context).secret_key()
-        sealer = sealapi.Encryptor(own.context, secret)
+        own = seal_context(chain)
+        secret = own.new_secret_key()
+        sealer = own.encryptor(secret)
         halves.append(own.shrink(sealer.encrypt_zero_symmetric()))
         sealers.append(sealer)
         residues = own.read_plaintext(secret, len(own.keys.primes))
@@ -112,10 +111,10 @@ def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
 
 
 def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePublicKey:
-    """The key that `RlwePublicKey.to_bytes` wrote.
+    """Read the key that `RlwePublicKey.to_bytes` wrote.
 
     Raises:
-        MalformedError: another format, version or length, other parameters, or residues that are none.
+        MalformedError: the format, version, length or parameters differ, or a residue is out of range.
     """
     sizes = [(_primes(chain), DEGREE * sum(chain.widths)) for chain in chains]
     expected = _HEAD.size + sum(len(primes) + SEED_BYTES + size for primes, size in sizes)
@@ -133,7 +132,7 @@ def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePubl
             raise MalformedError("a public key for other primes; both sides have to use the same parameters")
         start = len(primes) + SEED_BYTES
         seed = bytes(rest[len(primes) : start])
-        first = read_residues(rest[start : start + size], engine(chain).data.primes, chain.widths, DEGREE)
+        first = read_residues(rest[start : start + size], seal_context(chain).data.primes, chain.widths, DEGREE)
         halves.append((first, seed))
         rest = rest[start + size :]
     return RlwePublicKey(scheme, chains, tuple(halves))

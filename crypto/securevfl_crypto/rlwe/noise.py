@@ -1,16 +1,15 @@
-"""How large the noise of an answer can be, by the worst case of every term, and how much of it drowns what tells of x.
+"""Worst-case bounds on the noise of an answer, and the flood that drowns the part that depends on x.
 
-Three things add up in a holder's answer before its modulus is lowered:
+The noise of a holder's answer, before its modulus is lowered, has three parts:
 
-- Σ x e, where e is the noise of the owner's fresh encryptions, which the owner knows: it would confirm a guess of x.
+- Σ x e, where e is the noise of the owner's fresh encryptions. The owner knows e, so Σ x e would confirm a guess of x.
   |e| ≤ 21 (SEAL's centred binomial distribution of 42 bits) and ½ for rounding.
-- The noise of the fresh encryption of zero under the public key, ``u e + e_1 s``, which makes c1 pseudorandom: nothing
-  of x in it.
-- The *flood*, uniform and 2^sigma times wider than the bound of the first: their sum is within 2^-sigma of a uniform
-  that does not depend on x, coefficient by coefficient.
+- ``u e + e_1 s``, the noise of the fresh encryption of zero that makes c1 pseudorandom. It does not depend on x.
+- The *flood*, uniform and 2^sigma times wider than the bound of the first part. In each coefficient their sum is within
+  a statistical distance of 2^-sigma of a uniform number that does not depend on x.
 
-Lowering the modulus divides all that by P and adds rounding: ½ for c0 and ½ ‖s‖₁ ≤ N/2 for c1. It happens to values
-that may be published already.
+Lowering the modulus divides the sum by P and adds a rounding error: ½ for c0 and ½ ‖s‖₁ ≤ N/2 for c1. It reveals
+nothing: its input could already be published.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 __all__ = ["FRESH", "Noise"]
 
 FRESH = 22
-"""Bound of the noise of a fresh symmetric encryption, with the rounding of what it carries."""
+"""Bound of the noise of a fresh symmetric encryption, including the rounding of its message."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,10 @@ class Noise:
     """Bounds for one kind of answer.
 
     Attributes:
-        chain: its moduli.
+        chain: the moduli.
         x_bits: \\|x\\| < 2^x_bits.
-        terms: values of x in one coefficient of the result.
-        sigma: bits by which the flood is wider than what it hides.
+        terms: the number of values of x in one coefficient of the result.
+        sigma: the bits by which the flood is wider than Σ x e.
     """
 
     chain: Chain
@@ -58,6 +57,6 @@ class Noise:
 
     @property
     def sent(self) -> int:
-        """Bound of the noise of one answer as it travels."""
+        """Bound of the noise of one answer when it is sent, modulo q'."""
         total = self.telling + (1 << self.flood_bits) + self.blinding
         return (total >> (self.chain.dropped - 1)) + DEGREE // 2 + 2

@@ -1,4 +1,4 @@
-"""The key owner's half of a block, for any scheme whose messages are ring elements. What hides what: see `holder`."""
+"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` says what hides what."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlweSecretKey
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
-from securevfl_crypto.rlwe.seal import Engine
+from securevfl_crypto.rlwe.seal import SealContext
 from securevfl_crypto.scheme import Owner
 
 __all__ = ["RlweOwner", "times_secret"]
@@ -23,8 +23,8 @@ class RlweOwner(Owner):
     """The key owner's half. See `Owner`.
 
     Args:
-        key: its key pair.
-        plan: what both halves agree on.
+        key: the key pair.
+        plan: the layout of the block.
     """
 
     def __init__(self, key: RlweSecretKey, plan: Plan) -> None:
@@ -39,7 +39,7 @@ class RlweOwner(Owner):
             raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
         messages = plan.products.messages(share)
         tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in plan.inputs for o in plan.outputs)
-        return self._seal(plan.envelope(wire.Kind.WEIGHTS, plan.products), plan.products, messages, tiles)
+        return self._seal(plan.envelope(Content.WEIGHTS, plan.products), plan.products, messages, tiles)
 
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
         """See `Owner.seal_steps`."""
@@ -47,7 +47,7 @@ class RlweOwner(Owner):
         check_integers(steps, self.block.width_out, self.block.s_bits, "a step")
         check_batch(len(steps), self.block.batch)
         tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(len(steps)) for o in plan.outputs)
-        envelope = plan.envelope(wire.Kind.STEPS, plan.gradients, len(steps))
+        envelope = plan.envelope(Content.STEPS, plan.gradients, len(steps))
         return self._seal(envelope, plan.gradients, plan.gradients.messages(steps), tiles)
 
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
@@ -57,7 +57,7 @@ class RlweOwner(Owner):
         if rows < 1:
             raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
         tiles = list(self._plan.product_tiles(rows))
-        envelope = self._plan.envelope(wire.Kind.PRODUCT, self._plan.products, rows)
+        envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
         found = self._open(envelope, self._plan.products, messages, tiles)
         product = _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
         largest = max(int(product.max()), -int(product.min()))
@@ -72,11 +72,11 @@ class RlweOwner(Owner):
         """See `Owner.open_gradient`.
 
         Raises:
-            MalformedError: a message that is none of this scheme and block.
-            OverflowRefused: an entry that no gradient and mask within their ranges add up to.
+            MalformedError: the message does not belong to this scheme and block.
+            OverflowRefused: an entry is larger than any gradient and mask in range.
         """
         block, encoding, tiles = self.block, self._plan.gradients, list(self._plan.gradient_tiles())
-        found = self._open(self._plan.envelope(wire.Kind.GRADIENT, encoding), encoding, [message], tiles)
+        found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
         shape = (block.width_in, block.width_out)
         if self.ring.modulus is not None:
             return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
@@ -89,49 +89,56 @@ class RlweOwner(Owner):
             )
         return gradient
 
-    def _seal(
-        self, envelope: wire.Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]
-    ) -> np.ndarray:
-        sealer, engine = self._key.sealers[envelope.chain], encoding.engine
+    def _seal(self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]) -> np.ndarray:
+        sealer, seal = self._key.sealers[envelope.chain], encoding.seal
         sealed = []
         for a, b, places in tiles:
-            first, seed = engine.shrink(sealer.encrypt_zero_symmetric())
+            first, seed = seal.shrink(sealer.encrypt_zero_symmetric())
             tile = messages[..., a, b]
-            lifted = engine.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
-            first[:, places.index] = engine.data.add(first[:, places.index], lifted)
+            lifted = seal.data.negate(encoding.lift(tile.reshape(*tile.shape[:-2], -1)), places.negative)
+            first[:, places.index] = seal.data.add(first[:, places.index], lifted)
             sealed.append((first, seed))
         return envelope.write_uploads(sealed)
 
     def _open(
         self,
-        envelope: wire.Envelope,
+        envelope: Envelope,
         encoding: Encoding,
         messages: Sequence[np.ndarray],
         tiles: list[Tile],
     ) -> list[np.ndarray]:
-        """Messages of each tile, added up over the holders."""
-        basis = encoding.engine.kept
+        """The decrypted messages of each tile, added up over the holders."""
+        basis = encoding.seal.kept
         sizes = [len(places.index) for *_, places in tiles]
         total = envelope.read_answers(messages[0], sizes)
         for message in messages[1:]:
             more = envelope.read_answers(message, sizes)
             total = [(basis.add(a, c), basis.add(b, d)) for (a, b), (c, d) in zip(total, more, strict=True)]
         found = []
-        for start in range(0, len(total), 2):  # c1 of two answers are multiplied with the secret at once
+        for start in range(0, len(total), 2):  # one ciphertext multiplies the c1 of two answers by the secret
             pair = total[start : start + 2]
             secret = self._key.openers[envelope.chain]
-            products = times_secret(encoding.engine, secret, [second for _, second in pair])
+            products = times_secret(encoding.seal, secret, [second for _, second in pair])
             for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
                 phase = basis.add(first, product[:, places.index])
                 found.append(encoding.lower(basis.negate(phase, places.negative)))
         return found
 
 
-def times_secret(engine: Engine, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
-    """c1 s in coefficients for one or two c1, residues (kept primes, N)."""
+def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:
+    """c1 s in coefficients, for one or two c1.
+
+    Args:
+        seal: the context of the chain.
+        secret: the secret as a transformed plaintext modulo q'.
+        seconds: one or two c1, residues (kept primes, N).
+
+    Raises:
+        MalformedError: a c1 is zero.
+    """
     other = seconds[1] if len(seconds) == 2 else np.zeros_like(seconds[0])
-    ciphertext = engine.transform(engine.ciphertext(np.stack([other, seconds[0]])))
-    halves = engine.read(engine.combine([ciphertext], [secret]))
+    ciphertext = seal.transform(seal.ciphertext(np.stack([other, seconds[0]])))
+    halves = seal.read(seal.combine([ciphertext], [secret]))
     return [halves[1], halves[0]][: len(seconds)]
 
 

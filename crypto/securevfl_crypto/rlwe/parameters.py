@@ -1,8 +1,8 @@
-"""Moduli of the lattice schemes: every choice that is offered has 128 bits of security.
+"""Moduli of the lattice schemes. Every chain has at least 128 bits of security.
 
-A ring element has N coefficients modulo q, a product of primes that are 1 modulo 2N so that SEAL can transform. Answers
-travel modulo q', the *kept* primes; the *dropped* prime P is there to divide the noise by. SEAL demands a *special*
-prime beside them, for key switching; nothing here uses it, and it is counted as if something did.
+A ring element has N coefficients modulo q, a product of primes that are 1 modulo 2N, which SEAL's transforms need.
+Answers are sent modulo q', the product of the *kept* primes; the *dropped* prime P divides the noise. SEAL also demands
+a *special* prime for key switching. Nothing here uses it, but it counts towards the security estimate.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ DEGREE = 8192
 SECURITY = 128
 """Bits, by the tables of the Homomorphic Encryption Standard (Albrecht et al., 2018), ternary secrets, classical."""
 MOST_HOLDERS = 16
-"""Answers that one owner may add up: their noise adds up too, and has room for so many. Holders are
-refused as they are set up where they are more."""
+"""The most answers that one owner may add up: their noise adds up too. More holders are refused at set-up."""
 _MOST_BITS = 218  # of the whole modulus, at N = 8192 and 128 bits, in the standard's table 1
 
 
 @dataclass(frozen=True)
 class Chain:
-    """Sizes of the primes, in bits.
+    """The sizes of the primes, in bits.
 
     Attributes:
-        kept: of q', the modulus of answers.
-        dropped: of P; uploads are modulo q = q' P.
-        special: of SEAL's own.
+        kept: the primes of q', the modulus of answers.
+        dropped: P; uploads are modulo q = q' P.
+        special: SEAL's special prime.
 
     Raises:
-        WeakKeyError: together they leave less than 128 bits of security.
+        WeakKeyError: the primes together leave less than 128 bits of security.
     """
 
     kept: tuple[int, ...]
@@ -59,5 +58,5 @@ class Chain:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """Bytes of a residue modulo each prime of an upload, as it travels."""
+        """Bytes of a serialised residue modulo each prime of an upload."""
         return tuple((bits + 7) // 8 for bits in (*self.kept, self.dropped))

@@ -1,4 +1,4 @@
-"""What the owner and the holder of a block agree on without a message: moduli, tiles, and what messages look like."""
+"""The layout of a block, which owner and holder derive without a message: moduli, tiles, form of messages."""
 
 from __future__ import annotations
 
@@ -9,42 +9,56 @@ import numpy as np
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import MalformedError, OverflowRefused
-from securevfl_crypto.rlwe import wire
 from securevfl_crypto.rlwe.encoding import Encoding
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlwePublicKey
 from securevfl_crypto.rlwe.noise import Noise
-from securevfl_crypto.rlwe.packing import Places, Tiling
 from securevfl_crypto.rlwe.parameters import Chain
 from securevfl_crypto.rlwe.seal import X_BITS
+from securevfl_crypto.rlwe.tiling import Places, Tiling
 from securevfl_crypto.scheme import Ring
 
-__all__ = ["Choice", "Demand", "Plan", "Tile", "check_batch", "check_integers", "length"]
+__all__ = ["Demand", "EncodingChoice", "Plan", "Tile", "check_batch", "check_integers", "length"]
 
 Tile = tuple[slice, slice, Places]
-"""Rows and columns of a matrix, and where they lie in a ring element."""
+"""Rows and columns of a matrix, and their places in a ring element."""
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What decides about noise, whatever the moduli. See `Noise`."""
+    """The parameters of the noise that do not depend on the moduli; `Noise` explains them."""
 
     x_bits: int
     terms: int
     sigma: int
 
     def noise(self, chain: Chain) -> Noise:
-        """On a chain."""
+        """The noise bounds on this chain."""
         return Noise(chain, self.x_bits, self.terms, self.sigma)
 
 
-Choice = Callable[[Block, Demand, Demand], tuple[Encoding, Encoding]]
-"""A scheme's encodings of products and of gradients."""
+EncodingChoice = Callable[[Block, Demand, Demand], tuple[Encoding, Encoding]]
+"""Chooses a scheme's encodings of products and of gradients for a block: `RlweScheme.encodings`."""
 
 
 class Plan:
-    """What both halves agree on without a message."""
+    """The layout of a block.
 
-    def __init__(self, encodings: Choice, key: RlwePublicKey, block: Block) -> None:
+    Args:
+        encodings: chooses the encodings.
+        key: the owner's public key.
+        block: the sizes of the integers.
+
+    Attributes:
+        tiling: the sizes of tiles.
+        products, gradients: the encodings of both.
+        ring: the ring of the shares.
+
+    Raises:
+        OverflowRefused: the values of the block and their noise do not fit.
+    """
+
+    def __init__(self, encodings: EncodingChoice, key: RlwePublicKey, block: Block) -> None:
         if block.x_bits > X_BITS:
             raise OverflowRefused(
                 f"rows of {block.x_bits} bits; {X_BITS} can be multiplied: bound them more tightly, with less "
@@ -60,52 +74,53 @@ class Plan:
         )
         self.ring = Ring(None if block.integer_shares else self.products.modulus)
 
-    def envelope(self, kind: wire.Kind, encoding: Encoding, rows: int = 0) -> wire.Envelope:
-        """What messages of a kind look like, for so many rows if it matters."""
+    def envelope(self, content: Content, encoding: Encoding, rows: int = 0) -> Envelope:
+        """The envelope of messages with this content; rows is 0 where messages do not depend on it."""
         chain = self.key.chains.index(encoding.noise.chain)
-        return wire.Envelope(kind, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.engine)
+        return Envelope(content, self.key.scheme, chain, self.key.tag, self.tiling, rows, encoding.seal)
 
     def tiles(self, length: int, size: int) -> list[slice]:
-        """Of an axis."""
+        """Cut an axis of this length into tiles of this size; the last one may be smaller."""
         return [slice(start, min(start + size, length)) for start in range(0, length, size)]
 
     @property
     def inputs(self) -> list[slice]:
-        """Tiles of the features."""
+        """The tiles of the features."""
         return self.tiles(self.block.width_in, self.tiling.features)
 
     @property
     def outputs(self) -> list[slice]:
-        """Tiles of the columns of z."""
+        """The tiles of the columns of z."""
         return self.tiles(self.block.width_out, self.tiling.outputs)
 
     def rows(self, count: int) -> list[slice]:
-        """Tiles of the rows."""
+        """The tiles of `count` rows."""
         return self.tiles(count, self.tiling.rows)
 
     def product_tiles(self, rows: int) -> Iterator[Tile]:
-        """Of an answer to `product`, in the order in which they travel."""
+        """The tiles of a product, in the order of the message."""
         for down in self.rows(rows):
             for out in self.outputs:
                 yield down, out, self.tiling.product(length(down), length(out))
 
     def gradient_tiles(self) -> Iterator[Tile]:
-        """Of an answer to `gradient`."""
+        """The tiles of a gradient, in the order of the message."""
         for across in self.inputs:
             for out in self.outputs:
                 yield across, out, self.tiling.gradient(length(across), length(out))
 
 
 def length(tile: slice) -> int:
+    """The number of rows or columns in a tile."""
     return int(tile.stop - tile.start)
 
 
 def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> None:
-    """Whether it is int64, (1 or more rows, columns) and below 2^bits.
+    """Check that an array is int64, (1 or more rows, columns), with entries below 2^bits.
 
     Raises:
-        MalformedError: another type or shape.
-        OverflowRefused: too large.
+        MalformedError: the type or shape differs.
+        OverflowRefused: an entry is too large.
     """
     if array.dtype != np.int64 or array.ndim != 2 or array.shape[1] != columns or not len(array):
         raise MalformedError(f"{what} is {array.dtype} {array.shape}; int64 (rows, {columns}) was expected")
@@ -117,5 +132,10 @@ def check_integers(array: np.ndarray, columns: int, bits: int, what: str) -> Non
 
 
 def check_batch(rows: int, most: int) -> None:
+    """Checks that a batch has at most as many rows as were planned.
+
+    Raises:
+        MalformedError: it has more.
+    """
     if rows > most:
         raise MalformedError(f"a batch of {rows} rows; 1 to {most} were planned")

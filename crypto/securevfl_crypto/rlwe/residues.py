@@ -1,6 +1,6 @@
 """Arithmetic modulo primes below 2^62 in numpy's 64-bit words, and residues as bytes.
 
-The upper half of a product of words is put together from halves; with it a product by a constant modulo a prime takes
+The upper half of a product of words is computed from half words. With it, a product by a constant modulo a prime takes
 three multiplications (Shoup's method, in Harvey, "Faster arithmetic for number-theoretic transforms", J. Symbolic
 Computation 60 (2014), section 2).
 """
@@ -36,7 +36,7 @@ def scale(a: np.ndarray, factor: int, prime: int) -> np.ndarray:
 
 
 def fraction(a: np.ndarray, prime: int) -> tuple[np.ndarray, np.ndarray]:
-    """``2^64 a / prime`` for words a below the prime: the whole part, and what is left, as a float from 0 to 1."""
+    """``2^64 a / prime`` for words a below the prime: the whole part, and the rest as a float from 0 to 1."""
     whole, rest = divmod(1 << 64, prime)
     found = a * np.uint64(whole) + high(a, (rest << 64) // prime)
     left = np.negative(found * np.uint64(prime))  # 2^64 a − found · prime, below twice the prime
@@ -64,7 +64,7 @@ class Basis:
         return product
 
     def residues(self, values: np.ndarray) -> np.ndarray:
-        """Of int64, uint64 or object arrays, signed or not: uint64 (primes, *shape)."""
+        """The residues of an int64, uint64 or object array of either sign: uint64 (primes, *shape)."""
         if values.dtype == np.uint64:
             return np.stack([values % np.uint64(prime) for prime in self.primes])
         return np.stack([(values % prime).astype(np.uint64) for prime in self.primes])
@@ -87,7 +87,7 @@ class Basis:
         return total
 
     def negate(self, a: np.ndarray, where: np.ndarray) -> np.ndarray:
-        """Residues, with the sign changed where told."""
+        """Residues, negated where `where` is true."""
         return np.asarray(np.where(where & (a != 0), self._column(a.ndim) - a, a))
 
     def terms(self, a: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ class Basis:
         return np.stack([scale(r, pow(modulus // p, -1, p), p) for r, p in zip(a, self.primes, strict=True)])
 
     def integers(self, a: np.ndarray) -> np.ndarray:
-        """The integers from 0 to below the modulus, an object array."""
+        """The integers from 0 to modulus − 1 with these residues, an object array."""
         modulus = self.modulus
         total = np.zeros(a.shape[1:], dtype=object)
         for term, prime in zip(self.terms(a), self.primes, strict=True):
@@ -108,16 +108,16 @@ class Basis:
 
 
 def write_residues(residues: np.ndarray, widths: tuple[int, ...]) -> bytes:
-    """Residues (primes, n) with so many bytes each, little-endian, prime by prime."""
+    """Serialise residues (primes, n), little-endian, prime by prime, with `widths` bytes for each residue."""
     rows = np.ascontiguousarray(residues).astype("<u8", copy=False).view(np.uint8).reshape(*residues.shape, 8)
     return b"".join(row[:, :width].tobytes() for row, width in zip(rows, widths, strict=True))
 
 
 def read_residues(data: memoryview, primes: tuple[int, ...], widths: tuple[int, ...], count: int) -> np.ndarray:
-    """The residues (primes, count) that `write_residues` wrote.
+    """Read the residues (primes, count) that `write_residues` wrote.
 
     Raises:
-        MalformedError: another length, or a residue that is not below its prime.
+        MalformedError: the length differs, or a residue is not below its prime.
     """
     if len(data) != count * sum(widths):
         raise MalformedError(f"residues of {len(data)} bytes; {count * sum(widths)} were expected")

@@ -13,7 +13,7 @@ __all__ = ["binomial", "flood", "ternary", "uniform"]
 
 
 def uniform(shape: tuple[int, ...], modulus: int) -> np.ndarray:
-    """Numbers from 0 to below the modulus, an object array."""
+    """Uniform numbers from 0 to modulus − 1, an object array of this shape."""
     count = int(np.prod(shape))
     if modulus == 1 << 64:
         return _words(count).astype(object).reshape(shape)
@@ -23,7 +23,7 @@ def uniform(shape: tuple[int, ...], modulus: int) -> np.ndarray:
 
 
 def ternary() -> np.ndarray:
-    """Coefficients −1, 0 and 1, equally likely, int64 (N,)."""
+    """Coefficients uniform over −1, 0 and 1, int64 (N,)."""
     found = np.empty(0, dtype=np.uint8)
     while len(found) < DEGREE:
         drawn = np.frombuffer(secrets.token_bytes(DEGREE + 512), dtype=np.uint8)
@@ -32,7 +32,7 @@ def ternary() -> np.ndarray:
 
 
 def binomial() -> np.ndarray:
-    """Coefficients with the centred binomial distribution of 42 bits, as SEAL's noise: σ ≈ 3.24, int64 (N,)."""
+    """Coefficients of SEAL's noise, centred binomial of 42 bits (σ ≈ 3.24), int64 (N,)."""
     words, half = _words(DEGREE), np.uint64((1 << 21) - 1)
     ones = np.bitwise_count(words & half), np.bitwise_count((words >> np.uint64(21)) & half)
     return np.asarray(ones[0].astype(np.int64) - ones[1].astype(np.int64))

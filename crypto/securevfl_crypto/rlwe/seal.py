@@ -1,16 +1,17 @@
-"""SEAL as an engine for ring elements: sampling, transforms, products and modulus switching, through `tenseal.sealapi`.
+"""Ring elements in SEAL: sampling, transforms, products and modulus switching, through `tenseal.sealapi`.
 
-What is encrypted, masked and opened are residues that this package computes itself; from SEAL come encryptions of zero,
-the transforms and the arithmetic between. Its BFV type is used because that transforms small signed plaintexts; the
-plaintext modulus it is told bounds nothing but x.
+This package computes the residues that are encrypted, masked and opened. SEAL provides encryptions of zero, transforms,
+and the arithmetic between them. The contexts here are of SEAL's BFV type because that type transforms small signed
+plaintexts; their plaintext modulus bounds x and nothing else.
 
-SEAL's objects go in and out through files only. They are files in memory here (memfd_create), which no other process
-sees, or on other systems files in a directory that only this user may read. What SEAL writes is compressed; what it is
-given to read is not, and is always built here, from numbers that were checked: no byte of a peer reaches its parser.
+SEAL reads and writes objects only through files. These files are in memory (memfd_create), invisible to other
+processes; on systems without memfd_create they are in a directory that only this user may read. SEAL's output is
+compressed. Its input is not: it is always built here, from checked numbers, so no byte from a peer reaches SEAL's
+parser.
 
-SEAL's randomness: by default each sampling expands a fresh seed of 512 bits, read from the operating system
-(``/dev/urandom`` behind std::random_device, or its equivalent), by Blake2xb. sealapi does not release Python's global
-lock, so threads gain nothing.
+Randomness: by default SEAL expands a fresh seed of 512 bits for each sampling by Blake2xb; the seed comes from the
+operating system (``/dev/urandom`` behind std::random_device, or its equivalent). sealapi does not release Python's
+global lock, so threads gain nothing.
 """
 
 from __future__ import annotations
@@ -26,19 +27,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-from tenseal import sealapi
 
 from securevfl_crypto.errors import EngineError, MalformedError
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.residues import Basis
 
-__all__ = ["SEED_BYTES", "X_BITS", "Engine", "engine"]
+__all__ = ["SEED_BYTES", "X_BITS", "SealContext", "seal_context"]
 
 X_BITS = 30
-"""Plaintexts that multiply have to stay below 2^X_BITS in magnitude; all kept primes are above twice that."""
+"""Plaintext factors must stay below 2^X_BITS in magnitude; every kept prime is above twice that bound."""
 SEED_BYTES = 64
-"""Of the seed that stands for the second half of a fresh symmetric encryption."""
+"""Bytes of the seed that replaces the second half of a fresh symmetric encryption."""
 _HEADER = struct.Struct("<HBBBBHQ")  # magic, its own size, version, version, compression, reserved, size of it all
 _MAGIC, _NONE, _ZLIB, _ZSTD = 0xA15E, 0, 1, 2
 _BLAKE2XB = 1
@@ -58,7 +57,7 @@ class _MemoryFile:
 
     def write(self, parts: Sequence[bytes]) -> None:
         if os.pwritev(self._fd, parts, 0) != sum(len(part) for part in parts):
-            raise EngineError("no memory for a file in memory: free some, or lower the batch")
+            raise EngineError("no memory left for a file in memory; free some, or lower the batch size")
 
     def read(self) -> bytes:
         return os.pread(self._fd, os.fstat(self._fd).st_size, 0)
@@ -67,20 +66,25 @@ class _MemoryFile:
         os.ftruncate(self._fd, 0)
 
 
-class Engine:
-    """Ring elements modulo the primes of one chain.
+class SealContext:
+    """Arithmetic on ring elements modulo the primes of one chain.
 
     Attributes:
-        chain: sizes of the primes.
-        keys: all primes.
-        data: without the special one: of uploads.
-        kept: of answers.
+        chain: the sizes of the primes.
+        context: SEAL's own context.
+        evaluator: SEAL's evaluator.
+        keys: the basis of all primes.
+        data: the basis of uploads: all primes but the special one.
+        kept: the basis of answers: the kept primes.
 
     Raises:
-        EngineError: this SEAL lacks the parameters, or lays out its files in another way.
+        EngineError: the installed SEAL lacks the parameters, or writes an unknown file format.
     """
 
     def __init__(self, chain: Chain) -> None:
+        from tenseal import sealapi  # here: loading it takes longer than all the rest of this package
+
+        self._api: Any = sealapi
         parameters = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.BFV)
         parameters.set_poly_modulus_degree(DEGREE)
         parameters.set_coeff_modulus(sealapi.CoeffModulus.Create(DEGREE, list(chain.sizes)))
@@ -103,13 +107,23 @@ class Engine:
         self._version = (0, 0)
         self.save(sealapi.Plaintext(1), 32 + 16 + _HEADER.size + 8 + 8)  # tells the version
 
-    # --- ring elements in and out
+    # Keys
+
+    def new_secret_key(self) -> Any:
+        """A fresh ternary secret key, from the operating system's randomness; SEAL's object."""
+        return self._api.KeyGenerator(self.context).secret_key()
+
+    def encryptor(self, secret: Any) -> Any:
+        """SEAL's encryptor under a secret key."""
+        return self._api.Encryptor(self.context, secret)
+
+    # Ring elements in and out
 
     def save(self, thing: Any, size: int) -> memoryview:
-        """What SEAL writes of an object, without its header and its compression, `size` bytes.
+        """An object as SEAL serialises it, without header and compression: `size` bytes.
 
         Raises:
-            EngineError: another format.
+            EngineError: SEAL wrote another format or size.
         """
         with self._lock:
             thing.save(self._file.path)
@@ -121,6 +135,8 @@ class Engine:
         body = memoryview(raw)[header:]
         try:
             if compression == _ZSTD:
+                import pyarrow as pa
+
                 body = memoryview(pa.decompress(body, decompressed_size=size, codec="zstd", asbytes=False)).cast("B")
             elif compression == _ZLIB:
                 body = memoryview(zlib.decompress(body))
@@ -146,7 +162,7 @@ class Engine:
         return _HEADER.pack(_MAGIC, _HEADER.size, major, minor, _NONE, 0, size)
 
     def _array(self, words: int) -> bytes:
-        """How SEAL introduces an array of words."""
+        """The header that SEAL writes before an array of words."""
         return self._header(_HEADER.size + 8 + 8 * words) + struct.pack("<Q", words)
 
     def _ciphertext_head(self, primes: int, words: int, *, transformed: bool) -> bytes:
@@ -168,13 +184,13 @@ class Engine:
     def ciphertext(self, halves: np.ndarray) -> Any:
         """A ciphertext from both halves, (2, primes, N) residues."""
         head = self._ciphertext_head(halves.shape[1], halves.size, transformed=False)
-        return self._load(sealapi.Ciphertext(), [head, _words(halves)])
+        return self._load(self._api.Ciphertext(), [head, _words(halves)])
 
     def expand(self, first: np.ndarray, seed: bytes) -> Any:
         """A ciphertext from its first half, (primes, N), and the seed of the second."""
         head = self._ciphertext_head(first.shape[0], first.size, transformed=False)
         tail = self._header(_HEADER.size + 1 + SEED_BYTES) + bytes([_BLAKE2XB]) + seed
-        return self._load(sealapi.Ciphertext(), [head, _words(first), tail])
+        return self._load(self._api.Ciphertext(), [head, _words(first), tail])
 
     def shrink(self, seeded: Any) -> tuple[np.ndarray, bytes]:
         """First half and seed of a fresh symmetric encryption; the inverse of `expand`."""
@@ -191,7 +207,7 @@ class Engine:
         """A plaintext from transformed residues (primes, N)."""
         identity = struct.pack("<4Q", *self._levels[len(residues)])
         head = identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
-        return self._load(sealapi.Plaintext(), [head, _words(residues)])
+        return self._load(self._api.Plaintext(), [head, _words(residues)])
 
     def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
         """Transformed residues (primes, N) of a plaintext, or of a secret key."""
@@ -201,18 +217,18 @@ class Engine:
         return np.frombuffer(raw, dtype="<u8", offset=size).reshape(primes, DEGREE).astype(np.uint64)
 
     def forget(self) -> None:
-        """Empty the file through which objects go, after a secret did."""
+        """Empty the exchange file, after a secret went through it."""
         with self._lock:
             self._file.clear()
 
-    # --- arithmetic
+    # Arithmetic
 
     def plaintext(self, coefficients: np.ndarray) -> Any:
         """Small signed coefficients (N,) as a transformed plaintext that multiplies uploads."""
         modulus = 2 << X_BITS
         words = _words(np.where(coefficients < 0, coefficients + modulus, coefficients))
         head = bytes(32) + struct.pack("<Qd", DEGREE, 1.0) + self._array(DEGREE)
-        plain = self._load(sealapi.Plaintext(), [head, words])
+        plain = self._load(self._api.Plaintext(), [head, words])
         self.evaluator.transform_to_ntt_inplace(plain, self._first)
         return plain
 
@@ -234,7 +250,7 @@ class Engine:
         Raises:
             MalformedError: the second half of a sum is zero.
         """
-        total, term = sealapi.Ciphertext(), sealapi.Ciphertext()
+        total, term = self._api.Ciphertext(), self._api.Ciphertext()
         try:
             self.evaluator.multiply_plain(ciphertexts[0], plaintexts[0], total)
             for ciphertext, plain in zip(ciphertexts[1:], plaintexts[1:], strict=True):
@@ -252,6 +268,6 @@ def _words(array: np.ndarray) -> bytes:
 
 
 @lru_cache(maxsize=16)
-def engine(chain: Chain) -> Engine:
-    """The engine of a chain, made once."""
-    return Engine(chain)
+def seal_context(chain: Chain) -> SealContext:
+    """The context of a chain, made at the first call."""
+    return SealContext(chain)

@@ -1,0 +1,196 @@
+"""Sums of vectors under encryption: several parties seal, anyone adds, one party opens the sum. Exact.
+
+One party generates a key. Every party encrypts its vector of integers plus its share of zero, which is uniform over the
+whole plaintext. Anyone with the public key adds the messages, and the key's owner opens the sum. The shares of zero
+cancel only in the sum of all parties. Therefore:
+
+- The party that adds has no secret key and learns nothing, not even the sum.
+- The key's owner learns the sum. From single messages, or a sum of some, it opens uniform numbers. It learns one
+  party's vector only if all other parties collude with it. (Masks that cancel: Bonawitz et al. 2017,
+  doi 10.1145/3133956.3133982. Here no party may drop out.)
+- Messages are sums of fresh encryptions, without a factor that depends on a vector. Their randomness and noise reveal
+  nothing and need no drowning.
+
+A message is checked before it is used: its length, the fingerprint of its key, the number of parties in it, and that
+its content can be ciphertexts. No party can check that another's vector was in range, or sealed only once.
+"""
+
+from __future__ import annotations
+
+import hmac
+import struct
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError, OverflowRefused
+from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.scheme import KeyScheme, PublicKey, SecretKey
+
+__all__ = ["Addends", "Aggregation", "Aggregator"]
+
+_HEAD = struct.Struct("<4sB16sI")  # magic, version, fingerprint of the key, parties that are in the sum
+_MAGIC, _VERSION = b"SVAG", 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Addends:
+    """The vectors that are added up.
+
+    Attributes:
+        count: integers in a vector.
+        bits: each integer is below 2^bits in magnitude.
+        parties: the number of parties, each with one vector.
+
+    Raises:
+        MalformedError: a number is out of range.
+    """
+
+    count: int
+    bits: int
+    parties: int
+
+    def __post_init__(self) -> None:
+        for name, most in (("count", 1 << 26), ("bits", 1 << 10), ("parties", 1 << 12)):
+            if not 1 <= getattr(self, name) <= most:
+                raise MalformedError(f"{name} is {getattr(self, name)}; 1 to {most} are possible")
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of the magnitude of a sum over all parties."""
+        return self.bits + (self.parties - 1).bit_length()
+
+    def check(self, values: np.ndarray, parties: int = 1) -> None:
+        """Check a vector, or the sum of the vectors of `parties` parties.
+
+        Raises:
+            MalformedError: the type or length differs.
+            OverflowRefused: an integer is out of range.
+        """
+        if values.dtype not in (np.int64, np.object_) or values.shape != (self.count,):
+            raise MalformedError(f"a vector of {values.dtype} {values.shape}; {self.count} integers were agreed")
+        largest = max(abs(int(values.max())), abs(int(values.min())))
+        if largest >= parties << self.bits:
+            raise OverflowRefused(
+                f"an integer of {largest.bit_length()} bits in {'a vector' if parties == 1 else 'a sum of vectors'}; "
+                f"each vector's are below 2^{self.bits}: agree on more bits, or find out whose masks do not cancel"
+            )
+
+
+class Aggregator(ABC):
+    """Seals and adds with the public key, opens with the secret one.
+
+    Args:
+        key: the public key.
+        addends: the vectors that are added up.
+    """
+
+    def __init__(self, key: PublicKey, addends: Addends) -> None:
+        self.key = key
+        self.addends = addends
+        self._tag = bytes.fromhex(key.fingerprint)
+
+    @property
+    def message_bytes(self) -> int:
+        """Bytes of a message, whether of one vector or of a sum."""
+        return _HEAD.size + self.body_bytes
+
+    def seal(self, values: np.ndarray, zero: ZeroShares) -> np.ndarray:
+        """Encrypt a vector: ``[[values + zero]]``, a uint8 message.
+
+        Args:
+            values: (count,), int64 or an object array of integers.
+            zero: this party's shares of zero with the others, empty for a single party. All parties must seal equally
+                often.
+
+        Raises:
+            MalformedError: the type or length differs, or several parties have no shares of zero.
+            OverflowRefused: an integer reaches 2^bits.
+        """
+        self.addends.check(values)
+        if self.addends.parties > 1 and not zero:
+            raise MalformedError(
+                f"a vector of one of {self.addends.parties} parties and no shares of zero: the owner of the key could "
+                "read it; agree on pairwise seeds"
+            )
+        return self._message(self._seal(values, zero), 1)
+
+    def add(self, messages: Sequence[np.ndarray]) -> np.ndarray:
+        """Add messages, of vectors or of sums; returns the message of their sum.
+
+        Raises:
+            MalformedError: there is no message; one has another length, version or key; they cover more parties than
+                were agreed; or their content is no ciphertext.
+        """
+        if not messages:
+            raise MalformedError("no vector at all; at least one party has to send its own")
+        read = [self._read(message) for message in messages]
+        parties = sum(count for count, _ in read)
+        if parties > self.addends.parties:
+            raise MalformedError(f"vectors of {parties} parties; there is room for {self.addends.parties}")
+        return self._message(self._add([body for _, body in read]), parties)
+
+    def open(self, message: np.ndarray, key: SecretKey) -> np.ndarray:
+        """Decrypt the sum of all parties' vectors, (count,): int64 if `sum_bits` is below 64, else an object array.
+
+        Raises:
+            MalformedError: the message is not under this key, or not the sum of all parties.
+            OverflowRefused: an integer is out of the range of a sum: a party's masks do not cancel, or its vector was
+                out of range.
+        """
+        parties, body = self._read(message)
+        if parties != self.addends.parties:
+            raise MalformedError(f"a sum over {parties} parties; {self.addends.parties} were to be in it")
+        if key.public.fingerprint != self.key.fingerprint:
+            raise MalformedError(f"a secret key to {key.public.fingerprint}; {self.key.fingerprint} was agreed")
+        found = self._open(body, key)
+        self.addends.check(found, parties)
+        return found.astype(np.int64 if self.addends.sum_bits < 64 else np.object_)
+
+    def _message(self, body: bytes, parties: int) -> np.ndarray:
+        return np.frombuffer(_HEAD.pack(_MAGIC, _VERSION, self._tag, parties) + body, dtype=np.uint8)
+
+    def _read(self, message: np.ndarray) -> tuple[int, memoryview]:
+        """The number of parties in a message, and its body."""
+        size = self.message_bytes
+        if not isinstance(message, np.ndarray) or message.dtype != np.uint8 or message.shape != (size,):
+            what = f"{message.dtype} {message.shape}" if isinstance(message, np.ndarray) else type(message).__name__
+            raise MalformedError(f"a sealed vector as {what}; uint8 ({size},) was expected")
+        data = memoryview(message.tobytes())
+        magic, version, tag, parties = _HEAD.unpack_from(data)
+        if (magic, version) != (_MAGIC, _VERSION):
+            raise MalformedError(f"{size} bytes that are no sealed vector of version {_VERSION}")
+        if not hmac.compare_digest(tag, self._tag):
+            raise MalformedError(f"a vector under key {tag.hex()}; {self._tag.hex()} was agreed")
+        if not 1 <= parties <= self.addends.parties:
+            raise MalformedError(f"a sum over {parties} parties; there are {self.addends.parties}")
+        return parties, data[_HEAD.size :]
+
+    @property
+    @abstractmethod
+    def body_bytes(self) -> int:
+        """Bytes of a message without its header."""
+
+    @abstractmethod
+    def _seal(self, values: np.ndarray, zero: ZeroShares) -> bytes: ...
+
+    @abstractmethod
+    def _add(self, bodies: Sequence[memoryview]) -> bytes: ...
+
+    @abstractmethod
+    def _open(self, body: memoryview, key: SecretKey) -> np.ndarray: ...
+
+
+class Aggregation(KeyScheme):
+    """A scheme that can add vectors under encryption."""
+
+    @abstractmethod
+    def aggregator(self, key: PublicKey, addends: Addends) -> Aggregator:
+        """The aggregator of these vectors.
+
+        Raises:
+            MalformedError: the key belongs to another scheme.
+            OverflowRefused: the sum does not fit in a plaintext.
+        """

@@ -1,0 +1,201 @@
+"""Kernels over tables of products: powers of a fixed base, Straus' products of powers, Pippenger's buckets."""
+
+from __future__ import annotations
+
+from securevfl_crypto.engine import rows
+from securevfl_crypto.engine.batches import square_often
+from securevfl_crypto.engine.emitter import Function, Vec
+from securevfl_crypto.engine.limbs import Limbs
+from securevfl_crypto.engine.montgomery import call_multiply
+
+__all__ = ["entry_products", "prefix_products", "scan", "scan_window", "scanned_products", "subsets"]
+
+
+def _lanes_of(f: Function, block: str, each: str, plus: str) -> list[str]:
+    """(block · lanes + lane) · each + plus, for each lane."""
+    first = f.scalar(f"mul i64 {block}, {f.lanes}")
+    out = []
+    for lane in range(f.lanes):
+        number = f.scalar(f"mul i64 {f.scalar(f'add i64 {first}, {lane}')}, {each}")
+        out.append(f.scalar(f"add i64 {number}, {plus}"))
+    return out
+
+
+def subsets(f: Function, limbs: Limbs) -> None:
+    """``(rows, a, one, i64 count, scratch, ...)``: the products of all subsets of `count` numbers, as rows.
+
+    `a` is [block, number, limb, lane]. With n = 2^count, lane l of block b fills rows (b · lanes + l) · n + v, where
+    bit j of v says whether number j is in the product. `scratch` is n blocks.
+    """
+    step = rows.stride(f, limbs)
+    entries = f.scalar("shl i64 1, %count")
+    size = f.scalar(f"mul i64 {step}, %count")
+    rows.copy(f, "%scratch", "%one", step)
+
+    def body(index: str, _: list[Vec]) -> list[Vec]:
+        numbers = rows.at(f, "%a", index, size)
+
+        def number(which: str, _: list[Vec]) -> list[Vec]:
+            source = rows.at(f, numbers, which, step)
+            first = f.scalar(f"shl i64 1, {which}")
+            rows.copy(f, rows.at(f, "%scratch", first, step), source, step)
+
+            def smaller(subset: str, _: list[Vec]) -> list[Vec]:
+                held = f.scalar(f"add i64 {subset}, 1")
+                out = rows.at(f, "%scratch", f.scalar(f"add i64 {first}, {held}"), step)
+                call_multiply(f, out, rows.at(f, "%scratch", held, step), source)
+                return []
+
+            f.loop(f.scalar(f"sub i64 {first}, 1"), smaller, perhaps=True)
+            return []
+
+        f.loop("%count", number)
+
+        def entry(subset: str, _: list[Vec]) -> list[Vec]:
+            targets = _lanes_of(f, index, entries, subset)
+            rows.scatter(f, "%rows", targets, rows.at(f, "%scratch", subset, step), step)
+            return []
+
+        f.loop(entries, entry)
+        return []
+
+    f.loop("%blocks", body)
+
+
+def entry_products(f: Function, limbs: Limbs) -> None:
+    """``(out, rows, index, i64 levels, i64 squarings, i64 factors, scratch, ...)``: products of rows.
+
+    At each level but the first, the product so far is squared `squarings` times; then `factors` rows are multiplied in.
+    `index`, [block, level · factor, lane] and one vector more, holds the numbers of the rows. They are addresses, which
+    a process that shares the machine's caches can observe.
+    """
+    step = rows.stride(f, limbs)
+    each = f.scalar("mul i64 %levels, %factors")
+
+    def fetch(out: str, number: str) -> None:
+        place = rows.at(f, "%index", number, "1")
+        f.call("gather", f"ptr {out}", "ptr %rows", f"ptr {place}", "i64 %tiles")
+
+    def body(block: str, _: list[Vec]) -> list[Vec]:
+        place = rows.at(f, "%out", block, step)
+        before = f.scalar(f"mul i64 {block}, {each}")
+        fetch(place, before)
+
+        def multiply(first: str, count: str, *, perhaps: bool = False) -> None:
+            def one(index: str, _: list[Vec]) -> list[Vec]:
+                fetch("%scratch", f.scalar(f"add i64 {first}, {index}"))
+                call_multiply(f, place, place, "%scratch")
+                return []
+
+            f.loop(count, one, perhaps=perhaps)
+
+        def level(index: str, _: list[Vec]) -> list[Vec]:
+            square_often(f, place, "%squarings")
+            number = f.scalar(f"mul i64 {f.scalar(f'add i64 {index}, 1')}, %factors")
+            multiply(f.scalar(f"add i64 {before}, {number}"), "%factors")
+            return []
+
+        multiply(f.scalar(f"add i64 {before}, 1"), f.scalar("sub i64 %factors, 1"), perhaps=True)
+        f.loop(f.scalar("sub i64 %levels, 1"), level, perhaps=True)
+        return []
+
+    f.loop("%blocks", body)
+
+
+def scan_window(lanes: int) -> int:
+    """Bits of a digit of `scan`: as many as the path's permutations look up cheaply."""
+    return 7 if lanes == 8 else 6
+
+
+def scan(f: Function, limbs: Limbs) -> None:
+    """``(out, table, digits, i64 tiles)``: for each lane the entry of its secret digit; every entry is read.
+
+    The table is [limb, entry], of words, or of 32-bit words on paths of four lanes. Entries are looked up by permuting
+    registers, and the upper bits of the digit choose between the results by arithmetic: neither addresses nor times
+    depend on it.
+    """
+    window = scan_window(f.lanes)
+    vectors = (1 << window) // 8
+    digits = f.load("%digits", 0, (1 << window) - 1)
+    each, known = (2, 4) if f.lanes == 8 else (1, 3)
+    choices = []
+    for bit in range(known, window):
+        one = f.mask(f.shift_right(digits, bit), 1)
+        ones = [f.mask(f.add(x, f.constant(limbs.top)), limbs.bits) for x in (one, f.sub(f.constant(1), one))]
+        choices.append(ones)
+
+    def limb(index: str, _: list[Vec]) -> list[Vec]:
+        here = rows.at(f, "%table", index, str(vectors))
+        top = limbs.top if f.lanes == 8 else (1 << 64) - 1
+        table = [f.load(here, k, top) for k in range(vectors)]
+        found = [f.permuted(table[k : k + each], digits) for k in range(0, vectors, each)]
+        for low, high in choices:
+            pairs = zip(found[::2], found[1::2], strict=True)
+            found = [f.bitwise("or", f.bitwise("and", x, low), f.bitwise("and", y, high)) for x, y in pairs]
+        f.store(f.mask(found[0], limbs.bits), "%out", index)
+        return []
+
+    f.loop(f.scalar(f"mul i64 %tiles, {limbs.tile}"), limb)
+
+
+def scanned_products(f: Function, limbs: Limbs) -> None:
+    """``(out, tables, digits, i64 factors, scratch, ...)``: products of entries of secret digits.
+
+    `digits` is [block, factor, lane]; the k-th of them looks up the k-th table (`scan`). A table serves all blocks
+    before the next is read.
+    """
+    step = rows.stride(f, limbs)
+    size = f.scalar(f"mul i64 {step}, {(1 << scan_window(f.lanes)) // 8}")
+
+    def look_up(out: str, block: str, factor: str) -> None:
+        number = f.scalar(f"add i64 {f.scalar(f'mul i64 {block}, %factors')}, {factor}")
+        table, digits = rows.at(f, "%tables", factor, size), rows.at(f, "%digits", number, "1")
+        f.call("scan", f"ptr {out}", f"ptr {table}", f"ptr {digits}", "i64 %tiles")
+
+    def first(block: str, _: list[Vec]) -> list[Vec]:
+        look_up(rows.at(f, "%out", block, step), block, "0")
+        return []
+
+    def factor(index: str, _: list[Vec]) -> list[Vec]:
+        number = f.scalar(f"add i64 {index}, 1")
+
+        def one(block: str, _: list[Vec]) -> list[Vec]:
+            look_up("%scratch", block, number)
+            place = rows.at(f, "%out", block, step)
+            call_multiply(f, place, place, "%scratch")
+            return []
+
+        f.loop("%blocks", one)
+        return []
+
+    f.loop("%blocks", first)
+    f.loop(f.scalar("sub i64 %factors, 1"), factor, perhaps=True)
+
+
+def prefix_products(f: Function, limbs: Limbs) -> None:
+    """``(prefixes, rows, index, i64 count, one, scratch, ...)``: the products of the first rows, of one, two, ...
+
+    `index` is [block, count, lane] and one vector more. With n = count + 1, prefix v of lane l of block b becomes row
+    (b · lanes + l) · n + v of `prefixes`; prefix 0 is one. `scratch` is two blocks.
+    """
+    step = rows.stride(f, limbs)
+    each = f.scalar("add i64 %count, 1")
+    other = rows.at(f, "%scratch", 1, step)
+
+    def body(block: str, _: list[Vec]) -> list[Vec]:
+        rows.copy(f, "%scratch", "%one", step)
+        rows.scatter(f, "%prefixes", _lanes_of(f, block, each, "0"), "%scratch", step)
+        before = f.scalar(f"mul i64 {block}, %count")
+
+        def one(index: str, _: list[Vec]) -> list[Vec]:
+            place = rows.at(f, "%index", f.scalar(f"add i64 {before}, {index}"), "1")
+            f.call("gather", f"ptr {other}", "ptr %rows", f"ptr {place}", "i64 %tiles")
+            call_multiply(f, "%scratch", "%scratch", other)
+            targets = _lanes_of(f, block, each, f.scalar(f"add i64 {index}, 1"))
+            rows.scatter(f, "%prefixes", targets, "%scratch", step)
+            return []
+
+        f.loop("%count", one)
+        return []
+
+    f.loop("%blocks", body)

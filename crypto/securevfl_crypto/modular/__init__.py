@@ -1,0 +1,16 @@
+"""Arithmetic modulo one long odd number on whole batches: what Paillier computes with.
+
+`base` states the interface (`Modulus`, `Batch`, `FixedBase`). `gmp` implements it on GMP's integers and runs
+everywhere; `multi_exponentiation` holds its products of powers. `vector` implements it on compiled kernels, many
+numbers side by side: `lanes` stores numbers and runs kernels, `montgomery` holds the constants of a modulus, `tables`
+and `buckets` compute products of powers. `choice` takes the fastest implementation that works on this machine; `checks`
+and `inverses` serve all of them.
+
+This folder imports `engine` and `errors`. `paillier` and `aggregation` may import it, and only through the names that
+it exports.
+"""
+
+from securevfl_crypto.modular.base import Batch, FixedBase, Modulus
+from securevfl_crypto.modular.choice import modulus
+
+__all__ = ["Batch", "FixedBase", "Modulus", "modulus"]

@@ -1,0 +1,150 @@
+"""The interface of arithmetic modulo one odd number on many numbers at once, which packed Paillier computes with.
+
+Numbers stay in a `Batch`, in the form that the implementation computes with: GMP integers, or limbs in Montgomery form,
+four or eight numbers side by side. They leave it only to be sent or decoded, since converting a number costs more than
+multiplying it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from gmpy2 import mpz
+
+__all__ = ["Batch", "FixedBase", "Modulus"]
+
+
+class Batch(ABC):
+    """Numbers modulo one modulus. Immutable."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+
+class FixedBase(ABC):
+    """Powers of one base.
+
+    Attributes:
+        bits: the longest exponent.
+    """
+
+    bits: int
+
+    @abstractmethod
+    def powers(self, exponents: np.ndarray) -> Batch:
+        """base^e for each exponent.
+
+        Args:
+            exponents: little-endian bytes, uint8 (n, ⌈bits/8⌉).
+
+        Raises:
+            MalformedError: the exponents have another type or shape.
+        """
+
+
+class Modulus(ABC):
+    """Arithmetic modulo m.
+
+    Attributes:
+        m: the modulus, odd, from 1024 to 16384 bits.
+        width: bytes of a number below m.
+    """
+
+    m: mpz
+    width: int
+
+    @abstractmethod
+    def load(self, numbers: np.ndarray) -> Batch:
+        """Read numbers below m from little-endian bytes, uint8 (n, width).
+
+        Raises:
+            MalformedError: the type or shape differs, or a number is not below m.
+        """
+
+    @abstractmethod
+    def store(self, batch: Batch) -> np.ndarray:
+        """Write the numbers, reduced, as little-endian bytes, uint8 (n, width).
+
+        Raises:
+            MalformedError: the batch belongs to another modulus or path; so in all methods below.
+        """
+
+    @abstractmethod
+    def from_ints(self, numbers: Sequence[int | mpz]) -> Batch:
+        """The batch of these integers, reduced modulo m."""
+
+    @abstractmethod
+    def to_ints(self, batch: Batch) -> list[mpz]:
+        """The numbers as integers from 0 to m − 1."""
+
+    @abstractmethod
+    def mul(self, a: Batch, b: Batch) -> Batch:
+        """Elementwise products; a batch of one number multiplies every number of the other.
+
+        Raises:
+            MalformedError: the lengths differ and neither is 1.
+        """
+
+    @abstractmethod
+    def take(self, batch: Batch, rows: np.ndarray) -> Batch:
+        """The numbers at these places.
+
+        Args:
+            rows: int64 (n,); a place may occur several times or not at all.
+
+        Raises:
+            MalformedError: the type or shape differs, or a place does not exist.
+        """
+
+    @abstractmethod
+    def concat(self, batches: Sequence[Batch]) -> Batch:
+        """The numbers of all these batches, in order."""
+
+    @abstractmethod
+    def invert(self, batch: Batch) -> Batch:
+        """Inverses, with one inversion for all (Montgomery's trick).
+
+        Raises:
+            MalformedError: a number has no inverse.
+        """
+
+    @abstractmethod
+    def power(self, batch: Batch, exponent: int | mpz) -> Batch:
+        """Each number to the power of one secret exponent.
+
+        Branches and memory addresses depend only on the length of the exponent.
+
+        Raises:
+            MalformedError: the exponent is negative.
+        """
+
+    @abstractmethod
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """Prepare powers of `base` for exponents of up to `bits` bits.
+
+        Args:
+            base: any integer.
+            bits: 1 or more.
+            scan: whether no memory address depends on the exponents (whole tables are read for each digit). Otherwise
+                digits are addresses, which a process that shares the machine's caches can observe.
+
+        Raises:
+            MalformedError: bits is below 1.
+        """
+
+    @abstractmethod
+    def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:
+        """``out[i] = Π_j bases[j]^exponents[i, j]``.
+
+        The method is chosen by cost: tables shared by all rows (Straus 1964) for many rows and few bases, buckets
+        (Pippenger 1976) for many bases and few rows. The running time depends on the digits of the exponents.
+
+        Args:
+            bases: units modulo m.
+            exponents: (rows, len(bases)) int64 of either sign, above −2^63.
+
+        Raises:
+            MalformedError: the exponents have another type or shape, or a base has no inverse and needs one.
+        """

@@ -1,0 +1,134 @@
+"""Chooses the implementation of `Modulus`: the fastest path that this machine can run and that passes its self-test."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from gmpy2 import mpz
+
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
+from securevfl_crypto.errors import EngineError, MalformedError
+from securevfl_crypto.modular.base import Modulus
+from securevfl_crypto.modular.checks import checked_modulus
+from securevfl_crypto.modular.gmp import GmpModulus
+
+if TYPE_CHECKING:  # the module imports llvmlite
+    from securevfl_crypto.engine.compiled_long import LongKernels
+
+__all__ = ["modulus", "self_test"]
+
+
+def modulus(m: int | mpz, path: str | None = None, *, secret: bool = False, root: int | mpz | None = None) -> Modulus:
+    """Arithmetic modulo m.
+
+    Args:
+        m: odd, from 1024 to 16384 bits.
+        path: one of `engine.PATHS`. None: the path that ``SECUREVFL_ENGINE`` names, or the fastest. Paths without
+            kernels compute with GMP.
+        secret: whether m is secret: then only the caller keeps it. Otherwise equal calls return one object.
+        root: the square root of m if the caller knows it; vector paths then compute 1.6 times as fast.
+
+    Raises:
+        EngineError: the requested path is unknown, cannot run here, or fails its self-test.
+        MalformedError: m is even, too short or too long, or not the square of `root`.
+    """
+    name = path or forced()
+    if name is not None and name not in PATHS:
+        raise EngineError(f"path {name!r}; one of {', '.join(PATHS)} is possible")
+    number, known = checked_modulus(m), None if root is None else mpz(root)
+    if known is not None and (known < 0 or known**2 != number):
+        raise MalformedError(
+            f"a root of {known.bit_length()} bits whose square is not the modulus of {number.bit_length()} bits; "
+            "give the positive one, or none"
+        )
+    return (_made if secret else _kept)(number, name, known)
+
+
+@lru_cache(maxsize=32)
+def _kept(m: mpz, name: str | None, root: mpz | None) -> Modulus:
+    return _made(m, name, root)
+
+
+def _made(m: mpz, name: str | None, root: mpz | None) -> Modulus:
+    if name is not None:
+        vector = next((path for path in VECTOR_PATHS if path.name == name), None)
+        return GmpModulus(m) if vector is None else _on(vector, m, root)
+    features = host_features()
+    for path in VECTOR_PATHS:
+        if features.issuperset(path.needs):
+            try:
+                return _on(path, m, root)
+            except EngineError as error:
+                warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=3)
+    return GmpModulus(m)
+
+
+def _on(path: VectorPath, m: mpz, root: mpz | None) -> Modulus:
+    missing = sorted(set(path.needs) - host_features())
+    if missing:
+        raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+    from securevfl_crypto.modular.vector import VectorModulus
+
+    try:
+        kernels = _kernels(path, m, root)
+    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
+        first = str(error).partition("\n")[0]
+        raise EngineError(
+            f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
+        ) from error
+    _tested(path, kernels, root is not None)
+    return VectorModulus(m, kernels, root)
+
+
+def _kernels(path: VectorPath, m: mpz, root: mpz | None) -> LongKernels:
+    from securevfl_crypto.engine.compiled_long import long_kernels
+
+    if root is None:
+        return long_kernels(path, m.bit_length())
+    return long_kernels(path, root.bit_length() + 2, squares=True)  # two bits more: see `montgomery_form`
+
+
+@lru_cache(maxsize=16)
+def _tested(path: VectorPath, kernels: LongKernels, squares: bool) -> None:
+    """Run `self_test` once for each set of kernels."""
+    from securevfl_crypto.modular.vector import VectorModulus
+
+    prime = (mpz(1) << 1279) - 1  # Mersenne's: all limbs are ones, and residues have inverses
+    m, root = (prime**2, prime) if squares else (prime, None)
+    if not self_test(VectorModulus(m, kernels, root)):
+        raise EngineError(
+            f"the path {path.name!r} multiplies wrongly on this machine; set SECUREVFL_ENGINE=cryptography and report "
+            "it"
+        )
+
+
+def self_test(candidate: Modulus) -> bool:
+    """Whether every operation agrees with GMP on random and extreme numbers modulo a large prime or its square."""
+    right = GmpModulus(candidate.m)
+    raw = secrets.token_bytes(candidate.width * 13)
+    values = [mpz(int.from_bytes(raw[i : i + candidate.width], "little")) for i in range(0, len(raw), candidate.width)]
+    values = [*values, mpz(1), candidate.m - 1, mpz(2), candidate.m >> 1]
+    exponents = np.frombuffer(secrets.token_bytes(8 * 9 * len(values)), dtype=np.int64).reshape(9, -1) >> 46
+    tall = np.frombuffer(secrets.token_bytes(17 * 8), dtype=np.uint8).reshape(17, 8)
+    secret = secrets.randbits(160)
+
+    def results(modulus: Modulus) -> list[list[mpz]]:
+        batch = modulus.from_ints(values)
+        out = [
+            batch,
+            modulus.mul(batch, batch),
+            modulus.mul(batch, modulus.take(batch, np.array([5]))),
+            modulus.invert(batch),
+            modulus.power(batch, secret),
+            modulus.power_products(batch, exponents),
+            modulus.power_products(modulus.take(batch, np.array([0, 1])), exponents[:, :2]),
+            *(modulus.fixed_base(values[0], 64, scan=scan).powers(tall) for scan in (False, True)),
+            modulus.load(modulus.store(batch)),
+        ]
+        return [modulus.to_ints(part) for part in out]
+
+    return results(candidate) == results(right)

@@ -1,0 +1,218 @@
+"""Tables of products on compiled kernels: powers of a fixed base, and Straus' products of powers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from securevfl_crypto.engine.tables import scan_window
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.modular.base import Batch, FixedBase
+from securevfl_crypto.modular.checks import checked_rows
+from securevfl_crypto.modular.inverses import inverse
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+
+__all__ = ["VectorFixedBase", "by_tables", "indexed"]
+
+_TABLE_WINDOW = 8
+_MOST_BYTES = 1 << 27
+"""The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
+
+
+def _tables(modulus: Lanes, numbers: np.ndarray, group: int) -> np.ndarray:
+    """Products of all subsets of each group of numbers, one in each row.
+
+    Args:
+        numbers: (groups · group, step) uint64, rows in Montgomery form.
+        group: numbers in a group.
+
+    Returns:
+        uint64 rows; those of group g begin at row g · 2^group.
+    """
+    lanes, step = modulus.lanes, modulus.step
+    groups = len(numbers) // group
+    blocks = -(-groups // lanes)
+    sources = aligned(blocks, group, step, lanes)
+    sources[-1] = 0
+    flat = numbers.reshape(groups, group, step)
+    for block in range(blocks):
+        part = flat[block * lanes : (block + 1) * lanes]
+        sources[block, :, :, : len(part)] = part.transpose(1, 2, 0)
+    rows = aligned((blocks * lanes) << group, step)
+
+    def arguments(first: int) -> Sequence[int]:
+        start = (first * lanes << group) * step
+        return address(rows, start), address(sources, first * group * step * lanes), address(modulus.one), group
+
+    modulus.run("subsets", blocks, 1 << group, arguments, 1 << group)
+    return rows
+
+
+def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
+    """(n, k) int64 numbers as flat [block, k, lane], followed by a vector of zeros, which kernels prefetch."""
+    count, width = numbers.shape
+    lanes = modulus.lanes
+    blocks = -(-count // lanes)
+    flat = aligned((blocks * width + 1) * lanes).view(np.int64)
+    flat[-lanes:] = 0
+    index = flat[:-lanes].reshape(blocks, width, lanes)
+    whole = count // lanes
+    index[:whole] = numbers[: whole * lanes].reshape(whole, lanes, width).transpose(0, 2, 1)
+    if whole < blocks:
+        index[whole] = 0
+        index[whole, :, : count - whole * lanes] = numbers[whole * lanes :].T
+    return flat
+
+
+def _entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
+    """Products of table entries.
+
+    Args:
+        rows: the table, one entry in each row.
+        numbers: (n, levels · factors) int64, the rows to multiply.
+        levels: how many groups of factors there are.
+        squarings: how often the product is squared between two groups.
+    """
+    index = indexed(modulus, numbers)
+    out = modulus.blocks(len(numbers))
+    width = numbers.shape[1]
+
+    def arguments(first: int) -> Sequence[int]:
+        return (
+            address(out, first * modulus.step * modulus.lanes),
+            address(rows),
+            address(index, first * width * modulus.lanes),
+            levels,
+            squarings,
+            width // levels,
+        )
+
+    modulus.run("entry_products", len(out), width + (levels - 1) * squarings, arguments, 1)
+    return modulus.batch(out, len(numbers))
+
+
+class VectorFixedBase(FixedBase):
+    """Powers by tables: base^e = Π_k table_k[digit k of e]. See `Modulus.fixed_base`.
+
+    Raises:
+        MalformedError: bits is below 1.
+    """
+
+    def __init__(self, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False) -> None:
+        if bits < 1:
+            raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
+        self.bits, self._modulus, self._scan = bits, modulus, scan
+        self._width = -(-bits // 8)
+        window = scan_window(modulus.lanes) if scan else _TABLE_WINDOW
+        while not scan and window > 4 and (-(-8 * self._width // window) << window) * modulus.step * 8 > _MOST_BYTES:
+            window -= 1
+        self._window, self._count = window, -(-8 * self._width // window)
+        powers = []
+        for _ in range(self._count * self._window):
+            powers.append(base)
+            base = base * base % modulus.m
+        self._rows = _tables(modulus, modulus.rows(modulus.from_ints(powers)), self._window)
+        if scan:
+            self._rows = self._entries_together(self._rows)
+
+    def powers(self, exponents: np.ndarray) -> LaneBatch:
+        """See `FixedBase.powers`."""
+        digits = self._digits(checked_rows(exponents, self._width, "exponents"))
+        modulus = self._modulus
+        if not self._scan:
+            first = np.arange(self._count, dtype=np.int64) << self._window
+            return _entry_products(modulus, self._rows, digits + first, 1, 0)
+        index = indexed(modulus, digits)
+        out = modulus.blocks(len(digits))
+
+        def arguments(first: int) -> Sequence[int]:
+            return (
+                address(out, first * modulus.step * modulus.lanes),
+                address(self._rows),
+                address(index, first * self._count * modulus.lanes),
+                self._count,
+            )
+
+        modulus.run("scanned_products", len(out), self._count, arguments, 1)
+        return modulus.batch(out, len(digits))
+
+    def _entries_together(self, rows: np.ndarray) -> np.ndarray:
+        """The tables as [table, limb, entry], the layout of kernel `scan`."""
+        modulus, entries = self._modulus, 1 << self._window
+        words = entries if modulus.lanes == 8 else entries // 2
+        out = aligned(self._count, modulus.step, words)
+        held = out.view(np.uint64 if modulus.lanes == 8 else np.uint32)
+        for k in range(self._count):
+            held[k] = rows[k * entries : (k + 1) * entries].T
+        return out
+
+    def _digits(self, exponents: np.ndarray) -> np.ndarray:
+        """The digits (n, windows), by shifts; no address depends on the exponents."""
+        if self._window == 8:
+            return exponents.astype(np.int64)
+        padded = np.zeros((len(exponents), self._width + 2), dtype=np.int64)
+        padded[:, : self._width] = exponents
+        start = np.arange(self._count) * self._window
+        pairs = padded[:, start // 8] | padded[:, start // 8 + 1] << 8
+        return pairs >> (start % 8) & ((1 << self._window) - 1)
+
+
+def by_tables(
+    modulus: Lanes, bases: Batch, exponents: np.ndarray, window: int, together: int, levels: int
+) -> LaneBatch:
+    """``Π_j bases[j]^exponents[i, j]`` by tables that all rows share (Straus 1964).
+
+    A table serves `together` bases and `window` bits of their exponents: it holds the products of all subsets of their
+    powers b, b², b⁴, ... Exponents are shifted to be non-negative; one inverse, shared by all rows, shifts the products
+    back.
+
+    Args:
+        bases: units modulo m.
+        exponents: (rows, bases) int64.
+        window: bits of a digit.
+        together: bases that share a table.
+        levels: digits of a shifted exponent.
+    """
+    rows, count = exponents.shape
+    low = min(0, int(exponents.min()))
+    groups = -(-count // together)
+    numbers = np.empty((groups * together, window, modulus.step), dtype=np.uint64)
+    numbers[count:] = modulus.one[0, :, 0]
+    power = modulus.blocks(count)
+    power[:] = modulus.data(bases)
+    for k in range(window):
+        if k:
+            modulus.squarings(power, 1)
+        numbers[:count, k] = modulus.rows(modulus.batch(power, count))
+    table = _tables(modulus, numbers.reshape(-1, modulus.step), together * window)
+    shifted = np.zeros((rows, groups * together), dtype=np.uint64)
+    shifted[:, :count] = exponents.astype(np.uint64) + np.uint64(-low)
+    places = np.arange(together, dtype=np.uint64) * np.uint64(window)
+    first = np.arange(groups, dtype=np.int64) << (together * window)
+    index = np.empty((rows, levels, groups), dtype=np.int64)
+    for level in range(levels):
+        shift = np.uint64(window * (levels - 1 - level))
+        digits = (shifted >> shift & np.uint64((1 << window) - 1)).reshape(rows, groups, together)
+        index[:, level] = (digits << places).sum(axis=2).astype(np.int64) + first
+    out = _entry_products(modulus, table, index.reshape(rows, -1), levels, window)
+    if not low:
+        return out
+    whole = modulus.to_ints(product_of_all(modulus, bases))[0]
+    back = inverse(gmpy2.powmod(whole, -low, modulus.m), modulus.m)
+    return modulus.mul(out, modulus.from_ints([back]))
+
+
+def product_of_all(modulus: Lanes, batch: Batch) -> LaneBatch:
+    """The product of all numbers of a batch, which must not be empty."""
+    data, count = modulus.data(batch), len(batch)
+    while count > 1:
+        half, odd = count // 2, count % 2
+        rows = modulus.rows(modulus.batch(data, count))
+        left, right = (modulus.from_rows(rows[k * half : (k + 1) * half]) for k in range(2))
+        product = modulus.mul(left, right)
+        data = modulus.concat([product, modulus.from_rows(rows[2 * half :])]).data if odd else product.data
+        count = half + odd
+    return modulus.batch(data, 1)

@@ -1,0 +1,83 @@
+"""Arithmetic modulo one number on the kernels of `engine.compiled_long`, four or eight numbers side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from gmpy2 import mpz
+
+from securevfl_crypto.modular.base import Batch, FixedBase
+from securevfl_crypto.modular.buckets import power_products
+from securevfl_crypto.modular.checks import checked_exponents, checked_power
+from securevfl_crypto.modular.inverses import inverses
+from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
+from securevfl_crypto.modular.tables import VectorFixedBase
+
+__all__ = ["VectorModulus"]
+
+
+class VectorModulus(Lanes):
+    """Arithmetic modulo m on compiled kernels. See `Modulus` and `Lanes`."""
+
+    def invert(self, batch: Batch) -> LaneBatch:
+        """See `Modulus.invert`."""
+        if not len(batch):
+            return self.batch(self.blocks(0), 0)
+        first = aligned(*self.data(batch).shape)
+        first[:] = self.data(batch)
+        used = len(batch) - (len(first) - 1) * self.lanes
+        first[-1, :, used:] = self.one[0, :, used:]
+        levels = [first]
+        while len(levels[-1]) > 1:
+            here = levels[-1]
+            half = len(here) // 2
+            above = aligned(len(here) - half, self.step, self.lanes)
+            self.products(here[:half], here[half : 2 * half], above[:half])
+            above[half:] = here[2 * half :]
+            levels.append(above)
+        top = self.batch(levels.pop(), self.lanes)
+        found = self.from_ints(inverses(self.to_ints(top), self.m)).data
+        for here in reversed(levels):
+            half = len(here) // 2
+            below = aligned(*here.shape)
+            self.products(found[:half], here[half : 2 * half], below[:half])
+            self.products(found[:half], here[:half], below[half : 2 * half])
+            below[2 * half :] = found[half:]
+            found = below
+        return self.batch(found, len(batch))
+
+    def power(self, batch: Batch, exponent: int | mpz) -> LaneBatch:
+        """See `Modulus.power`."""
+        data, e = self.data(batch), checked_power(exponent)
+        out = aligned(*data.shape)
+        if not e:
+            out[:] = self.one
+            return self.batch(out, len(batch))
+        length = e.bit_length()
+        window = min(range(2, 7), key=lambda w: (1 << w) + -(-length // w) * (1 + (1 << w) / 64))
+        count = -(-length // window)
+        mask = (1 << window) - 1
+        digits = np.array([int(e >> (window * k)) & mask for k in range(count - 1, -1, -1)], dtype=np.uint64)
+        size = self.step * self.lanes
+
+        def arguments(first: int) -> Sequence[int]:
+            return (
+                address(out, first * size),
+                address(data, first * size),
+                address(self.one),
+                address(digits),
+                count,
+                window,
+            )
+
+        self.run("power", len(data), count * (window + 1), arguments, (1 << window) + 1)
+        return self.batch(out, len(batch))
+
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+        """See `Modulus.fixed_base`."""
+        return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan)
+
+    def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:
+        """See `Modulus.power_products`."""
+        return power_products(self, bases, checked_exponents(exponents, len(bases)))

@@ -1,0 +1,272 @@
+"""Paillier's public key, and what can be computed with it. `private_key` describes the cryptosystem."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+
+import gmpy2
+import numpy as np
+from gmpy2 import mpz
+
+from securevfl_crypto.errors import MalformedError, WeakKeyError
+from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
+
+__all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "exponents", "units"]
+
+MIN_BITS = 2048
+"""Least modulus accepted: 112 bits of security (NIST SP 800-57 part 1, table 2). 3072 bits give 128."""
+MAX_BITS = 8192
+_STRENGTHS = ((0, 0), (1024, 80), (2048, 112), (3072, 128), (7680, 192), (15360, 256))
+"""Bits of a modulus and bits of security (NIST SP 800-57 part 1 revision 5, table 2)."""
+_SMALL_PRIMES = gmpy2.primorial(1 << 12)
+_MAGIC = b"SVPK\x01"
+_STEP = 64
+"""Exponents are rounded up to a multiple of this many bits, so that few tables serve all of them."""
+
+
+def exponents(count: int, bits: int) -> np.ndarray:
+    """Uniform exponents of `bits` bits (a multiple of 8) from the operating system: uint8 (count, bits/8)."""
+    return np.frombuffer(secrets.token_bytes(count * bits // 8), dtype=np.uint8).reshape(count, bits // 8)
+
+
+def units(n: mpz, count: int) -> list[mpz]:
+    """Uniform numbers from 1 to n − 1 that are units modulo n, from the operating system's randomness."""
+    found: list[mpz] = []
+    while len(found) < count:
+        candidate = mpz(secrets.randbelow(int(n) - 1) + 1)
+        if gmpy2.gcd(candidate, n) == 1:
+            found.append(candidate)
+    return found
+
+
+@dataclass(frozen=True, repr=False)
+class PaillierPublicKey:
+    """A public key.
+
+    Attributes:
+        n: the modulus.
+        hs: the base h_s of the randomness, an n-th residue modulo n².
+        unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
+        n2: n², the modulus of ciphertexts.
+
+    Raises:
+        WeakKeyError: the modulus is shorter than `MIN_BITS`, unless `unsafe_small_key`.
+        MalformedError: the numbers cannot be a key.
+    """
+
+    n: mpz
+    hs: mpz
+    unsafe_small_key: bool = False
+    n2: mpz = field(init=False)
+    _tables: dict[tuple[int, bool], FixedBase] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        n, hs = mpz(self.n), mpz(self.hs)
+        bits = n.bit_length()
+        if bits < MIN_BITS and not self.unsafe_small_key:
+            raise WeakKeyError(f"a Paillier modulus of {bits} bits; at least {MIN_BITS} are accepted: use 3072")
+        if bits > MAX_BITS:
+            raise MalformedError(f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted")
+        if n % 2 == 0 or n < 15 or gmpy2.is_prime(n) or gmpy2.is_square(n):
+            raise MalformedError("the modulus is even, prime or a square: it is no product of two odd primes")
+        if not self.unsafe_small_key and gmpy2.gcd(n, _SMALL_PRIMES) != 1:
+            raise MalformedError("the modulus has a factor below 4096: it is no product of two large primes")
+        n2 = n * n
+        if not 1 < hs < n2 or gmpy2.gcd(hs, n) != 1:
+            raise MalformedError("the base of the randomness is not a unit between 1 and n²: the key is damaged")
+        # h = -x² and p ≡ q ≡ 3 mod 4: h_s has Jacobi symbol 1; of order 1 or 2 modulo n it would blind nothing.
+        if gmpy2.jacobi(hs % n, n) != 1 or hs * hs % n == 1:
+            raise MalformedError(
+                "the base of the randomness is no n-th power of -x², or blinds nothing: refuse the key"
+            )
+        object.__setattr__(self, "n", n)
+        object.__setattr__(self, "hs", hs)
+        object.__setattr__(self, "n2", n2)
+        object.__setattr__(self, "_tables", {})
+
+    def __repr__(self) -> str:
+        return f"PaillierPublicKey({self.bits} bits, {self.fingerprint})"
+
+    @property
+    def bits(self) -> int:
+        """Bits of the modulus."""
+        return int(self.n.bit_length())
+
+    @property
+    def security(self) -> int:
+        """Bits of security of a modulus of this size, interpolated linearly in NIST's table.
+
+        The strength is concave in the size, so the line never overstates it.
+        """
+        for (bits, low), (most, high) in pairwise(_STRENGTHS):
+            if self.bits <= most:
+                return low + (high - low) * (self.bits - bits) // (most - bits)
+        return _STRENGTHS[-1][1]
+
+    @property
+    def ciphertext_bytes(self) -> int:
+        """Bytes of one ciphertext in a message."""
+        return (2 * self.bits + 7) // 8
+
+    @property
+    def plaintext_bytes(self) -> int:
+        """Bytes of one integer modulo n in a message."""
+        return (self.bits + 7) // 8
+
+    @property
+    def randomness_bits(self) -> int:
+        """Bits of the exponent α, ⌈|n|/2⌉ rounded up to whole bytes."""
+        return -(-self.bits // 16) * 8
+
+    @property
+    def fingerprint(self) -> str:
+        """The first 16 bytes of SHA-256 of the serialised key, hexadecimal."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()[:32]
+
+    @cached_property
+    def modulus(self) -> Modulus:
+        """Arithmetic on batches of ciphertexts, modulo n²."""
+        return modulus(self.n2, root=self.n)
+
+    def raw(self, m: mpz | int) -> mpz:
+        """1 + n m mod n²: the ciphertext of m without randomness. It hides nothing until it is blinded."""
+        return 1 + self.n * (mpz(m) % self.n)
+
+    def blinding(self, extra_bits: int = 0) -> mpz:
+        """A fresh encryption of zero, h_s^ρ with ρ uniform of `randomness_bits + extra_bits` bits.
+
+        The key owner may know the α_j of its own ciphertexts. Whoever returns a product ``Π c_j^{x_j}`` to it must
+        therefore drown ``Σ α_j x_j``: with extra_bits = log₂ Σ|x_j| + 40, the distribution of the exponents is within
+        2⁻⁴⁰ of one that does not depend on x.
+        """
+        exponent = secrets.token_bytes((self.randomness_bits + extra_bits + 7) // 8)
+        return gmpy2.powmod_sec(self.hs, int.from_bytes(exponent, "little") or 1, self.n2)
+
+    def encrypt(self, m: mpz | int) -> mpz:
+        """A fresh ciphertext of m, any integer, read modulo n."""
+        return self.raw(m) * self.blinding() % self.n2
+
+    def raw_batch(self, plaintexts: Sequence[int | mpz]) -> Batch:
+        """`raw` for each plaintext: ciphertexts without randomness."""
+        return self.modulus.from_ints([self.raw(m) for m in plaintexts])
+
+    def blindings(
+        self, count: int, extra_bits: int = 0, *, classical: bool = False, constant_time: bool = False
+    ) -> Batch:
+        """Fresh encryptions of zero, as by `blinding`, from tables; exponents may be up to 63 bits longer.
+
+        Args:
+            count: the number of encryptions.
+            extra_bits: see `blinding`.
+            classical: rⁿ for uniform units r instead (Paillier 1999), independent of everything else and many times
+                slower.
+            constant_time: whether whole tables are read for each digit of ρ.
+        """
+        if classical:
+            return self.modulus.power(self.modulus.from_ints(units(self.n, count)), self.n)
+        bits = -(-(self.randomness_bits + extra_bits) // _STEP) * _STEP
+        if (bits, constant_time) not in self._tables:
+            self._tables[bits, constant_time] = self.modulus.fixed_base(self.hs, bits, scan=constant_time)
+        return self._tables[bits, constant_time].powers(exponents(count, bits))
+
+    def encrypt_batch(
+        self, plaintexts: Sequence[int | mpz], *, classical: bool = False, constant_time: bool = False
+    ) -> Batch:
+        """Fresh ciphertexts of integers, read modulo n. Arguments as for `blindings`."""
+        blindings = self.blindings(len(plaintexts), classical=classical, constant_time=constant_time)
+        return self.modulus.mul(blindings, self.raw_batch(plaintexts))
+
+    def store(self, ciphertexts: Batch) -> np.ndarray:
+        """Serialise ciphertexts: little-endian, uint8 (count, ciphertext_bytes)."""
+        return self.modulus.store(ciphertexts)
+
+    def load(self, array: np.ndarray, count: int) -> Batch:
+        """Read the `count` ciphertexts that `store` wrote.
+
+        Raises:
+            MalformedError: the type, shape or count differs, or a number is no unit modulo n².
+        """
+        shape = (count, self.ciphertext_bytes)
+        if not isinstance(array, np.ndarray) or array.dtype != np.uint8 or array.shape != shape:
+            what = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise MalformedError(f"ciphertexts as {what}; uint8 {shape} was expected")
+        ciphertexts = self.modulus.load(array)
+        product = ciphertexts
+        while len(product) > 1:  # a factor of n in one of them is one of their product, and so is a zero
+            half = len(product) // 2
+            places = np.arange(len(product))
+            pairs = self.modulus.mul(
+                self.modulus.take(product, places[:half]), self.modulus.take(product, places[half : 2 * half])
+            )
+            odd = [self.modulus.take(product, places[2 * half :])] if len(product) % 2 else []
+            product = self.modulus.concat([pairs, *odd])
+        if count and gmpy2.gcd(self.modulus.to_ints(product)[0], self.n) != 1:
+            raise MalformedError("a ciphertext is zero or shares a factor with the modulus: it is no encryption")
+        return ciphertexts
+
+    def check_symbols(self, array: np.ndarray) -> None:
+        """Check that powers of h_s can blind what is computed from these ciphertexts.
+
+        Powers of h_s have Jacobi symbol 1 modulo n, so blinding by them leaves the symbol of a product as it is. Each
+        ciphertext is checked: the symbol of their product would be 1 if two of them had symbol −1.
+
+        Args:
+            array: ciphertexts that `load` accepted, uint8 (count, ciphertext_bytes).
+
+        Raises:
+            MalformedError: a ciphertext has Jacobi symbol −1.
+        """
+        n = self.n
+        for row in array:
+            if gmpy2.jacobi(int.from_bytes(row.tobytes(), "little") % n, n) != 1:
+                raise MalformedError(
+                    "a ciphertext has Jacobi symbol -1: its randomness is no power of h_s, and powers of h_s do not "
+                    "hide what it is raised to; set classical alike at both parties"
+                )
+
+    def at_least(self, bits: int) -> PaillierPublicKey:
+        """This key, if its modulus has at least `bits` bits.
+
+        Raises:
+            WeakKeyError: the modulus has fewer.
+        """
+        if self.bits < bits:
+            raise WeakKeyError(f"a Paillier modulus of {self.bits} bits; {bits} were agreed: make a key of that size")
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Serialise the key: version, bits, n, h_s; little-endian; the length depends only on the bits."""
+        width = (self.bits + 7) // 8
+        return (
+            _MAGIC
+            + self.bits.to_bytes(4, "little")
+            + int(self.n).to_bytes(width, "little")
+            + int(self.hs).to_bytes(2 * width, "little")
+        )
+
+    @classmethod
+    def from_bytes(cls, data: bytes, *, unsafe_small_key: bool = False) -> PaillierPublicKey:
+        """Read the key that `to_bytes` wrote.
+
+        Raises:
+            MalformedError: the format or length is wrong, or the numbers cannot be a key.
+            WeakKeyError: the modulus is shorter than `MIN_BITS`.
+        """
+        head = len(_MAGIC) + 4
+        if len(data) < head or data[: len(_MAGIC)] != _MAGIC:
+            raise MalformedError(f"{len(data)} bytes that are no Paillier public key of version {_MAGIC[-1]}")
+        bits = int.from_bytes(data[len(_MAGIC) : head], "little")
+        if bits > MAX_BITS:
+            raise MalformedError(f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted")
+        width = (bits + 7) // 8
+        if len(data) != head + 3 * width:
+            raise MalformedError(f"a key of {bits} bits has {head + 3 * width} bytes; {len(data)} came")
+        n = mpz(int.from_bytes(data[head : head + width], "little"))
+        if n.bit_length() != bits:
+            raise MalformedError(f"a modulus of {n.bit_length()} bits in a key that announces {bits}")
+        return cls(n, mpz(int.from_bytes(data[head + width :], "little")), unsafe_small_key)

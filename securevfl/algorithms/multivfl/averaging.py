@@ -1,0 +1,274 @@
+"""How the label owners of Multi-VFL come to the next round's weights, as one of them sees it.
+
+- `MaskedAveraging`: changes go to the coordinator under pairwise masks that cancel; it learns their sum, steps the
+  server optimiser and tells the weights.
+- `BlindAveraging`: changes go to it encrypted, with such masks inside. It adds ciphertexts and learns nothing; the
+  chief, the first label owner, has the key, opens the sum and tells the others the mean over links of their own. Each
+  label owner steps a server optimiser of its own, and as all compute the same, all have the same weights.
+
+Changes are integers with 40 fractional bits, and their sum is exact, so both ways give the same weights, bit by bit.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import gmpy2
+import numpy as np
+import securevfl_crypto as crypto
+from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
+
+from securevfl.algorithms.multivfl.servers import Server
+from securevfl.cut import agree_masks
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Clock, Link, fan_out
+from securevfl.site import Site
+from securevfl.training.state import State, as_dict
+from securevfl.transport import NO_GUARD, Array, Guard, Kind, Scalar
+
+__all__ = ["CHANGE_BITS", "Averaging", "BlindAveraging", "MaskedAveraging", "masked", "unmasked_mean", "working"]
+
+_MODULUS = gmpy2.mpz(1) << 128
+_FRACTION = 40
+_MASK = Guard("masked", 128)
+_SIGMA = Guard("masked", 40)
+_WHOLE = 16
+_NOTHING: Mapping[str, Scalar] = {}
+CHANGE_BITS = _FRACTION + _WHOLE
+"""A change of a weight stays below 2^16, with 40 fractional bits: sums over up to 128 parties fill 64 bits."""
+
+
+@contextmanager
+def working(clock: Clock) -> Iterator[None]:
+    """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
+    with clock.he():
+        try:
+            yield
+        except crypto.CryptoError as error:
+            raise ProtocolError(str(error)) from error
+
+
+def whole_numbers(values: np.ndarray, bits: int) -> list[int]:
+    """Numbers below 2^bits as integers with 40 fractional bits.
+
+    Raises:
+        ProtocolError: a number that is not finite, or reaches 2^bits.
+    """
+    if not np.isfinite(values).all() or (len(values) and np.abs(values).max() >= 1 << bits):
+        raise ProtocolError(f"a change of weights is not finite or reaches 2^{bits}; did training diverge? Lower lr")
+    return [round(value * (1 << _FRACTION)) for value in values.tolist()]
+
+
+def masked(values: np.ndarray, shares: crypto.ZeroShares) -> np.ndarray:
+    """Fixed-point numbers plus this party's shares of zero, modulo 2^128, (16 n,) bytes.
+
+    Raises:
+        ProtocolError: a number that is not finite, or reaches 2^40.
+    """
+    whole = whole_numbers(values, 40)
+    zero = shares.next(len(whole), _MODULUS)
+    parts = b"".join(int((a + b) % _MODULUS).to_bytes(16, "little") for a, b in zip(whole, zero, strict=True))
+    return np.frombuffer(parts, dtype=np.uint8)
+
+
+def unmasked_mean(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
+    """The mean of the parties' numbers, from what `masked` made of them, (count,) float64.
+
+    Raises:
+        ProtocolError: a part of another size.
+    """
+    total = [gmpy2.mpz(0)] * count
+    for part in parts:
+        if part.dtype != np.uint8 or part.shape != (16 * count,):
+            raise ProtocolError(f"a masked change of {part.size} bytes; {16 * count} were expected")
+        content = part.tobytes()
+        total = [t + int.from_bytes(content[16 * i : 16 * i + 16], "little") for i, t in enumerate(total)]
+    half = _MODULUS // 2
+    return _mean([int((t + half) % _MODULUS - half) for t in total], len(parts))
+
+
+def _mean(sums: Sequence[int], parties: int) -> np.ndarray:
+    return np.array([value / (1 << _FRACTION) for value in sums]) / parties
+
+
+def _finite(array: object, count: int, peer: str, what: str) -> np.ndarray:
+    found = np.asarray(array)
+    if found.dtype != np.float64 or found.shape != (count,) or not np.isfinite(found).all():
+        raise ProtocolError(f"{peer!r} sent {what} of shape {found.shape}, or not finite ones; {count} were expected")
+    return found
+
+
+class Averaging(ABC):
+    """One label owner's side.
+
+    Args:
+        site: the label owner's, linked with the others and the coordinator; the first label owner is the chief.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.server = site.links[site.coordinator]
+        self.owners = site.label_owners
+        self.chief = site.name == self.owners[0]
+
+    async def setup(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        """Agree on secrets; the weights (d,) that all begin with: the chief's.
+
+        Args:
+            weights: this label owner's, float64.
+            shares: sizes of the shares of the cut's weights that are averaged too; None for none.
+        """
+        masks = await agree_masks(self.site, self.owners, "securevfl aggregation v1", step="multi/seed")
+        self.zero = crypto.ZeroShares(masks)
+        return await self._begin(weights, shares)
+
+    @abstractmethod
+    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        """See `setup`; the secrets are there."""
+
+    @abstractmethod
+    async def step(self, change: np.ndarray) -> np.ndarray:
+        """The next round's weights from this label owner's change of them, (d,) float64."""
+
+    async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
+        """The mean over label owners of integers, rounded, (n,) object array.
+
+        Raises:
+            ProtocolError: an aggregation that adds no shares up.
+        """
+        raise ProtocolError(
+            "shares of the cut are averaged under encryption only: use aggregation 'paillier' or 'ckks'"
+        )
+
+    def state(self) -> State:
+        """What has to be kept to go on later."""
+        return {}
+
+    def load(self, state: State) -> None:
+        """Go on from a `state`, after `setup`."""
+        if state:
+            raise TypeError(f"a state with {sorted(state)} is none of this aggregation")
+
+
+class MaskedAveraging(Averaging):
+    """The coordinator adds masked changes up, and steps."""
+
+    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        if self.chief:
+            await self.server.send(Kind.STATISTIC, "multi/weights", weights=weights)
+        self.count = len(weights)
+        return await self._receive()
+
+    async def step(self, change: np.ndarray) -> np.ndarray:
+        await self.server.send(Kind.MASKED_SHARE, "multi/change", guard=_MASK, change=masked(change, self.zero))
+        return await self._receive()
+
+    async def _receive(self) -> np.ndarray:
+        message = await self.server.receive(Kind.STATISTIC, "multi/weights", "weights")
+        return _finite(message.arrays["weights"], self.count, self.server.peer, "weights")
+
+
+class BlindAveraging(Averaging):
+    """The coordinator adds ciphertexts up and learns nothing; the chief opens the sum.
+
+    Args:
+        site: see `Averaging`.
+        scheme: that adds up.
+        optimiser: the server's, which each label owner has a copy of.
+    """
+
+    def __init__(self, site: Site, scheme: Aggregation, optimiser: Server) -> None:
+        super().__init__(site)
+        self.scheme = scheme
+        self.optimiser = optimiser
+        self.secret: crypto.SecretKey | None = None
+        self.shares: Aggregator | None = None
+
+    async def _tell(
+        self,
+        kind: Kind,
+        what: str,
+        *more: Link,
+        meta: Mapping[str, Scalar] = _NOTHING,
+        guard: Guard = NO_GUARD,
+        **arrays: Array,
+    ) -> None:
+        """One message of the chief's, to the other label owners and to `more`."""
+        links = [*(self.site.links[name] for name in self.owners[1:]), *more]
+        await fan_out(links, lambda link: link.send(kind, what, meta=meta, guard=guard, **arrays))
+
+    async def _begin(self, weights: np.ndarray, shares: Addends | None) -> np.ndarray:
+        public = await self._agree_key(weights, shares)
+        with working(self.site.clock):
+            parties = len(self.owners)
+            changes = Addends(count=len(weights), bits=CHANGE_BITS, parties=parties)
+            self.changes = self.scheme.aggregator(public, changes)
+            self.shares = None if shares is None else self.scheme.aggregator(public, shares)
+        self.guard = Guard(self.scheme.name, public.bits, public.fingerprint)
+        self.weights = await self._told("multi/weights", weights)
+        return self.weights
+
+    async def _agree_key(self, weights: np.ndarray, shares: Addends | None) -> crypto.PublicKey:
+        """The chief makes the key and tells the others directly, and the coordinator, too."""
+        if self.chief:
+            with working(self.site.clock):
+                self.secret = self.scheme.generate()
+            public = self.secret.public
+            count, bits = (0, 0) if shares is None else (shares.count, shares.bits)
+            meta: dict[str, Scalar] = {"weights": len(weights), "shares": count, "share bits": bits}
+            key = np.frombuffer(public.to_bytes(), dtype=np.uint8)
+            await self._tell(Kind.PUBLIC_KEY, "multi/key", self.server, meta=meta, key=key)
+            return public
+        message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
+        with working(self.site.clock):
+            return self.scheme.read_public(np.asarray(message.arrays["key"]).tobytes())
+
+    async def _told(self, what: str, mine: np.ndarray) -> np.ndarray:
+        """The chief's numbers (d,), at all label owners."""
+        if self.chief:
+            await self._tell(Kind.STATISTIC, what, values=mine)
+            return mine
+        message = await self.site.links[self.owners[0]].receive(Kind.STATISTIC, what, "values")
+        return _finite(message.arrays["values"], self.changes.addends.count, self.owners[0], what)
+
+    async def _sum(self, aggregator: Aggregator, values: np.ndarray, what: str) -> np.ndarray | None:
+        """The sum of all label owners' integers, at the chief."""
+        with working(self.site.clock):
+            sealed = aggregator.seal(values, self.zero)
+        await self.server.send(Kind.CIPHERTEXT, what, guard=self.guard, c=sealed)
+        if self.secret is None:
+            return None
+        message = await self.server.receive(Kind.CIPHERTEXT, f"{what} sum", "c")
+        with working(self.site.clock):
+            return aggregator.open(np.asarray(message.arrays["c"]), self.secret)
+
+    async def step(self, change: np.ndarray) -> np.ndarray:
+        values = np.array(whole_numbers(change, _WHOLE), dtype=np.int64)
+        total = await self._sum(self.changes, values, "multi/change")
+        mean = change if total is None else _mean(total.tolist(), len(self.owners))
+        self.weights = self.optimiser.step(self.weights, await self._told("multi/mean", mean))
+        return self.weights
+
+    async def mean_shares(self, shares: np.ndarray) -> np.ndarray:
+        aggregator, parties = self.shares, len(self.owners)
+        if aggregator is None:
+            raise ProtocolError("no shares of the cut were agreed on in setup")
+        total = await self._sum(aggregator, shares, "multi/shares")
+        width = (aggregator.addends.bits + 8) // 8
+        if total is not None:
+            mean = np.asarray((total.astype(object) + parties // 2) // parties, dtype=object)
+            packed = crypto.bigints_to_bytes(mean, width)
+            await self._tell(Kind.MASKED_SHARE, "multi/shares mean", guard=_SIGMA, values=packed)
+            return mean
+        message = await self.site.links[self.owners[0]].receive(Kind.MASKED_SHARE, "multi/shares mean", "values")
+        with working(self.site.clock):
+            return crypto.bigints_from_bytes(np.asarray(message.arrays["values"]), shares.shape, width)
+
+    def state(self) -> State:
+        return {"weights": self.weights, "optimiser": self.optimiser.state()}
+
+    def load(self, state: State) -> None:
+        self.weights = np.asarray(state["weights"])
+        self.optimiser.load(as_dict(state["optimiser"]))

@@ -1,0 +1,160 @@
+"""The configuration of Multi-VFL, and which program each party runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+from securevfl_crypto.aggregation import Aggregation, CkksAggregation, PaillierAggregation
+
+from securevfl.algorithms.multivfl.averaging import Averaging, BlindAveraging, MaskedAveraging
+from securevfl.algorithms.multivfl.coordinators import BlindCoordinator, Coordinator, MaskedCoordinator
+from securevfl.algorithms.multivfl.data_owner import DataOwner
+from securevfl.algorithms.multivfl.declared import MEAN, blind_exchanges, masked_exchanges
+from securevfl.algorithms.multivfl.label_owner import LabelOwner, LabelOwnerProgram
+from securevfl.algorithms.multivfl.servers import Server, ServerName
+from securevfl.algorithms.splitnn import Rate, SplitNN
+from securevfl.cut import CutSpec, CutUse, Protection
+from securevfl.errors import PolicyError
+from securevfl.privacy import Finding
+from securevfl.site import Site
+from securevfl.training.program import Program
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.rows import Plan
+from securevfl.transport import COORDINATOR, PASSIVE, Exchange
+
+__all__ = ["MultiVFL"]
+
+Beta = Annotated[float, Meta(ge=0, lt=1)]
+
+
+class MultiVFL(SplitNN):
+    """Configuration of Multi-VFL; a job's epochs are rounds, its steps the batches of a round.
+
+    Attributes:
+        server: ``"fedavg"``, ``"fedadam"``, ``"fedyogi"`` or ``"feddemonadam"``.
+        server_lr: η_s.
+        beta1: decay of the server's momentum.
+        beta2: decay of its second moment.
+        tau: τ of the server.
+        aggregation: how changes are added up: ``"masked"``, the coordinator learns the sum; ``"paillier"`` or
+            ``"ckks"``, it learns nothing.
+        paillier_bits: size of the modulus of that Paillier; 3072 gives 128-bit security.
+    """
+
+    name: ClassVar[str] = "multi_vfl"
+    label: ClassVar[str] = "Multi-VFL"
+    protects: ClassVar[frozenset[str]] = frozenset()
+    many_owners: ClassVar[bool] = True
+    server: ServerName = "fedavg"
+    server_lr: Rate = 1e-3
+    beta1: Beta = 0.9
+    beta2: Beta = 0.99
+    tau: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    aggregation: Literal["masked", "paillier", "ckks"] = "masked"
+    paillier_bits: Annotated[
+        int, Meta(ge=2048, le=8192, description="2048 gives 112-bit security; use 3072 for 128-bit security")
+    ] = 3072
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.paillier_bits % 64:
+            found += [f"{self.name}.paillier_bits is {self.paillier_bits}; a modulus has a multiple of 64: use 3072"]
+        return found
+
+    @property
+    def title(self) -> str:
+        how = f", {self.aggregation} aggregation" if self.blind else ""
+        return f"{self.label}, {self.server}{how}"
+
+    @property
+    def blind(self) -> bool:
+        """Whether the coordinator learns nothing."""
+        return self.aggregation != "masked"
+
+    @property
+    def cut(self) -> CutUse:
+        return dataclasses.replace(super().cut, integer_shares=self.blind)
+
+    def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
+        return dataclasses.replace(super().cut_spec(role, width), integer_shares=self.blind)
+
+    # What runs where.
+
+    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+        if site.role == COORDINATOR:
+            return self.coordinator(site, plan)
+        if not site.coordinator:  # a prediction: one federation by itself, and nothing to bring together
+            return super().program(site, plan, settings)
+        if site.role == PASSIVE:
+            return DataOwner(self, site, settings)
+        (setting,) = settings.values()
+        return LabelOwnerProgram(LabelOwner(self, setting), site, self.averaging(site, plan))
+
+    def coordinator(self, site: Site, plan: Plan) -> Coordinator:
+        """The coordinator's program."""
+        if self.blind:
+            return BlindCoordinator(site, plan, self.scheme())
+        return MaskedCoordinator(site, plan, self.optimiser(plan))
+
+    def averaging(self, site: Site, plan: Plan) -> Averaging:
+        """A label owner's side of the aggregation."""
+        if self.blind:
+            return BlindAveraging(site, self.scheme(), self.optimiser(plan))
+        return MaskedAveraging(site)
+
+    def optimiser(self, plan: Plan) -> Server:
+        """A server optimiser as it begins."""
+        return Server(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau)
+
+    def scheme(self) -> Aggregation:
+        """What adds changes up under encryption."""
+        if self.aggregation == "paillier":
+            return PaillierAggregation(self.paillier_bits)
+        return CkksAggregation()
+
+    # What is sent, and what it tells.
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        if not self.blind:
+            return (*super().exchanges(protection, passive), *masked_exchanges())
+        key_bits = self.paillier_bits if self.aggregation == "paillier" else 0
+        added = blind_exchanges(self.aggregation, key_bits, shares=protection.sealed)
+        return (*super().exchanges(protection, passive), *added)
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            PolicyError: masked aggregation of a sealed cut, or a Paillier key that the protection finds too small.
+        """
+        super().check(protection)
+        if protection.sealed and not self.blind:
+            raise PolicyError(
+                f"{self.title} averages the weights of the cut over label owners, and under {protection.name!r} nobody "
+                "holds these weights, only shares, which are added up under encryption: use aggregation 'paillier' or "
+                "'ckks', or protection 'plain'"
+            )
+        least = protection.policy().min_key_bits
+        if self.aggregation == "paillier" and self.paillier_bits < least:
+            raise PolicyError(
+                f"the aggregation's Paillier key would have {self.paillier_bits} bits and {protection.name!r} demands "
+                f"{least}: set paillier_bits to that"
+            )
+
+    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
+        found = super().findings(protection, passive, active)
+        if not self.blind:  # the coordinator tells the mean, as the next weights: no message between label owners does
+            found += [Finding("the other label owners", active, MEAN, "note")]
+        return found
+
+    def notes(self, protection: Protection) -> list[str]:
+        if not self.blind:
+            return super().notes(protection)
+        return [
+            *super().notes(protection),
+            "the first label owner has the key of the aggregation: should the coordinator give it single ciphertexts, "
+            "it opens random numbers, for masks cancel in the sum of all label owners only",
+        ]

@@ -1,0 +1,178 @@
+"""A data owner of Multi-VFL: it takes part in the training of every label owner, and averages what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.splitnn import Passive, SplitNN
+from securevfl.privacy import Spent
+from securevfl.site import Keeper, Site
+from securevfl.training.program import PassiveProgram, Program
+from securevfl.training.role import Setting
+from securevfl.training.rows import Trained
+from securevfl.training.state import State, as_dict, as_int, as_pair
+from securevfl.transport import Kind
+
+__all__ = ["DataOwner"]
+
+
+class _Shelf(Keeper):
+    """Holds the checkpoint of one copy, for the data owner to keep with those of the others.
+
+    Args:
+        keeper: the data owner's.
+    """
+
+    def __init__(self, keeper: Keeper) -> None:
+        self.held: State | None = None
+        self._keeper = keeper
+
+    def saved(self) -> State | None:
+        return self.held
+
+    def wants(self, epoch: int) -> bool:
+        return self._keeper.wants(epoch)
+
+    def save(self, epoch: int, state: State) -> None:
+        self.held = state
+
+
+class DataOwner(Program):
+    """One data owner: a passive side for each label owner, averaged after each round.
+
+    Args:
+        config: the algorithm.
+        site: the data owner's, linked with all label owners.
+        settings: label owner → this party's setting in its federation, in order.
+    """
+
+    def __init__(self, config: SplitNN, site: Site, settings: Mapping[str, Setting]) -> None:
+        self.site = site
+        self.shelves = {owner: _Shelf(site.keeper) for owner in settings}
+        self.copies: dict[str, Passive] = {}
+        self.programs: dict[str, PassiveProgram] = {}
+        for owner, setting in settings.items():
+            own = replace(setting, site=replace(setting.site, keeper=self.shelves[owner]))
+            self.copies[owner] = Passive(config, own)
+            self.programs[owner] = PassiveProgram(self.copies[owner])
+        self.first = next(iter(self.programs.values()))
+        self.trained = Trained(split=self.first.role.table.split)
+
+    async def run(self) -> Trained:
+        role, split = self.first.role, self.first.role.table.split
+        self.site.clock.lap()
+        for copy in self.copies.values():  # in the same order at all data owners, which share one link for all copies
+            await copy.setup()
+        self.trained.setup = self.site.clock.lap()
+        saved = self.resume()
+        if saved is None:
+            self.average()
+        epoch = 0 if saved is None else as_int(saved["epoch"])
+        kept = role.snapshot() if saved is None else saved["kept"]
+        stop = saved is not None and self.first.checkpoints.over(saved)
+        while not stop:
+            epoch += 1
+            await self.train_epoch(epoch)
+            self.average()
+            await self.first.answer_all(split.valid)
+            verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
+            self.trained.readings.append(self.site.clock.lap())
+            if verdict.meta.get("best"):
+                kept = role.snapshot()
+            stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
+            self.keep(epoch, kept, stop=stop)
+        role.restore(kept)
+        await self.first.answer_all(split.test)
+        return self.ended()
+
+    async def train_epoch(self, epoch: int) -> None:
+        """Train with all label owners at once; the first error ends it for all."""
+        running = [asyncio.ensure_future(program.train_epoch(epoch)) for program in self.programs.values()]
+        try:
+            await asyncio.gather(*running)
+        except BaseException:
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+            raise
+
+    def average(self) -> None:
+        """``W_d ← Σ_k W_{d,k} / K`` for bottoms and for the weights of the cut, or for this party's shares of them."""
+        snapshots = [_snapshot(copy.half.snapshot()) for copy in self.copies.values()]
+        weights = {
+            name: torch.stack([bottom[name].float() for bottom, _ in snapshots]).mean(dim=0).to(value.dtype)
+            for name, value in snapshots[0][0].items()
+        }
+        blocks = [block for _, block in snapshots]
+        mean: object
+        if isinstance(blocks[0], torch.Tensor):
+            mean = torch.stack(blocks).mean(dim=0)
+        else:  # exact integers
+            mean = sum(np.asarray(block, dtype=object) for block in blocks) // len(blocks)
+        for copy in self.copies.values():
+            copy.half.restore((weights, (mean, None)))
+
+    def keep(self, epoch: int, kept: object, *, stop: bool) -> None:
+        """Write a checkpoint after `epoch`, where the run keeps any: every copy's own, in one."""
+        if not self.site.keeper.wants(epoch):
+            return
+        for program in self.programs.values():
+            program.checkpoints.keep(epoch, {"stop": stop})
+        readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
+        where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop}
+        self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._held(), "readings": readings})
+
+    def resume(self) -> State | None:
+        """Come back to the last checkpoint where there is one, after the copies' setup.
+
+        Raises:
+            PolicyError: the run that broke off may have released more than the party's policy allows.
+        """
+        saved = self.site.keeper.saved()
+        if saved is None:
+            return None
+        for owner, held in as_dict(saved["copies"]).items():
+            self.shelves[owner].held = as_dict(held)
+            self.programs[owner].checkpoints.resume()
+        self.trained.restore_readings(saved["readings"])
+        if any(len(copy.releases) for copy in self.copies.values()):  # with what may have been released and forgotten
+            self.site.keeper.save(as_int(saved["epoch"]), saved | {"copies": self._held()})
+        return saved
+
+    def _held(self) -> State:
+        return {owner: shelf.held for owner, shelf in self.shelves.items()}
+
+    def ended(self) -> Trained:
+        """Close the books.
+
+        Raises:
+            ProtectionInactive: what was to be released with noise was not.
+        """
+        trained = self.trained
+        trained.finish = self.site.clock.lap()
+        trained.model = self.first.role.part_of_model()
+        for owner, copy in self.copies.items():
+            trained.notes += copy.closing_notes()
+            trained.spent += copy.releases.close()
+            trained.notes += copy.releases.notes(f"{self.site.name} with {owner}")
+        return trained
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        return await self.first.predict(model, rows)
+
+    def spent(self) -> list[Spent]:
+        return [spent for program in self.programs.values() for spent in program.spent()]
+
+
+def _snapshot(state: object) -> tuple[Mapping[str, torch.Tensor], Any]:
+    """A bottom's weights and a block of the cut, or the share of one, from a snapshot of a passive half."""
+    bottom, cut = as_pair(state)
+    block: Any
+    block, _ = as_pair(cut)  # the other is its velocity, which begins anew after a mean
+    return bottom, block

@@ -1,0 +1,79 @@
+"""Every message of the aggregation, declared before it is sent; those of the federations are the cut's.
+
+Messages between label owners are optional: a job with one label owner has none.
+"""
+
+from __future__ import annotations
+
+from securevfl.transport import ACTIVE, COORDINATOR, Exchange, Kind, PartyRole, Severity
+
+__all__ = ["MEAN", "blind_exchanges", "masked_exchanges"]
+
+_CHANGE = "in each round the mean over label owners of the change of their weights"
+MEAN = f"{_CHANGE}; of two, each can take its own off it"
+"""What the other label owners learn about one."""
+
+_SEED = Exchange("multi/seed", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key for pairwise masks", optional=True)
+_WEIGHTS = "weights of the label owners' model"
+
+
+def masked_exchanges() -> tuple[Exchange, ...]:
+    """Where the coordinator adds masked changes up: it steps the server optimiser and tells the weights."""
+    return (
+        _SEED,
+        Exchange("multi/weights", Kind.STATISTIC, ACTIVE, COORDINATOR, _WEIGHTS),
+        Exchange("multi/weights", Kind.STATISTIC, COORDINATOR, ACTIVE, _WEIGHTS),
+        Exchange(
+            "multi/change",
+            Kind.MASKED_SHARE,
+            ACTIVE,
+            COORDINATOR,
+            "change of the weights, masked",
+            reveals=f"{_CHANGE}, and never its own alone",
+            severity="note",
+        ),
+    )
+
+
+def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchange, ...]:
+    """Where the coordinator adds ciphertexts up: the first label owner opens the sum and tells the mean.
+
+    Args:
+        scheme: that adds up.
+        key_bits: least size of its modulus, where it is Paillier; 0 otherwise.
+        shares: whether shares of the cut's weights are averaged too.
+    """
+
+    def sealed(
+        step: str, sender: PartyRole, receiver: PartyRole, words: str, reveals: str = "", severity: Severity = "ok"
+    ) -> Exchange:
+        ciphers = frozenset({scheme})
+        return Exchange(
+            step, Kind.CIPHERTEXT, sender, receiver, words, reveals, severity, ciphers=ciphers, key_bits=key_bits
+        )
+
+    found = [
+        _SEED,
+        Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key of the aggregation", optional=True),
+        Exchange("multi/key", Kind.PUBLIC_KEY, ACTIVE, COORDINATOR, "public key of the aggregation"),
+        Exchange("multi/weights", Kind.STATISTIC, ACTIVE, ACTIVE, _WEIGHTS, optional=True),
+        sealed(
+            "multi/change",
+            ACTIVE,
+            COORDINATOR,
+            "change of the weights, masked",
+            "sizes and timing of ciphertexts; nothing of the weights, nor of their changes' sum",
+        ),
+        sealed("multi/change sum", COORDINATOR, ACTIVE, "sum of the changes"),
+        Exchange(
+            "multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "note", optional=True
+        ),
+    ]
+    if shares:
+        mean = "mean of the weight shares V"
+        found += [
+            sealed("multi/shares", ACTIVE, COORDINATOR, "weight shares V, masked"),
+            sealed("multi/shares sum", COORDINATOR, ACTIVE, "sum of the weight shares V"),
+            Exchange("multi/shares mean", Kind.MASKED_SHARE, ACTIVE, ACTIVE, mean, optional=True),
+        ]
+    return tuple(found)

@@ -1,0 +1,161 @@
+"""A label owner of Multi-VFL: the active side of its own split network, whose weights are averaged after each round."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from securevfl_crypto.aggregation import Addends
+
+from securevfl.algorithms.multivfl.averaging import Averaging
+from securevfl.algorithms.splitnn import Active, SplitNN
+from securevfl.cut.handshake import as_share
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import Link
+from securevfl.site import Site
+from securevfl.training.program import ActiveProgram, Progress
+from securevfl.training.rows import Trained
+from securevfl.training.state import State, as_dict
+from securevfl.transport import Kind
+
+__all__ = ["LabelOwner", "LabelOwnerProgram"]
+
+_SIGMA = 40
+
+
+class LabelOwner(Active):
+    """A label owner's part in its own federation: SplitNN's, with weights that can be read and set as a whole."""
+
+    config: SplitNN
+
+    def build(self) -> None:
+        """See `Role.build`.
+
+        Raises:
+            InputError: fewer rows than a batch, where the cut computes in integers.
+        """
+        if self.plan.batch_size < self.nominal_batch and self.protection.integers:
+            raise InputError(
+                f"{self.site.name!r} has {self.plan.batch_size} rows to train on, fewer than a batch of "
+                f"{self.nominal_batch}; the fixed point of the cut depends on the batch, and weights are "
+                "averaged: take a smaller batch"
+            )
+        super().build()
+
+    def vector(self) -> np.ndarray:
+        """This party's weights, (d,) float64: its bottom, its top model and its block of the cut with the bias."""
+        parts = [parameter.detach().double().ravel() for parameter in self.half.model.parameters()]
+        return torch.cat(parts).cpu().numpy()
+
+    def put(self, vector: np.ndarray) -> None:
+        """Set the weights from a vector.
+
+        Raises:
+            ProtocolError: it has another length, or numbers that are not finite.
+        """
+        parameters = list(self.half.model.parameters())
+        if vector.shape != (sum(p.numel() for p in parameters),) or not np.isfinite(vector).all():
+            raise ProtocolError(f"the next weights have shape {vector.shape}, or are not finite: use one job file")
+        at = 0
+        with torch.no_grad():
+            for p in parameters:
+                p.copy_(torch.from_numpy(vector[at : at + p.numel()]).reshape(p.shape).to(p))
+                at += p.numel()
+
+    def shares(self) -> np.ndarray | None:
+        """This side's shares of the weights of the cut, (n,) integers; None where the data owners have the weights."""
+        shares = self.half.cut.snapshot()
+        if not isinstance(shares, dict):
+            return None
+        return np.concatenate([np.asarray(values, dtype=object).ravel() for values, _ in shares.values()])
+
+    def put_shares(self, flat: np.ndarray) -> None:
+        """Set the shares from what `shares` gave; their velocities begin anew."""
+        shares, at = as_dict(self.half.cut.snapshot()), 0
+        for name, state in shares.items():
+            values, _ = as_share(state)
+            shares[name] = flat[at : at + values.size].reshape(values.shape), None
+            at += values.size
+        self.half.cut.restore(shares)
+
+    def addends(self, parties: int) -> Addends | None:
+        """Sizes of the shares, as so many label owners add them up; None where there are none."""
+        shares = self.shares()
+        if shares is None:
+            return None
+        point = self.config.cut_spec(self, self.config.hidden).fixed_point
+        bits = point.fw + 4 + _SIGMA + 1  # what is drawn to hide a weight, and the weight
+        return Addends(count=shares.size, bits=bits, parties=parties)
+
+
+class LabelOwnerProgram(ActiveProgram):
+    """A label owner's program: an epoch is a round. The first label owner validates, tests and keeps its part of the
+    model; the others' weights are the same.
+
+    Args:
+        role: in the label owner's own federation.
+        site: the label owner's, linked with the other ones and the coordinator.
+        averaging: its side of the aggregation.
+    """
+
+    role: LabelOwner
+
+    def __init__(self, role: LabelOwner, site: Site, averaging: Averaging) -> None:
+        super().__init__(role)
+        self.averaging = averaging
+        self.server = site.links[site.coordinator]
+        self.owners = site.label_owners
+        self.evaluates = site.name == self.owners[0]
+
+    async def setup(self) -> None:
+        await super().setup()
+        role = self.role
+        role.put(await self.averaging.setup(role.vector(), role.addends(len(self.owners))))
+
+    async def prepare(self) -> State | None:
+        saved = await super().prepare()
+        if saved is None:
+            await self.average_shares()
+        return saved
+
+    async def average_shares(self) -> None:
+        """Take the mean over label owners for this side's shares of the weights of the cut, where it has any."""
+        shares = self.role.shares()
+        if shares is not None:
+            self.role.put_shares(await self.averaging.mean_shares(shares))
+
+    async def train_epoch(self, epoch: int) -> float:
+        role = self.role
+        before = role.vector()
+        loss = await super().train_epoch(epoch)
+        role.put(await self.averaging.step(role.vector() - before))
+        await self.average_shares()
+        return loss
+
+    async def evaluate(self, rows: np.ndarray, *, keep: bool = False) -> dict[str, float]:
+        return await super().evaluate(rows, keep=keep) if self.evaluates else {}
+
+    async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
+        if self.evaluates:
+            await super().decide(progress, valid)
+            return
+        told = await self.server.receive(Kind.CONTROL, "train/epoch")
+        progress.stop = bool(told.meta.get("stop"))
+        if told.meta.get("best"):
+            progress.kept = self.role.snapshot()
+            self.trained.best_epoch = progress.epoch
+
+    def followers(self) -> list[Link]:
+        return [*super().followers(), self.server]
+
+    def remember(self) -> State:
+        return super().remember() | {"averaging": self.averaging.state()}
+
+    def resumed(self, saved: State) -> Progress:
+        self.averaging.load(as_dict(saved["averaging"]))
+        return super().resumed(saved)
+
+    def ended(self) -> Trained:
+        trained = super().ended()
+        if not self.evaluates:
+            trained.model = {}
+        return trained

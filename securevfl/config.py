@@ -1,0 +1,283 @@
+"""The base of all configurations: algorithms, protections, differential privacy, jobs. Anything may import it; it
+imports nothing of the toolkit but `errors` and `fields`.
+
+A configuration is a frozen struct whose bounds stand in its annotations. It cannot exist with a value out of range, and
+whoever makes several mistakes hears of all of them at once, from Python and from job files alike.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence, Set
+from enum import Enum
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transform
+
+import msgspec
+from msgspec import structs
+
+from securevfl.errors import InputError
+from securevfl.fields import Accepts, Mistaken, Mistakes, accepts, nearest, shown
+
+__all__ = ["Config", "ConfigMeta", "Mistaken", "plain_values", "take_all"]
+
+_Class = TypeVar("_Class", bound="ConfigMeta")
+
+
+class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
+    """Makes every configuration keyword-only, lets it have abstract methods, and finds names that do not exist."""
+
+    def __new__(mcs: type[_Class], name: str, bases: tuple[type, ...], space: dict[str, Any], **options: Any) -> _Class:
+        return super().__new__(mcs, name, bases, space, **({"kw_only": True} | options))
+
+    if not TYPE_CHECKING:  # a type checker knows the fields better than this signature does
+
+        def __call__(cls, *positional: object, **values: object) -> object:
+            if positional:
+                raise InputError(f"{cls.__name__} takes keywords only, and got {shown(positional[0])} without one")
+            fields = _fields(cls)
+            required = {name for name, item in fields.items() if item.required}
+            if not cls.__abstractmethods__:
+                cls.refuse_keywords(values)
+                if not (required <= values.keys() <= fields.keys()):
+                    raise Mistaken(cls.path(), take_all(cls, values, cls.path(), plain=False)[1])
+            return super().__call__(**values)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(msgspec.field,))
+class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
+    """A frozen configuration. Subclass it with annotated fields; `frozen` and `kw_only` are inherited.
+
+    ```python
+    class Ridge(Config):
+        name: ClassVar[str] = "ridge"
+        penalty: Annotated[float, Meta(ge=0, lt=10)] = 0.1
+    ```
+
+    Attributes:
+        tag_field: name of the key by which files tell which class of several a section is.
+
+    Raises:
+        InputError: values that the annotations or `problems` refuse; the message has all of them.
+    """
+
+    tag_field: ClassVar[str] = "name"
+
+    def __post_init__(self) -> None:
+        kind, where = type(self), self.path()
+        found: Mistakes = []
+        for name, accept in _accepts(kind).items():
+            value = getattr(self, name)
+            taken = accept.take(value, f"{where}.{name}", found, plain=False)
+            if taken is not value:
+                structs.force_setattr(self, name, taken)
+        rules = self.problems() if not found else []
+        if found or rules:
+            raise Mistaken(where, found, rules)
+
+    def problems(self) -> list[str]:
+        """Rules that concern several fields, each broken one as a sentence with the value, the bound and the cure.
+
+        It is asked once every field is right by itself. A subclass adds to what its base returns.
+        """
+        return []
+
+    @classmethod
+    def tag(cls) -> str:
+        """The name of this class in files; empty where it has none."""
+        tag = getattr(cls, cls.tag_field, "")
+        return tag if isinstance(tag, str) else ""
+
+    @classmethod
+    def path(cls) -> str:
+        """How messages call a configuration that stands nowhere else: by its tag, or by its class."""
+        return cls.tag() or cls.__name__.lower()
+
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """Classes that a section for `cls` can mean, by tag; a base class of several returns its registry."""
+        return {cls.tag(): cls} if cls.tag() else {}
+
+    @classmethod
+    def refuse_keywords(cls, values: Mapping[str, object], where: str = "") -> None:
+        """A place to explain keywords that once existed. It is asked before anything is checked.
+
+        Args:
+            values: as given.
+            where: path of the section in a file; empty for keywords in Python.
+
+        Raises:
+            InputError: what to write instead.
+        """
+
+    @classmethod
+    def of(cls, values: object, where: str | None = None) -> Self:
+        """A configuration from plain values, as files hold them.
+
+        Args:
+            values: key → value, with the tag of the class where `cls` stands for several; or the tag alone, for the
+                defaults. Nested configurations are mappings likewise.
+            where: path of the section, for messages; empty for a whole file, whose sections have paths of their own.
+
+        Raises:
+            InputError: every unknown key, each with the nearest one that exists, and every value that is refused.
+        """
+        where = cls.path() if where is None else where
+        found: Mistakes = []
+        made = _made(cls, [cls], values, where, found)
+        if found or not isinstance(made, cls):
+            raise Mistaken(where, found)
+        return made
+
+    def replace(self, **changes: Any) -> Self:
+        """A copy with some fields changed, checked like a new one."""
+        return type(self)(**({name: getattr(self, name) for name in self.__struct_fields__} | changes))
+
+    def describe(self) -> dict[str, Any]:
+        """Plain values for JSON, the tag first; `of` reads them back."""
+        tag = {self.tag_field: self.tag()} if self.tag() else {}
+        return tag | {name: plain_values(getattr(self, name)) for name in self.__struct_fields__}
+
+    def __repr__(self) -> str:
+        parts = [
+            f"{item.name}={_shown(getattr(self, item.name))}"
+            for item in _fields(type(self)).values()
+            if item.required or getattr(self, item.name) != _default(item)
+        ]
+        return f"{type(self).__name__}({', '.join(parts)})"
+
+    def __hash__(self) -> int:
+        values = (getattr(self, name) for name in self.__struct_fields__)
+        return hash((type(self), *(tuple(sorted(v.items())) if isinstance(v, Mapping) else v for v in values)))
+
+
+def plain_values(value: object) -> Any:
+    """A field's value for JSON: configurations and mappings as dictionaries, tuples and sets as lists, members of
+    enumerations as their values."""
+    if isinstance(value, Config):
+        return value.describe()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {name: plain_values(item) for name, item in sorted(value.items())}
+    if isinstance(value, Set):
+        return sorted(plain_values(item) for item in value)
+    if isinstance(value, tuple | list):
+        return [plain_values(item) for item in value]
+    return value
+
+
+def _shown(value: object) -> str:
+    return repr(dict(value) if isinstance(value, Mapping) else value)
+
+
+def _default(item: structs.FieldInfo) -> object:
+    return item.default if item.default_factory is msgspec.NODEFAULT else item.default_factory()
+
+
+@lru_cache(maxsize=512)
+def _fields(kind: type[Config]) -> dict[str, structs.FieldInfo]:
+    """A class's fields by name, with their annotations resolved."""
+    return {item.name: item for item in structs.fields(kind)}
+
+
+@lru_cache(maxsize=512)
+def _accepts(kind: type[Config]) -> dict[str, Accepts]:
+    """What each field of a class accepts."""
+    return {name: accepts(item.type, _nested) for name, item in _fields(kind).items()}
+
+
+def _nested(kinds: Sequence[type]) -> Accepts | None:
+    configs = [kind for kind in kinds if issubclass(kind, Config)]
+    return _Section(configs) if configs and len(configs) == len(kinds) else None
+
+
+class _Section:
+    """A configuration of one of several classes: an object, the tag of one, or, in files, a mapping."""
+
+    def __init__(self, kinds: Sequence[type[Config]]) -> None:
+        self._kinds = tuple(kinds)
+
+    @property
+    def expected(self) -> str:
+        tags = sorted(_tags(self._kinds))
+        return " or ".join(f"{kind.__name__}(…)" for kind in self._kinds) + (f" ({', '.join(tags)})" if tags else "")
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        return isinstance(value, (*self._kinds, str)) or (plain and isinstance(value, Mapping))
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        if isinstance(value, self._kinds):
+            return value
+        if isinstance(value, str) or (plain and isinstance(value, Mapping)):
+            return _made(self._kinds[0], self._kinds, value, path, found)
+        found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+        return value
+
+
+def _tags(kinds: Sequence[type[Config]]) -> dict[str, type[Config]]:
+    """Tag → class, of all classes that a section for these can mean."""
+    return {tag: known for kind in kinds for tag, known in kind.known().items() if issubclass(known, kind)}
+
+
+def _made(
+    first: type[Config], kinds: Sequence[type[Config]], values: object, where: str, found: Mistakes
+) -> Config | None:
+    """A configuration from plain values; None where mistakes were found."""
+    tags, key = _tags(kinds), first.tag_field
+    if isinstance(values, str) and tags:
+        values = {key: values}
+    if not isinstance(values, Mapping):
+        found.append(f"{where or 'the file'} is {shown(values)}; a section of keys and values was expected")
+        return None
+    given = dict(values)
+    tag = given.pop(key, None) if tags else None
+    if tag is None and len(kinds) == 1 and not getattr(first, "__abstractmethods__", None):
+        kind = first
+    elif tag is None:
+        found.append(f"{where} names none; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
+        return None
+    elif isinstance(tag, str) and tag in tags:
+        kind = tags[tag]
+    else:
+        found.append(f"{where}.{key} is {shown(tag)}{nearest(tag, tags)}")
+        return None
+    try:
+        kind.refuse_keywords(given, where)
+        taken, mistakes = take_all(kind, given, where, plain=True)
+        found += mistakes
+        return None if mistakes else kind(**taken)
+    except Mistaken as error:
+        found += error.moved(where)
+    except InputError as error:
+        found.append(str(error))
+    return None
+
+
+def take_all(
+    kind: type[Config], values: Mapping[str, Any], where: str, *, plain: bool
+) -> tuple[dict[str, Any], Mistakes]:
+    """The values that are right, in their own form, and all mistakes of the others: unknown, missing and refused ones.
+
+    Args:
+        kind: whose fields they are for.
+        values: field → value.
+        where: path of the section, for messages; empty for a whole file.
+        plain: whether they come from a file.
+    """
+    fields = _fields(kind)
+    at = {name: f"{where}.{name}" if where else name for name in fields}
+    found = [f"{where or 'the file'} has no {name!r}{nearest(name, fields)}" for name in values if name not in fields]
+    found += [
+        f"{at[name]} is missing; {_accepts(kind)[name].expected} was expected"
+        for name, item in fields.items()
+        if item.required and name not in values
+    ]
+    taken: dict[str, Any] = {}
+    for name, accept in _accepts(kind).items():
+        if name in values:
+            mistakes: Mistakes = []
+            value = accept.take(values[name], at[name], mistakes, plain=plain)
+            taken |= {} if mistakes else {name: value}
+            found += mistakes
+    return taken, found

@@ -1,0 +1,90 @@
+"""The active party's side of a cut with something on top: gradients that are perturbed before they leave, a bound on
+z."""
+
+from __future__ import annotations
+
+import torch
+
+from securevfl.cut.base import ActiveCut
+from securevfl.privacy import MarvellNoise, Noised, bare
+from securevfl.privacy.joint import check_norms
+
+__all__ = ["BoundedCut", "PerturbedCut", "WrappedCut"]
+
+
+class WrappedCut:
+    """The active party's side of a cut, as it is. Subclasses look at what goes through it.
+
+    Args:
+        cut: the side itself.
+    """
+
+    def __init__(self, cut: ActiveCut) -> None:
+        self.widths: dict[str, int] = {}
+        self._cut = cut
+
+    async def setup(self) -> None:
+        """See `ActiveCut.setup`."""
+        await self._cut.setup()
+        self.widths = self._cut.widths
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
+        return await self._cut.forward(rows, train=train)
+
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
+        await self._cut.backward(gradient)
+
+    def snapshot(self) -> object:
+        """See `ActiveCut.snapshot`."""
+        return self._cut.snapshot()
+
+    def restore(self, state: object) -> None:
+        """See `ActiveCut.restore`."""
+        self._cut.restore(state)
+
+
+class PerturbedCut(WrappedCut):
+    """Adds Marvell's noise to the gradients.
+
+    Args:
+        cut: the side itself.
+        marvell: makes the noise.
+
+    Attributes:
+        labels: of the batch whose gradient goes back next, (n,).
+    """
+
+    def __init__(self, cut: ActiveCut, marvell: MarvellNoise) -> None:
+        super().__init__(cut)
+        self.marvell = marvell
+        self.labels = torch.empty(0)
+
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`. What leaves is never guarded as noised: Marvell's noise is shaped by labels, so
+        that it is no post-processing of a release."""
+        await super().backward(self.marvell(bare(gradient), self.labels))
+
+
+class BoundedCut(WrappedCut):
+    """Stops where z is longer than the declared bound on the weights allows, see `privacy.joint`.
+
+    Args:
+        cut: the side itself.
+        bound: largest norm of a row of z.
+    """
+
+    def __init__(self, cut: ActiveCut, bound: float) -> None:
+        super().__init__(cut)
+        self._bound = bound
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`.
+
+        Raises:
+            RangeError: a row is longer than the bound; the declared ε does not hold.
+        """
+        z = await super().forward(rows, train=train)
+        check_norms(z, self._bound)
+        return z

@@ -1,0 +1,222 @@
+"""Fields that hold one value: numbers, texts, choices, objects of a class. And how messages word what they refuse."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+__all__ = [
+    "Accepts",
+    "Bounds",
+    "Choice",
+    "Exact",
+    "Mistakes",
+    "Number",
+    "Text",
+    "Whatever",
+    "nearest",
+    "shown",
+]
+
+Mistakes = list[str]
+"""Sentences, each with the path, the value that was found and what was expected."""
+
+_LONGEST = 80
+
+
+class Accepts(Protocol):
+    """Takes values of one annotation.
+
+    Attributes:
+        expected: what it takes, in words: ``"a whole number from 1 to 100"``.
+    """
+
+    @property
+    def expected(self) -> str: ...
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        """Whether the value has the right type; its bounds are another matter."""
+        ...
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """The value in the field's own form.
+
+        Args:
+            value: as given.
+            path: where it stands, for messages.
+            found: mistakes are added here; the result means nothing then.
+            plain: whether it comes from a file, where configurations are still mappings.
+        """
+        ...
+
+
+def shown(value: object) -> str:
+    """A value for a message, cut where it is long."""
+    text = repr(value)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """``"; did you mean 'adam'? Known: 'adam', 'sgd'"``, without the question where nothing is near."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(name).lower(), [n.lower() for n in names], n=1, cutoff=0.5)
+    listed = ", ".join(map(repr, names))
+    return next((f"; did you mean {n!r}? Known: {listed}" for n in names if near and n.lower() == near[0]), "") or (
+        f"; known: {listed}"
+    )
+
+
+class Leaf:
+    """Shared by what takes values without parts: one sentence for whatever does not fit."""
+
+    expected: str
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        raise NotImplementedError
+
+    def _refuse(self, value: object, path: str, found: Mistakes, reason: str = "") -> None:
+        found.append(f"{path} is {shown(value)}; {self.expected} was expected" + (f": {reason}" if reason else ""))
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Of a number, or of a length."""
+
+    low: float | None = None
+    high: float | None = None
+    above: float | None = None
+    below: float | None = None
+    reason: str = ""
+
+    @property
+    def any(self) -> bool:
+        return (self.low, self.high, self.above, self.below) != (None, None, None, None)
+
+    def hold(self, value: float) -> bool:
+        """False for NaN wherever there is a bound."""
+        return (
+            (self.low is None or value >= self.low)
+            and (self.high is None or value <= self.high)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
+
+    def words(self) -> str:
+        """``" from 1 to 100"``, ``" above 0 and up to 1"``; empty where there is no bound."""
+        low = f" from {_number(self.low)}" if self.low is not None else ""
+        low = f" above {_number(self.above)}" if self.above is not None else low
+        high = f" up to {_number(self.high)}" if self.high is not None else ""
+        high = f" below {_number(self.below)}" if self.below is not None else high
+        if self.high is not None and low.startswith(" from"):
+            return f"{low} to {_number(self.high)}"
+        return low + (" and" if low and high else "") + high
+
+    def count(self, unit: str) -> str:
+        """``"1 to 5 letters"``, ``"1 or more letters"``, ``"up to 5 letters"``."""
+        if self.low is None:
+            return f"up to {_number(self.high)} {unit}"
+        return f"{_number(self.low)} {'or more' if self.high is None else f'to {_number(self.high)}'} {unit}"
+
+
+def _number(value: float | None) -> str:
+    return str(value) if isinstance(value, int) else f"{value:g}"
+
+
+class Number(Leaf):
+    """A whole number, or any finite one. Booleans are no numbers; numpy's scalars become Python's own."""
+
+    def __init__(self, kind: type[int] | type[float], bounds: Bounds) -> None:
+        self._whole = kind is int
+        self._bounds = bounds
+        self.expected = ("a whole number" if self._whole else "a number") + bounds.words()
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        if isinstance(value, bool):
+            return False
+        return hasattr(value, "__index__") if self._whole else isinstance(value, numbers.Real)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        if self.fits(value, plain=plain):
+            try:
+                number = operator.index(value) if self._whole else float(value)  # type: ignore[arg-type]
+            except (OverflowError, TypeError):
+                number = math.nan
+            if not self._bounds.any or (math.isfinite(number) and self._bounds.hold(number)):
+                return number
+        self._refuse(value, path, found, self._bounds.reason)
+        return value
+
+
+class Exact(Leaf):
+    """An object of a class, as it is."""
+
+    def __init__(self, kind: type, expected: str) -> None:
+        self._kind = kind
+        self.expected = expected
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        return isinstance(value, self._kind)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        if not self.fits(value, plain=plain):
+            self._refuse(value, path, found)
+        return value
+
+
+class Text(Exact):
+    """A text, of bounded length where the annotation says so."""
+
+    def __init__(self, length: Bounds) -> None:
+        self._length = length
+        super().__init__(str, "a text" + (f" of {length.count('letters')}" if length.any else ""))
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        if not isinstance(value, str) or not self._length.hold(len(value)):
+            self._refuse(value, path, found)
+        return value
+
+
+class Choice(Leaf):
+    """One of the values of a `Literal`, or a member of an enumeration, by name of its value too."""
+
+    def __init__(self, members: Mapping[object, object], enumeration: type[Enum] | None = None) -> None:
+        self._members = members
+        self._enumeration = enumeration
+        self.expected = "one of " + ", ".join(map(repr, members))
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        return any(type(value) is type(known) for known in self._members) or self._is_member(value)
+
+    def _is_member(self, value: object) -> bool:
+        return self._enumeration is not None and isinstance(value, self._enumeration)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        if self._is_member(value):
+            return value
+        for known, member in self._members.items():
+            if type(value) is type(known) and value == known:
+                return member
+        texts = [known for known in self._members if isinstance(known, str)]
+        if isinstance(value, str) and texts:
+            found.append(f"{path} is {shown(value)}{nearest(value, texts)}")
+        else:
+            self._refuse(value, path, found)
+        return value
+
+
+class Whatever:
+    """Anything."""
+
+    expected = "anything"
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        return True
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        return value

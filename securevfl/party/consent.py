@@ -1,0 +1,159 @@
+"""Consent: before a job begins, each party holds it against its own policy and tells the others whether it takes part.
+
+Label owners speak first, for they alone know whether a label book will show pairwise intersections; then the passive
+parties and the coordinator answer. A party that refuses names the rule and sends nothing else; whoever hears a refusal
+ends. Only these control messages cross before all have agreed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from securevfl.align import exchanges as alignment_exchanges
+from securevfl.errors import PolicyError, ProtocolError
+from securevfl.party.job import Job
+from securevfl.privacy import READABLE_KINDS, REFUSED, Link, Policy, Terms, broken_rule, fan_out
+from securevfl.site import Site
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
+
+__all__ = ["EXCHANGES", "Terms", "consent", "rule_against", "terms"]
+
+_CONSENT = "party/consent"
+_ROLES: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
+EXCHANGES = tuple(
+    Exchange(step, Kind.CONTROL, sender, receiver, words, reveals)
+    for sender in _ROLES
+    for receiver in _ROLES
+    for step, words, reveals in (
+        (_CONSENT, "consent to the job", ""),
+        (REFUSED, "refusal of the job", "which rule of the sender's policy the job breaks"),
+    )
+)
+"""What consent may send: between any two parties."""
+
+
+async def consent(site: Site, job: Job, *, book: bool) -> None:
+    """Tell all peers whether this party takes part, and hear from all.
+
+    Args:
+        site: the party's place.
+        job: what it is asked to take part in.
+        book: at a label owner, whether it has a label book.
+
+    Raises:
+        PolicyError: this party refuses, or a peer does; names the party and the rule.
+        ProtocolError: a peer has another job.
+    """
+    owners = [name for name in site.label_owners if name != site.name]
+    others = sorted(set(site.links) - set(owners))
+    books = {site.name: book}
+    if site.role == ACTIVE:
+        await _answer(site, job, books)
+        await _hear(site, owners, books)
+        await _hear(site, others, books)
+        return
+    await _hear(site, owners, books)
+    await _answer(site, job, books)
+    await _hear(site, others, books)
+
+
+async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
+    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books)
+    if rule:
+        meta = {"rule": rule}
+        await fan_out(site.others, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
+        raise PolicyError(f"{site.name!r} refuses the job: {rule}")
+    book = books[site.name]
+    await fan_out(site.others, lambda link: _accept(link, site, book))
+
+
+async def _accept(link: Link, site: Site, book: bool) -> None:
+    await link.send(Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book})
+
+
+def _own_rule(site: Site, job: Job, books: dict[str, bool]) -> str:
+    owners = (site.name,) if site.role == ACTIVE else site.label_owners
+    rules = (
+        rule_against(job, site.name, active=owner, passive=site.passive, pairwise=books.get(owner, False))
+        for owner in owners
+    )
+    return next((rule for rule in rules if rule), "")
+
+
+async def _hear(site: Site, names: Iterable[str], books: dict[str, bool]) -> None:
+    for name in names:
+        message = await site.links[name].receive(Kind.CONTROL, _CONSENT)
+        if message.meta.get("job") != site.job:
+            raise ProtocolError(
+                f"{name!r} runs job {message.meta.get('job')!r:.20}, {site.name!r} job {site.job!r:.20}: use one job "
+                "file"
+            )
+        books[name] = message.meta.get("book") is True
+
+
+def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> Terms:
+    """What `job` would do to `party`, as its exchanges declare it.
+
+    Args:
+        job: the job.
+        party: one of them.
+        active: name of the active party, or of the label owner.
+        passive: names of the passive parties.
+        pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
+    """
+    protection, mine = job.protection, party == active
+    role: PartyRole = ACTIVE if mine else PASSIVE
+    aligning = alignment_exchanges(len(passive), book=pairwise)
+    training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
+    known_to = active if pairwise and not mine and len(passive) > 1 else ""
+    sends = frozenset({Kind.CONTROL}) | _kinds(e for e in aligning if e.sender == role)
+    if not training:
+        return Terms(sends=sends, pairwise=known_to)
+    content = [e for e in training if role in (e.sender, e.receiver)]
+    findings = job.algorithm.findings(protection, passive, active)
+    return Terms(
+        protections=_protections(content),
+        key_bits=min((e.key_bits for e in content if "paillier" in e.ciphers), default=0),
+        sends=sends | _kinds(e for e in content if e.sender == role),
+        receives=_kinds(e for e in content if e.receiver == role),
+        opens=frozenset(e.opened for e in training if e.opened is not None),
+        noised=protection.policy().noised,
+        epsilon=_planned(job, mine),
+        releases="gradients" if mine else "activations",
+        leaks=tuple(f"{f.party!r} learns {f.learns}" for f in findings if f.about == party and f.severity == "leak"),
+        pairwise=known_to,
+    )
+
+
+def _kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
+    return frozenset(exchange.kind for exchange in exchanges)
+
+
+def _protections(content: Iterable[Exchange]) -> frozenset[str]:
+    """What row-level content may cross under: the ciphers of what is encrypted, and ``"plain"`` for the rest."""
+    found: set[str] = set()
+    for exchange in content:
+        found |= exchange.ciphers
+        if exchange.kind in READABLE_KINDS:
+            found.add("plain")
+    return frozenset(found)
+
+
+def _planned(job: Job, mine: bool) -> float | None:
+    """ε of what the active party (`mine`: its labels) or a passive one (its features) would release."""
+    dp = job.protection.dp
+    if dp is not None and mine and dp.randomised is not None:
+        return dp.randomised.epsilon
+    noise = None if dp is None else dp.gradients if mine else dp.features
+    if noise is None:
+        return math.inf
+    return None if noise.noise_multiplier is not None else noise.epsilon
+
+
+def rule_against(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> str:
+    """The rule of `party`'s own policy that `job` breaks, in words; empty if it accepts the job. See `terms`."""
+    if not passive:
+        return ""
+    own = job.policies.get(party, Policy())
+    return broken_rule(own, terms(job, party, active=active, passive=passive, pairwise=pairwise), party)

@@ -1,0 +1,24 @@
+"""Every message that a run may send: what the alignment, the party's program, the protection and the algorithm declare.
+
+Links enforce it, receipts and audits take their words from it, refusals and findings are made from it.
+"""
+
+from __future__ import annotations
+
+from securevfl.align import EXCHANGES
+from securevfl.party import consent, numbering
+from securevfl.party.job import Job
+from securevfl.transport import Exchange, Exchanges
+
+__all__ = ["declared"]
+
+
+def declared(job: Job, passive: int) -> Exchanges:
+    """All messages of a job with so many passive parties, from consent to prediction.
+
+    Raises:
+        ProtocolError: two parts of it declare one message differently.
+    """
+    training = job.algorithm.declared(job.protection, passive) if passive else ()
+    parts: tuple[tuple[Exchange, ...], ...] = (consent.EXCHANGES, EXCHANGES, numbering.EXCHANGES, training)
+    return Exchanges(exchange for part in parts for exchange in part)

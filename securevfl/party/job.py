@@ -1,0 +1,139 @@
+"""The job: what all parties agree to run. Frozen, checked once, and known to every party by its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.cut import Plain, Protection
+from securevfl.privacy import Policy
+from securevfl.training import Algorithm, Plan, find_algorithm
+
+__all__ = ["Job", "JobOptions"]
+
+Fraction = Annotated[float, Meta(gt=0, lt=1)]
+
+
+def _default() -> Algorithm:
+    return find_algorithm("splitnn")()
+
+
+class JobOptions(Config):
+    """What a job has beside its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
+
+    Attributes:
+        epochs: most epochs over the training rows.
+        batch_size: rows in a batch.
+        steps: batches in an epoch; None for one pass over the algorithm's rows. With a number, algorithms that train on
+            different rows take equally many steps.
+        patience: epochs without a gain on the validation rows after which training stops; None for never.
+        valid: fraction of the common rows that validate.
+        test: fraction of the common rows that test.
+        seed: of everything that is learned (never of cryptography): splits, batches, initial weights.
+        clip: features are clipped to this many standard deviations.
+        scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.
+        device: ``"cpu"`` or ``"cuda"`` for plain tensors.
+    """
+
+    epochs: Annotated[int, Meta(ge=1, le=100_000)] = 10
+    batch_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
+    steps: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    patience: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    valid: Fraction = 0.1
+    test: Fraction = 0.2
+    seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
+    clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
+    scale: Literal["standard", "quantile"] = "standard"
+    device: str = "cpu"
+
+    @classmethod
+    def path(cls) -> str:
+        return "job"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.valid + self.test >= 1:
+            found.append(
+                f"valid is {self.valid} and test is {self.test}; together they are less than 1, so that rows are left "
+                "to train"
+            )
+        if self.device != "cpu" and not _usable(self.device):
+            found.append(f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'")
+        return found
+
+    def job(self, **parts: Any) -> Job:
+        """The job with these options.
+
+        Args:
+            parts: `algorithm`, `protection` and `policies`, as for `Job`.
+
+        Raises:
+            InputError, PolicyError: parts that do not go together.
+        """
+        return Job(**{name: getattr(self, name) for name in JobOptions.__struct_fields__}, **parts)
+
+
+def _usable(device: str) -> bool:
+    import torch
+
+    try:
+        return torch.device(device).type == "cuda" and torch.cuda.is_available()
+    except RuntimeError:
+        return False
+
+
+class Job(JobOptions):
+    """A training job.
+
+    Attributes:
+        algorithm: what is trained, for example `SplitNN`: any `Algorithm`, or the name of an installed one for its
+            defaults.
+        protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
+            likewise.
+        policies: party → that party's own policy, on top of what the protection demands.
+        epochs, batch_size, steps, patience, valid, test, seed, clip, scale, device: see `JobOptions`.
+
+    Raises:
+        InputError: values out of range, all of them in one message; or a kind of differential privacy that the
+            algorithm cannot have.
+        PolicyError: a protection that the algorithm cannot have.
+    """
+
+    algorithm: Algorithm = msgspec.field(default_factory=_default)
+    protection: Protection = msgspec.field(default_factory=Plain)
+    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.algorithm.check(self.protection)
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
+            found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
+        return found
+
+    @property
+    def plan(self) -> Plan:
+        """What the roles need of it."""
+        return Plan(
+            epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, steps=self.steps, device=self.device
+        )
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy is a party's own
+        affair."""
+        agreed = {name: value for name, value in self.describe().items() if name != "policies"}
+        text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(b"securevfl job v2" + text.encode()).hexdigest()
+
+    def policy(self, party: str) -> Policy:
+        """The policy that holds for `party`: its own and the protection's floor, the stricter of the two."""
+        return self.protection.policy().stricter(self.policies.get(party, Policy()))

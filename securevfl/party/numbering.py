@@ -1,0 +1,249 @@
+"""Between alignment and training: the parties tell how many rows they have, the active party says which of the common
+rows train, validate and test, and each numbers its own rows in the order that all share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from securevfl.align import Alignment
+from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.table import TEST, TRAIN
+from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.party.job import Job
+from securevfl.privacy import fan_out
+from securevfl.site import Site
+from securevfl.training import NumberedRows, Split
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
+
+__all__ = ["EXCHANGES", "Agreed", "agree_rows", "encode", "fit_rows", "number_rows", "own_split"]
+
+_ROWS, _START = "train/rows", "train/start"
+EXCHANGES = (
+    Exchange(_ROWS, Kind.CONTROL, PASSIVE, ACTIVE, "number of its rows"),
+    Exchange(_START, Kind.CONTROL, ACTIVE, PASSIVE, "numbers of all rows; which of the common ones train"),
+)
+
+_MOST = 1 << 24
+"""Largest set of rows that a peer may announce, as in alignment."""
+
+_BY_SEED, _BY_MARK, _TRAIN_ALL = "seed", "mark", "train"
+"""How the active party splits the common rows: from the job's seed, as its table marks them, or all to train on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreed:
+    """What all parties of a federation know of each other's rows before training.
+
+    Attributes:
+        counts: party → its rows that are not aligned, and for how many of them the active party knows labels.
+        classes: number of classes.
+        shared: see `NumberedRows`.
+        split: which of the common rows train, validate and test.
+        others: the party's own numbers of its rows that are not aligned, in the order in which it numbers them.
+    """
+
+    counts: Mapping[str, tuple[int, int]]
+    classes: int
+    shared: int
+    split: Split
+    others: np.ndarray
+
+
+async def agree_rows(
+    site: Site, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool = True, split: Split | None = None
+) -> Agreed:
+    """Exchange numbers of rows with the other parties of a federation, and learn the split.
+
+    Args:
+        site: the party's place in the federation.
+        table: its own.
+        alignment: its own.
+        job: the job.
+        evaluates: at the active party, whether this federation validates and tests, or trains on all common rows.
+        split: at the active party, a split of its own choice; it has to have no peers then.
+
+    Raises:
+        InputError: too few rows for a split, or no label book where the algorithm lives on it.
+        ProtocolError: a peer tells numbers that cannot be.
+    """
+    labels = alignment.labelled if job.algorithm.uses_book else {}
+    known = labels.get(site.name, np.arange(0))
+    others = _others(table, alignment, known) if job.algorithm.uses_others else known[:0]
+    mine = (len(others), min(len(known), len(others)))
+    if site.role == PASSIVE:
+        return await _told(site, mine, len(alignment.rows), job, others)
+    used = [alignment.rows, others, *(labels[name] for name in sorted(labels))]
+    shared = int(np.bincount(np.concatenate(used)).max())
+    how, fold = _choice(site, table, alignment, evaluates=evaluates, marked=len(site.label_owners) > 1)
+    parts = split or _split(how, fold, len(alignment.rows), job)
+    counts = {site.name: mine}
+    for name in site.passive:
+        message = await site.links[name].receive(Kind.CONTROL, _ROWS)
+        counts[name] = _counts([message.meta.get(what) for what in ("rows", "labelled")], name)
+    _check_book(site, table, job, counts)
+    classes = len(table.classes)
+    meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
+    for name, (rows, labelled) in counts.items():
+        meta |= {f"rows {name}": rows, f"labelled {name}": labelled}
+    links = [site.links[name] for name in site.passive]
+    await fan_out(links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
+    return Agreed(counts=counts, classes=classes, shared=shared, split=parts, others=others)
+
+
+def _others(table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
+    """The party's rows that are not aligned and may train: first those whose labels the active party knows."""
+    free = np.arange(table.rows) if table.fold is None else np.flatnonzero(table.fold == TRAIN)
+    return np.concatenate([known, np.setdiff1d(free, np.concatenate([alignment.rows, known]))])
+
+
+def _choice(
+    site: Site, table: PartyTable, alignment: Alignment, *, evaluates: bool, marked: bool
+) -> tuple[str, np.ndarray]:
+    """How the active party splits, and its marks of the common rows, uint8."""
+    none = np.empty(0, dtype=np.uint8)
+    if not evaluates:
+        return _TRAIN_ALL, none
+    if table.fold is not None:
+        return _BY_MARK, table.fold[alignment.rows].astype(np.uint8)
+    if marked:
+        raise InputError(
+            f"the first label owner, {site.name!r}, validates and tests: mark its rows in PartyTable(fold=…)"
+        )
+    return _BY_SEED, none
+
+
+def own_split(table: PartyTable, alignment: Alignment, job: Job) -> Split:
+    """How the only label owner splits the common rows: as its table marks them, or from the job's seed.
+
+    Raises:
+        InputError: too few rows to give each part one.
+    """
+    marks = np.empty(0, dtype=np.uint8) if table.fold is None else table.fold[alignment.rows]
+    return _split(_BY_SEED if table.fold is None else _BY_MARK, marks, len(alignment.rows), job)
+
+
+def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
+    if how == _TRAIN_ALL:
+        return Split(np.arange(rows), np.arange(0), np.arange(0))
+    if how == _BY_MARK:
+        return Split.marked(fold)
+    return Split.of(rows, valid=job.valid, test=job.test, seed=job.seed)
+
+
+async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray) -> Agreed:
+    """A passive party's half of `agree_rows`."""
+    link = site.links[site.active]
+    await link.send(Kind.CONTROL, _ROWS, meta={"rows": mine[0], "labelled": mine[1]})
+    message = await link.receive(Kind.CONTROL, _START, "fold")
+    order = (site.active, *site.passive)
+    counts = {
+        name: _counts([message.meta.get(f"{what} {name}") for what in ("rows", "labelled")], link.peer)
+        for name in order
+    }
+    if counts[site.name] != mine:
+        raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
+    classes = _whole(message, "classes", 0, 1 << 16, link.peer)
+    shared = _whole(message, "shared", 1, len(order), link.peer)
+    how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
+    size = rows if how == _BY_MARK else 0
+    if how not in (_BY_SEED, _BY_MARK, _TRAIN_ALL) or fold.dtype != np.uint8 or fold.shape != (size,):
+        raise ProtocolError(
+            f"{link.peer!r} splits {rows} common rows by {how!r:.20} with {fold.dtype} marks of shape {fold.shape}; "
+            f"by 'seed', 'mark' or 'train', with {size} marks, was expected"
+        )
+    if fold.max(initial=0) > TEST:
+        raise ProtocolError(f"{link.peer!r} marks a common row {fold.max()}; 0 trains, 1 validates and 2 tests")
+    return Agreed(counts=counts, classes=classes, shared=shared, split=_split(str(how), fold, rows, job), others=others)
+
+
+def _counts(values: Sequence[object], peer: str) -> tuple[int, int]:
+    if not all(isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST for value in values):
+        raise ProtocolError(f"{peer!r} announces {values} rows beside the aligned ones, and labelled ones")
+    rows, labelled = (int(str(value)) for value in values)
+    if labelled > rows:
+        raise ProtocolError(f"{peer!r} announces {labelled} labelled rows of {rows}")
+    return rows, labelled
+
+
+def _whole(message: Message, what: str, low: int, high: int, peer: str) -> int:
+    value = message.meta.get(what)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ProtocolError(f"{peer!r} announces {what} {value!r:.20}; {low} to {high} are possible")
+    return value
+
+
+def _check_book(site: Site, table: PartyTable, job: Job, counts: Mapping[str, tuple[int, int]]) -> None:
+    """An algorithm that lives on labels of other parties' rows needs a label book, if they have such rows."""
+    others = sum(counts[name][0] for name in site.passive)
+    if job.algorithm.uses_book and table.book is None and others:
+        raise InputError(
+            f"{job.algorithm.title} trains on rows of other parties whose labels {site.name!r} knows ({others} rows), "
+            "and it has no label book: give PartyTable(book=LabelBook(…)), or labels='all' for a named data set"
+        )
+
+
+def fit_rows(alignment: Alignment, agreed: Agreed) -> np.ndarray:
+    """The party's own numbers of the rows that its columns' encoding is fitted on: those that train."""
+    return np.concatenate([alignment.rows[agreed.split.train], agreed.others])
+
+
+def encode(table: PartyTable, rows: np.ndarray, job: Job) -> FeatureEncoder:
+    """How the party encodes its columns, fitted on these rows of its own."""
+    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale)
+
+
+def number_rows(
+    site: Site, table: PartyTable, alignment: Alignment, job: Job, agreed: Agreed, encoder: FeatureEncoder
+) -> NumberedRows:
+    """The party's rows in the common order: the aligned ones and, where the algorithm uses them, its others.
+
+    Raises:
+        PolicyError: an active party without labels.
+        ProtocolError: a peer announced other labelled rows than alignment found.
+    """
+    others = agreed.others
+    x = torch.from_numpy(encoder.transform(table, np.concatenate([alignment.rows, others])))
+    order = (site.active, *site.passive) if job.algorithm.uses_others else ()
+    mine = NumberedRows(
+        x=x,
+        split=agreed.split,
+        name=site.name,
+        rest={name: agreed.counts[name][0] for name in order},
+        labelled={name: agreed.counts[name][1] for name in order[1:]},
+        classes=agreed.classes,
+        shared=agreed.shared,
+    )
+    if site.role == PASSIVE:
+        return mine
+    if table.label is None:
+        raise PolicyError(f"{site.name!r} has no labels and cannot be the active party")
+    return _with_labels(mine, site, table, alignment, job, others)
+
+
+def _with_labels(
+    mine: NumberedRows, site: Site, table: PartyTable, alignment: Alignment, job: Job, others: np.ndarray
+) -> NumberedRows:
+    """With the classes that the active party knows, and which numbers are one person's."""
+    labels = alignment.labelled if job.algorithm.uses_book else {}
+    own = np.empty(0, dtype=np.int64) if table.label is None else table.label
+    label = own if table.book is None else np.concatenate([own, table.book.label])
+    y = np.full(mine.rows, -1, dtype=np.int64)
+    y[: len(alignment.rows)] = label[alignment.rows]
+    if len(others):
+        y[mine.others(site.name)] = label[others]
+    for name, count in mine.labelled.items():
+        if count != len(labels.get(name, ())):
+            raise ProtocolError(f"{name!r} says that {count} of its rows are labelled; {site.name!r} knows otherwise")
+        if count:
+            y[mine.others(name)[:count]] = label[labels[name]]
+    place = np.arange(mine.rows)
+    if mine.shared > 1:
+        first: dict[int, int] = {}
+        for name, rows in ((site.name, others), *((name, labels[name]) for name in mine.labelled)):
+            for number, row in zip(mine.others(name).tolist(), rows.tolist(), strict=False):
+                place[number] = first.setdefault(row, number)
+    return replace(mine, y=torch.from_numpy(y), person=place)

@@ -1,0 +1,213 @@
+"""One party's whole program: consent, alignment, numbering, training, prediction, from its own table and links.
+
+A simulation runs one such program for each party over memory; a process of its own runs one over a network. None of
+these functions sees another party's table.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+
+from securevfl.align import Alignment, align
+from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.data.table import TRAIN
+from securevfl.errors import PolicyError
+from securevfl.party.consent import consent
+from securevfl.party.job import Job
+from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
+from securevfl.party.roster import check_roster
+from securevfl.privacy import Accountant, Ledger, Spent
+from securevfl.site import Site
+from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Setting, Split, Trained
+from securevfl.transport import ACTIVE, PASSIVE
+
+__all__ = [
+    "Alignments",
+    "align_party",
+    "closing",
+    "consent_party",
+    "note_spent",
+    "predict_party",
+    "run_party",
+    "train_party",
+]
+
+T = TypeVar("T")
+
+Alignments = Mapping[str, Alignment]
+"""Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
+
+
+async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
+    """One party's part in a job, from consent to the trained model.
+
+    Args:
+        site: its place, linked with every other party.
+        table: its own; None at a coordinator, which has none.
+        job: what all parties agreed to run.
+
+    Raises:
+        PolicyError: this party's policy forbids the job, or a peer refuses it.
+        AlignmentError: no common rows, or the parties do not agree which they are.
+        InputError: a table that the job cannot use.
+        ProtocolError: a peer sent what no part of the job declares.
+    """
+    await consent_party(site, table, job)
+    return await train_party(site, table, await align_party(site, table), job)
+
+
+async def consent_party(site: Site, table: PartyTable | None, job: Job) -> None:
+    """Hold the job against the party's policy, tell the peers, and hear from them; see `consent`.
+
+    Raises:
+        InputError: parties that the algorithm cannot serve.
+        PolicyError, ProtocolError: see `consent`.
+    """
+    check_roster(site, job)
+    await consent(site, job, book=table is not None and table.book is not None)
+
+
+async def align_party(site: Site, table: PartyTable | None) -> Alignments:
+    """Align this party's table with the other parties', once in each federation that it is a member of.
+
+    Raises:
+        AlignmentError: no common rows, or the parties do not agree which they are.
+        PolicyError: fewer common rows than the party's policy allows.
+        InputError: identifiers that are empty or doubled.
+    """
+    found: dict[str, Alignment] = {}
+    if table is None:
+        return found
+    book = () if table.book is None else table.book.ids
+    held_out = np.arange(0) if table.fold is None else np.flatnonzero(table.fold != TRAIN)
+    for owner in site.label_owners:
+        if site.role == PASSIVE or owner == site.name:
+            member = replace(site.federation(owner), seed=site.seed)
+            mine = member.role == ACTIVE
+            found[owner] = await align(member, table.ids, book=book if mine else (), held_out=held_out if mine else ())
+    return found
+
+
+async def train_party(
+    site: Site, table: PartyTable | None, alignments: Alignments, job: Job, *, split: Split | None = None
+) -> Trained:
+    """Number this party's rows with the others', then run its program in the algorithm.
+
+    Args:
+        site: its place.
+        table: its own; None at a coordinator.
+        alignments: its own, verified.
+        job: the job.
+        split: at an active party without peers, which of its rows train, validate and test.
+
+    Raises:
+        AlignmentError: rows that were not verified with every peer.
+        SecureVFLError: whatever ended the training.
+    """
+    check_roster(site, job)
+    if table is None:
+        return await job.algorithm.program(site, job.plan, {}).run()
+    members = {owner: site.federation(owner) for owner in alignments}
+    agreed = {}
+    for owner, member in members.items():
+        alignments[owner].require_verified(member)
+        evaluates = owner == site.label_owners[0]
+        alone = replace(member, owners=site.owners)  # who else has labels decides how the rows are split
+        agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
+    fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
+    encoder = encode(table, fit_on, job)
+    tables = {
+        owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
+        for owner, member in members.items()
+    }
+    settings = {
+        owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
+        for owner, member in members.items()
+    }
+    trained = await job.algorithm.program(site, job.plan, settings).run()
+    if trained.model:
+        classes = next(iter(agreed.values())).classes
+        trained.model |= {"encoder": encoder.state(), "classes": classes, "names": list(map(str, table.classes))}
+    trained.notes += site.notes
+    return trained
+
+
+async def predict_party(
+    site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
+) -> np.ndarray:
+    """This party's part in predicting the aligned rows: encode them as in training, then its part of the model.
+
+    With noise, predicting a row is one more release of it, noted in the ledger: ε of this prediction alone.
+
+    Args:
+        site: its place, in the federation of one label owner.
+        table: its own; the active party needs no labels.
+        alignment: its own, verified.
+        job: that trained the model.
+        model: this party's part of it.
+
+    Returns:
+        Probabilities of the aligned rows at the active party, (n, classes); nothing at the others, (0, classes).
+
+    Raises:
+        PolicyError: as in training, and before anything is sent: the party's policy allows less than the plan spends.
+        InputError: other columns than in training.
+    """
+    alignment.require_verified(site)
+    x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
+    rows, classes = np.arange(len(x)), int(model["classes"])
+    y = None if site.role == PASSIVE else torch.full((len(x),), -1)
+    mine = NumberedRows(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
+    plan = replace(job.plan, batch_size=int(model["batch_size"]))
+    setting = Setting(site=site, plan=plan, protection=job.protection, table=mine)
+    program: ActiveProgram | PassiveProgram
+    if site.role == PASSIVE:
+        program = PassiveProgram(job.algorithm.passive(setting))
+    else:
+        program = ActiveProgram(job.algorithm.active(setting))
+    found = await program.predict(dict(model), rows)
+    note_spent(site.ledger, program.spent())
+    return found
+
+
+async def closing(site: Site, work: Awaitable[T]) -> T:
+    """Run a party's `work`, and close its links and its ledger when it ends, well or badly."""
+    try:
+        result = await work
+    except asyncio.CancelledError:
+        site.ledger.close("cancelled: another party failed")
+        raise
+    except PolicyError as error:
+        site.ledger.close(f"failed: {type(error).__name__}: {error}")
+        site.close()
+        raise
+    except BaseException as error:
+        site.ledger.close(f"failed: {type(error).__name__}: {error}")
+        raise
+    if isinstance(result, Trained):
+        note_spent(site.ledger, result.spent)
+    site.ledger.close("done")
+    site.close()
+    return result
+
+
+def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
+    """Write these releases of the ledger's party, and what they cost together, into it."""
+    if not spent:
+        return
+    accountant = Accountant(ledger.party, max(one.delta for one in spent))
+    for one in spent:
+        ledger.note("epsilon", _scalars(asdict(one)))
+        accountant.add(one.release, one.protects)
+    for total in accountant.totals():
+        ledger.note("epsilon total", _scalars(asdict(total)))
+
+
+def _scalars(values: Mapping[str, object]) -> dict[str, str | int | float | bool]:
+    return {name: value for name, value in values.items() if isinstance(value, str | int | float | bool)}

@@ -1,0 +1,139 @@
+"""Mechanisms that a job can ask for: how much noise, for what budget. `DP` says what each of them protects, `releases`
+makes the noise."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_rdp
+
+__all__ = ["Gaussian", "GaussianNoise", "JointNoise", "Marvell", "Mechanism", "RandomisedResponse"]
+
+Epsilon = Annotated[float, Meta(gt=0, description="1 is strong, 10 is weak")]
+Delta = Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")]
+Positive = Annotated[float, Meta(gt=0)]
+
+
+class Mechanism(Config):
+    """A mechanism; its tag in job files is ``mechanism``."""
+
+    tag_field: ClassVar[str] = "mechanism"
+    mechanism: ClassVar[str]
+
+    @property
+    def size(self) -> str:
+        """How much of it there is, for titles: ``ε = 8``."""
+        return ""
+
+
+class GaussianNoise(Mechanism):
+    """What every mechanism with Gaussian noise has: a budget (ε, δ) of one row over the whole training, a largest norm,
+    and the noise that follows from them.
+
+    Attributes:
+        epsilon: budget of one row.
+        delta: probability with which ε may be exceeded; well below one over the number of rows.
+        clip: C, largest L2 norm of what is released of one row; longer rows are scaled down.
+        noise_multiplier: σ, the standard deviation of the noise over the sensitivity, instead of deriving it from
+            `epsilon`.
+        on_budget: with a `noise_multiplier`: ``"refuse"`` leaves it to policies to refuse the plan; ``"stop"`` ends
+            training with the last epoch that `epsilon` allows.
+    """
+
+    epsilon: Epsilon = 8.0
+    delta: Delta = 1e-5
+    clip: Positive = 1.0
+    noise_multiplier: (
+        Annotated[float, Meta(ge=0.1, description="less noise protects nothing, and accountants cannot count it")]
+        | None
+    ) = None
+    on_budget: Literal["refuse", "stop"] = "refuse"
+
+    def problems(self) -> list[str]:
+        if self.on_budget == "stop" and self.noise_multiplier is None:
+            return [
+                f"{self.path()}.on_budget is 'stop' and there is no noise_multiplier: set it, or leave on_budget out, "
+                "for without one the noise is sized so that all epochs fit into epsilon"
+            ]
+        return []
+
+    def sigma(self, times: int) -> float:
+        """Noise multiplier with which `times` releases of a row stay within the budget."""
+        return self.noise_multiplier or calibrate(self.epsilon, self.delta, times)
+
+    def affords(self, times: int) -> bool:
+        """Whether `times` releases of a row, with the noise that they would have, cost at most `epsilon`."""
+        return epsilon_rdp(GaussianRelease(self.sigma(times), times), self.delta) <= self.epsilon * (1 + 1e-9)
+
+    @property
+    def size(self) -> str:
+        if self.noise_multiplier is None:
+            return f"ε = {self.epsilon:g}"
+        stop = f", up to ε = {self.epsilon:g}" if self.on_budget == "stop" else ""
+        return f"σ/Δ = {self.noise_multiplier:g}{stop}"
+
+
+class Gaussian(GaussianNoise):
+    """Gaussian noise on each row that is released.
+
+    On features a passive party's activations are clipped and noised before the cut. On labels ``∂loss/∂logits`` of each
+    row is, which is where labels enter; all that follows is computed from that. Of a model it is DP-SGD.
+    """
+
+    mechanism: ClassVar[str] = "gaussian"
+
+
+class JointNoise(GaussianNoise):
+    """Gaussian noise on z inside the ciphertext: each passive party adds its share, and only the sum carries all of it.
+    For features only; see `joint`.
+
+    Attributes:
+        weight_bound: R, the largest operator norm that the cut's weights are declared to have; it sizes the noise.
+    """
+
+    mechanism: ClassVar[str] = "joint"
+    weight_bound: Annotated[float, Meta(gt=0, description="declare a bound on the operator norm of the cut's weights")]
+
+
+class RandomisedResponse(Mechanism):
+    """Each label is drawn once, before training, and everything that follows sees the drawn one. For labels only.
+
+    Attributes:
+        epsilon: of one person's label, once.
+        delta: with which it is reported; the mechanism itself has none.
+    """
+
+    mechanism: ClassVar[str] = "randomised_response"
+    epsilon: Annotated[float, Meta(gt=0, le=20, description="with more, labels practically never change")] = 8.0
+    delta: Delta = 1e-5
+
+    @property
+    def size(self) -> str:
+        return f"ε = {self.epsilon:g}"
+
+    def sigma(self, times: int) -> float:
+        """0: labels are drawn, not noised."""
+        return 0.0
+
+    def affords(self, times: int) -> bool:
+        """True: the draw happens once and is paid once, however often the label is used."""
+        return True
+
+
+class Marvell(Mechanism):
+    """Noise on the gradients at the cut that makes two classes hard to tell apart. For labels of two classes only, and
+    *no* differential privacy; see `marvell`.
+
+    Attributes:
+        power: of the noise, over the squared distance of the classes' mean gradients.
+    """
+
+    mechanism: ClassVar[str] = "marvell"
+    power: Positive = 4.0
+
+    @property
+    def size(self) -> str:
+        return f"power {self.power:g}"

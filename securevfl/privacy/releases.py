@@ -1,0 +1,332 @@
+"""All that one party releases with noise: what is planned, what it cost, what a broken run may have cost besides.
+
+A role asks `Releases` for each release that it makes. The plan is counted and held against the party's policy when it
+is asked for, before anything leaves; at the end `close` checks that what was planned did happen.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.errors import PolicyError, ProtectionInactive
+from securevfl.privacy.accountant import FEATURES, Accountant, GaussianRelease, Release
+from securevfl.privacy.joint import JointRelease
+from securevfl.privacy.labels import LabelRelease
+from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, RandomisedResponse
+from securevfl.privacy.noise import Entropy
+from securevfl.privacy.policy import Policy
+from securevfl.privacy.rows import RowRelease
+from securevfl.privacy.sgd import PrivateSteps
+from securevfl.privacy.spent import Counted, Spent, protects
+
+__all__ = ["Releases"]
+
+
+class Releases:
+    """One party's releases, in the order in which they were asked for.
+
+    Args:
+        party: whose they are.
+        policy: the party's own.
+        entropy: source of random bytes for all of them.
+
+    Attributes:
+        end_of_plan: why `epochs_within` shortened the plan, in words; empty where it did not.
+    """
+
+    def __init__(self, party: str, policy: Policy, entropy: Entropy = os.urandom) -> None:
+        self.party = party
+        self.end_of_plan = ""
+        self._policy = policy
+        self._entropy = entropy
+        self._every: list[Counted] = []
+        self._planned: list[tuple[Release, tuple[str, ...]]] = []
+        self._delta = 1.0
+
+    def rows(
+        self,
+        what: str,
+        mechanism: Gaussian,
+        *,
+        rows: int,
+        times: int,
+        sensitivity: float | None = None,
+        once: bool = False,
+    ) -> RowRelease:
+        """A release of rows: each is clipped and noised when the release is called, which returns a `Noised`.
+
+        Args:
+            what: is released, as in `PROTECTS`.
+            mechanism: the budget and the clipping norm C.
+            rows: number of rows that exist; releases are counted per row number.
+            times: planned number of releases of one row.
+            sensitivity: Δ where it is known to be less than 2C: for gradients what the loss states, see `Loss`.
+            once: draw a row's noise once and release the same noisy row every time; see `RowRelease`.
+
+        Raises:
+            PolicyError: the plan costs more than the party's policy allows, or than the mechanism's budget where that
+                ends training.
+        """
+        release = RowRelease(
+            what,
+            rows=rows,
+            times=times,
+            sigma=mechanism.sigma(times),
+            clip=mechanism.clip,
+            delta=mechanism.delta,
+            sensitivity=sensitivity,
+            once=once,
+            entropy=self._entropy,
+        )
+        self._plan(release, mechanism)
+        return release
+
+    def joint(self, mechanism: JointNoise, *, rows: int, times: int, parties: int) -> JointRelease:
+        """This party's shares of the noise on z; `JointRelease.noise` returns a `NoiseShare`.
+
+        Args:
+            mechanism: the budget, the clipping norm and the declared bound on the weights.
+            rows: number of rows that exist.
+            times: planned number of releases of one row.
+            parties: how many parties add noise that the active party does not know; see `JointRelease`.
+
+        Raises:
+            PolicyError: see `rows`.
+        """
+        release = JointRelease(
+            rows=rows,
+            times=times,
+            sigma=mechanism.sigma(times),
+            clip=mechanism.clip,
+            weight_bound=mechanism.weight_bound,
+            parties=parties,
+            delta=mechanism.delta,
+            entropy=self._entropy,
+        )
+        self._plan(release, mechanism)
+        return release
+
+    def labels(
+        self,
+        mechanism: RandomisedResponse,
+        y: torch.Tensor,
+        training: np.ndarray,
+        classes: int,
+        person: np.ndarray | None = None,
+    ) -> LabelRelease:
+        """Labels drawn once by randomised response, for each person.
+
+        Args:
+            mechanism: the price of one label.
+            y: class of each numbered row, (rows,) int64, −1 where it is unknown.
+            training: numbers of the rows to draw for, (n,).
+            classes: number of classes.
+            person: for each numbered row the first number of the same person, or None where all differ.
+
+        Raises:
+            PolicyError: the price is more than the party's policy allows.
+        """
+        release = LabelRelease(
+            y,
+            training,
+            classes=classes,
+            epsilon=mechanism.epsilon,
+            delta=mechanism.delta,
+            person=person,
+            entropy=self._entropy,
+        )
+        self._plan(release, mechanism)
+        return release
+
+    def steps(self, mechanism: Gaussian, model: nn.Module, *, rows: int, times: int) -> PrivateSteps:
+        """DP-SGD for a model that this party trains alone.
+
+        Args:
+            mechanism: the budget and the clipping norm of a row's gradient.
+            model: see `PrivateSteps`.
+            rows: number of rows that exist.
+            times: planned number of uses of one row.
+
+        Raises:
+            InputError: a layer whose rows see each other.
+            PolicyError: see `rows`.
+        """
+        release = PrivateSteps(
+            model,
+            rows=rows,
+            times=times,
+            sigma=mechanism.sigma(times),
+            clip=mechanism.clip,
+            delta=mechanism.delta,
+            entropy=self._entropy,
+        )
+        self._plan(release, mechanism)
+        return release
+
+    def epochs_within(
+        self,
+        mechanisms: Iterable[Gaussian | JointNoise],
+        times_of: Callable[[int], list[int]],
+        epochs: int,
+        least: int,
+    ) -> int:
+        """How many epochs the budgets allow that end training (``on_budget="stop"``), at most `epochs`.
+
+        All parties find the same number, for it depends on nothing but the job and the numbers of rows.
+
+        Args:
+            mechanisms: of the whole job, those of other parties too.
+            times_of: how often so many epochs release one row by each of the mechanisms, in their order.
+            epochs: that were planned.
+            least: fewest epochs that the algorithm needs.
+
+        Raises:
+            PolicyError: not even these.
+        """
+        every = list(mechanisms)
+        if not any(mechanism.on_budget == "stop" for mechanism in every):
+            return epochs
+
+        def over(count: int) -> list[Gaussian | JointNoise]:
+            pairs = zip(every, times_of(count), strict=True)
+            return [m for m, times in pairs if m.on_budget == "stop" and not m.affords(times)]
+
+        low, high = 0, epochs  # the budgets allow `low` epochs
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (low, middle - 1) if over(middle) else (middle, high)
+        if low == epochs and low >= least:
+            return epochs
+        (first, *_) = over(low + 1) or [next(m for m in every if m.on_budget == "stop")]
+        if low < least:
+            raise PolicyError(
+                f"dp.epsilon = {first.epsilon:g} with noise multiplier {first.noise_multiplier} allows {low} epochs, "
+                f"and {least} are needed: more noise, or a larger budget"
+            )
+        self.end_of_plan = f"the privacy budget ε = {first.epsilon:g} is spent after {low} of {epochs} epochs"
+        return low
+
+    def _plan(self, release: Counted, mechanism: GaussianNoise | RandomisedResponse) -> None:
+        """Count what is planned, and check it against the policy: all that protects the same, together."""
+        times = release.planned.times
+        if isinstance(mechanism, GaussianNoise) and mechanism.on_budget == "stop" and not mechanism.affords(times):
+            raise PolicyError(
+                f"releasing {release.what} {times} times with noise multiplier {mechanism.noise_multiplier} spends "
+                f"more than dp.epsilon = {mechanism.epsilon:g}: more noise, or a larger budget"
+            )
+        self._delta = min(self._delta, mechanism.delta)
+        self._add(release.planned, release.what)
+        self._every.append(release)
+
+    def _add(self, release: Release, what: str) -> None:
+        """Count a release and hold the sum against the policy."""
+        subjects = protects(what)
+        self._planned.append((release, subjects))
+        accountant = Accountant(self.party, self._delta)
+        for planned, depends_on in self._planned:
+            accountant.add(planned, depends_on)
+        for about in subjects:
+            self._policy.check_epsilon(accountant.epsilon_rdp(about), what)
+
+    def lose(
+        self,
+        own_rows: np.ndarray,
+        test_rows: np.ndarray,
+        label_rows: np.ndarray,
+        epochs_planned: int,
+        epochs_lost: int,
+        over: bool,
+    ) -> None:
+        """Count what a run that broke off may have released after its last checkpoint. The plan stays as it is, at all
+        parties alike, so that ε can exceed what was planned; it is reported so.
+
+        Args:
+            own_rows: numbers of the rows whose features this party has, in every numbering that releases count by.
+            test_rows: numbers of the test rows.
+            label_rows: numbers of the rows whose labels can have been used.
+            epochs_planned: of the whole run.
+            epochs_lost: up to the next checkpoint.
+            over: whether training was over: one release of the test rows' features may have happened then.
+
+        Raises:
+            PolicyError: that would be more than the party's policy allows.
+        """
+        for release in self._every:
+            if not isinstance(release, RowRelease | JointRelease):
+                continue
+            features = FEATURES in protects(release.what)
+            if over:
+                release.lose(test_rows if features else test_rows[:0], 1)
+            else:
+                times = -(-release.planned.times // epochs_planned) * epochs_lost
+                release.lose(own_rows if features else label_rows, times)
+            self._check_lost(release)
+
+    def _check_lost(self, release: RowRelease | JointRelease) -> None:
+        """Hold what may have been lost against the policy, with all that is planned."""
+        lost = release.counts.lost
+        if not lost:
+            return
+        try:
+            self._add(GaussianRelease(release.sigma, lost), release.what)
+        except PolicyError as error:
+            raise PolicyError(
+                f"{error}; a run broke off and may have released a row {lost} times more than is remembered: to go on, "
+                f"{self.party!r} has to allow that too (beginning anew spends more, and nobody counts it)"
+            ) from error
+
+    def spent(self) -> list[Spent]:
+        """What was released so far and what it cost; releases that did not happen are left out."""
+        return [spent for spent in (release.spent for release in self._every) if spent.times]
+
+    def close(self) -> list[Spent]:
+        """What all releases cost.
+
+        Raises:
+            ProtectionInactive: one that was planned never happened.
+        """
+        found = [release.spent for release in self._every]
+        for spent in found:
+            if spent.times == 0:
+                raise ProtectionInactive(
+                    f"differential privacy on {spent.what} was asked for and nothing was released through it"
+                )
+        return found
+
+    def notes(self, name: str = "") -> list[str]:
+        """What a reader of the figures has to know: releases of a broken run that ε counts too.
+
+        Args:
+            name: of the party, for the sentence; its own unless given.
+        """
+        return [
+            f"a run of {name or self.party!r} broke off and this one went on: up to {release.counts.lost} releases of "
+            f"a row's {release.what} that were not remembered are counted in its ε, beside the "
+            f"{release.planned.times} that were planned"
+            for release in self._every
+            if isinstance(release, RowRelease | JointRelease) and release.counts.lost
+        ]
+
+    def state(self) -> dict[str, object]:
+        """What every release has to remember to go on counting."""
+        return {"releases": [[release.what, release.state()] for release in self._every]}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from a `state` of the same releases, asked for in the same order.
+
+        Raises:
+            TypeError: it is one of other releases.
+        """
+        kept = state.get("releases")
+        if not isinstance(kept, list) or [what for what, _ in kept] != [release.what for release in self._every]:
+            raise TypeError("not a state of these releases")
+        for release, (_, own) in zip(self._every, kept, strict=True):
+            release.load(own)
+
+    def __len__(self) -> int:
+        return len(self._every)

@@ -1,0 +1,97 @@
+"""What releases cost: which kind protects what, and the price so far. `releases` counts, reports and ledgers read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from securevfl.privacy.accountant import (
+    FEATURES,
+    LABELS,
+    GaussianRelease,
+    Release,
+    epsilon_prv,
+    epsilon_rdp,
+)
+
+__all__ = ["PROTECTS", "Counted", "Spent", "protects"]
+
+PROTECTS = {
+    "activations": (FEATURES,),
+    "representations": (FEATURES,),
+    "z": (FEATURES,),
+    "gradients": (LABELS,),
+    "labels": (LABELS,),
+}
+"""What of a row each kind of release depends on; a release that is not named here counts against all of it."""
+
+
+def protects(what: str) -> tuple[str, ...]:
+    """What of a row a release of this kind depends on."""
+    return PROTECTS.get(what, (FEATURES, LABELS))
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the releases of the most-released row cost so far.
+
+    Attributes:
+        what: was released: ``"activations"``, ``"z"``, ``"gradients"``, ``"labels"``, ``"model"``, …
+        epsilon_rdp: ε of these releases alone, by RDP.
+        epsilon_prv: the same, by PRV.
+        delta: with which.
+        times: releases of that row.
+        noise_multiplier: standard deviation of the noise over the sensitivity; 0 for randomised response.
+        clip: largest norm; 0 for randomised response.
+        release: what the accountant counts.
+    """
+
+    what: str
+    epsilon_rdp: float
+    epsilon_prv: float
+    delta: float
+    times: int
+    noise_multiplier: float
+    clip: float
+    release: Release
+
+    @property
+    def protects(self) -> tuple[str, ...]:
+        """What of the row this depends on."""
+        return protects(self.what)
+
+    @classmethod
+    def of(cls, what: str, release: Release, delta: float, *, clip: float) -> Spent:
+        """With both accountants' ε."""
+        sigma = release.noise_multiplier if isinstance(release, GaussianRelease) else 0.0
+        rdp, prv = epsilon_rdp(release, delta), epsilon_prv(release, delta)
+        return cls(what, rdp, prv, delta, release.times, sigma, clip, release)
+
+
+class Counted(Protocol):
+    """A kind of release that a party counts.
+
+    Attributes:
+        what: is released, as in `PROTECTS`.
+    """
+
+    what: str
+
+    @property
+    def planned(self) -> Release:
+        """What one row's releases amount to if all that are planned happen."""
+        ...
+
+    @property
+    def spent(self) -> Spent:
+        """The price so far, of the row that was released most often."""
+        ...
+
+    def state(self) -> dict[str, object]:
+        """What has to be remembered to go on counting."""
+        ...
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from a `state`."""
+        ...

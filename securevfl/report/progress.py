@@ -1,0 +1,84 @@
+"""Progress bars on the terminal: of a comparison's runs, and of a sweep's cells. Only the command line uses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+from securevfl.report.sweep_record import Cell
+from securevfl.site import Observer
+
+__all__ = ["RunBars", "run_bars", "sweep_bar"]
+
+
+class RunBars(Observer):
+    """One line for each run, its epochs as they end."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+        self._run = ""
+
+    def run(self, title: str) -> None:
+        self.finish()
+        self._run = title
+        self._task = self._progress.add_task(title, total=None, note="")
+
+    def phase(self, name: str) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, note=name)
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        if self._task is not None:
+            self._progress.update(self._task, total=total, completed=done, note=f"epoch {epoch}")
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if self._task is not None and "auc" in valid:
+            self._progress.update(self._task, note=f"epoch {epoch}, AUC {valid['auc']:.3f}")
+
+    def finish(self) -> None:
+        """Fill the bar of the run that ended."""
+        if self._task is not None:
+            task = self._progress.tasks[self._task]
+            self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
+
+
+@contextmanager
+def run_bars(console: Console) -> Iterator[RunBars]:
+    """Bars of the runs of a comparison, shown on `console` while the block runs."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console, transient=False) as progress:
+        bars = RunBars(progress)
+        yield bars
+        bars.finish()
+
+
+@contextmanager
+def sweep_bar(console: Console, cells: int) -> Iterator[Callable[[int, int, Cell], None]]:
+    """A bar of `cells` cells; the function takes how many are done, of how many, and the one that was last."""
+    columns = (
+        SpinnerColumn(),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=cells)
+
+        def show(done: int, total: int, cell: Cell) -> None:
+            note = f"{cell.data}, {cell.method}: {100 * cell.value:.1f}"
+            progress.update(task, completed=done, total=total, description=note)
+
+        yield show
+        progress.update(task, completed=cells)

@@ -1,0 +1,255 @@
+"""`check_protection`: the contract of a protection and of both sides of its cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from securevfl.cut import CutSpec, CutUse, Protection
+from securevfl.errors import SecureVFLError
+from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Policy, Releases, bare
+from securevfl.site import Site
+from securevfl.testing.cut_run import SPEC, WIDTHS, Batch, CutRun, batches, drive
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.linear_reference import LinearReference
+from securevfl.testing.refusals import check_alone, check_refusals
+from securevfl.transport import Exchange, Exchanges, Kind, PartyRole
+
+__all__ = ["check_protection"]
+
+_USES: tuple[tuple[CutSpec, int], ...] = (
+    (replace(SPEC, trainable=True), 3),
+    (replace(SPEC, trainable=False), 2),
+    (replace(SPEC, trainable=True, momentum=0.8, weight_decay=0.02), 2),
+    (replace(SPEC, trainable=True, reduce="none"), 2),
+    (replace(SPEC, trainable=False, reduce="none", momentum=0.5, integer_shares=True), 1),
+)
+"""What algorithms ask of a cut, and with how many passive parties it is tried."""
+
+
+def check_protection(protection: Protection | type[Protection], *, tolerance: float | None = None) -> None:
+    """Check what the toolkit relies on, with up to three passive parties:
+
+    - shapes of z and of gradients, and agreement with matrix products and SGD in float64, with and without momentum,
+      weight decay and trainable bottoms, for the sum of the parties' parts and for each by itself;
+    - snapshots that bring both sides back;
+    - that every message was declared, that every declared one is sent, and that guards are as declared;
+    - noise: declared messages carry it, and what is fed without noise is never guarded as noised;
+    - that sides do not wait for each other where a link holds one message;
+    - refusal of peers with another job, of unasked gradients, of wrong numbers of rows, of a backward step without a
+      forward one, and of activations out of range where the cut computes in integers.
+
+    Args:
+        protection: a protection, or its class, which is called without arguments.
+        tolerance: largest difference from float64 of a value around 1; 10⁻⁵ unless given, 5·10⁻³ for protections that
+            compute in fixed-point integers.
+
+    Raises:
+        CheckFailed: the first rule that it breaks.
+    """
+    with _stage("it cannot be made without arguments: check an instance of it"):
+        made = protection() if isinstance(protection, type) else protection
+    if not isinstance(made, Protection):
+        raise CheckFailed(f"{made!r} is no Protection: subclass securevfl.cut.Protection")
+    bound = tolerance if tolerance is not None else 5e-3 if made.integers else 1e-5
+    _check_description(made)
+    for spec, parties in _USES:
+        passive = tuple(WIDTHS)[:parties]
+        with _stage(_told(made, spec, parties)):
+            _check_declarations(made.exchanges(spec.use, parties), made)
+            steps = batches(spec, passive)
+            run = drive(made, spec, passive, steps)
+            _check_numbers(run, spec, steps, bound)
+            _check_messages(run.sites, Exchanges(made.exchanges(spec.use, parties)), noised=0)
+    _check_noise(made, bound)
+    check_refusals(made)
+    with _stage(f"{made!r}, without passive parties"):
+        check_alone(made)
+
+
+@contextmanager
+def _stage(where: str) -> Iterator[None]:
+    """Failures of all kinds as `CheckFailed` that tells where it was."""
+    try:
+        yield
+    except CheckFailed as failed:
+        raise CheckFailed(f"{where}: {failed}") from failed
+    except Exception as error:
+        raise CheckFailed(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _told(protection: Protection, spec: CutSpec, parties: int) -> str:
+    bottoms = "with trainable bottoms" if spec.trainable else "with identity bottoms"
+    rule = f", momentum {spec.momentum:g}, weight decay {spec.weight_decay:g}" if spec.rule.rounds else ""
+    return f"{protection!r}, {parties} passive, {bottoms}, reduce={spec.reduce!r}{rule}"
+
+
+def _check_description(protection: Protection) -> None:
+    with _stage(repr(protection)):
+        if not protection.tag() or not protection.title:
+            raise CheckFailed("name or title is empty: results and job files call a protection by them")
+        if type(protection).of(protection.describe()) != protection:
+            raise CheckFailed("reading back what describe() writes gives another protection")
+        policy = protection.policy()
+        if not isinstance(policy, Policy):
+            raise CheckFailed(f"policy() gives {policy!r}; a Policy was expected")
+        if policy.sealed != protection.sealed:
+            raise CheckFailed(f"sealed is {protection.sealed} and policy().sealed is {policy.sealed}")
+        if protection.exchanges(CutUse(trainable=True), 0):
+            raise CheckFailed("it declares messages for a party that is alone: without passive parties there are none")
+
+
+def _check_declarations(declared: Sequence[Exchange], protection: Protection) -> None:
+    """Rules that declarations have to keep whatever is sent."""
+    Exchanges(declared)
+    for exchange in declared:
+        if not exchange.step.startswith("cut/"):
+            raise CheckFailed(f"{exchange.step!r} is declared; steps of a cut begin with 'cut/'")
+        if not exchange.words:
+            raise CheckFailed(f"{exchange.step!r} is declared without words; receipts show them")
+        if protection.sealed and exchange.kind in READABLE_KINDS:
+            raise CheckFailed(f"{exchange.step!r} is declared as {exchange.kind.value}, and the protection says sealed")
+        if (exchange.kind is Kind.CIPHERTEXT) != bool(exchange.ciphers):
+            raise CheckFailed(f"{exchange.step!r} is declared as {exchange.kind.value} under {set(exchange.ciphers)}")
+        if not exchange.ciphers <= protection.ciphers:
+            raise CheckFailed(f"{exchange.step!r} is declared under {set(exchange.ciphers)}; protection.ciphers differ")
+        if (exchange.kind in READABLE_KINDS or exchange.opened is not None) and not exchange.reveals:
+            raise CheckFailed(f"{exchange.step!r} is declared without what its receiver learns (reveals)")
+
+
+def _check_numbers(run: CutRun, spec: CutSpec, steps: Sequence[Batch], bound: float) -> None:
+    for name, weights in run.weights.items():
+        spread = float(weights.std()) * WIDTHS[name] ** 0.5
+        if not 0.1 < spread < 10:
+            raise CheckFailed(f"initial weights of {name!r} have {spread:.3g} times the usual standard deviation 1/√d")
+    reference = LinearReference(spec, run.weights)
+    for number, (batch, z) in enumerate(zip(steps, run.z, strict=True)):
+        wanted = reference.forward(batch.values)
+        _close(f"z of step {number}", z, wanted + _added(batch, spec), bound)
+        backs = reference.backward(batch.values, bare(batch.gradient))
+        for name, back in backs.items():
+            found = run.back[name][number]
+            if not spec.trainable:
+                if found is not None:
+                    raise CheckFailed(f"{name!r} got a gradient in step {number}, and its bottom has no parameters")
+            elif found is None:
+                raise CheckFailed(f"{name!r} got no gradient in step {number}, and its bottom has parameters")
+            else:
+                _close(f"the gradient of {name!r} in step {number}", found, back, bound)
+    first = steps[0].values
+    _close("z at the snapshot", run.kept[0], reference.forward(first), bound)
+    _close("z after the snapshot was restored", run.kept[1], run.kept[0].double(), bound)
+    reference.backward(first, bare(steps[0].gradient))
+    for which, z in zip(("after one more step", "after that step was repeated"), run.restored, strict=True):
+        _close(f"z {which}", z, reference.forward(first), bound)
+
+
+def _close(what: str, found: torch.Tensor, wanted: torch.Tensor, bound: float) -> None:
+    if found.dtype != torch.float32:
+        raise CheckFailed(f"{what} is {found.dtype}; float32 was expected")
+    if found.shape != wanted.shape:
+        raise CheckFailed(f"{what} has shape {tuple(found.shape)}; {tuple(wanted.shape)} was expected")
+    error = float((found.double() - wanted).abs().max()) if found.numel() else 0.0
+    if not error <= bound:
+        raise CheckFailed(f"{what} is {error:.3g} away from float64; the tolerance is {bound:g}")
+
+
+def _added(batch: Batch, spec: CutSpec) -> torch.Tensor:
+    """The noise in z."""
+    shares = [share.noise for share in batch.noise.values()]
+    if not shares:
+        return torch.zeros((), dtype=torch.float64)
+    return torch.stack(shares).sum(dim=0) if spec.reduce == "sum" else torch.stack(shares)
+
+
+def _check_messages(world: Mapping[str, Site], declared: Exchanges, *, noised: int) -> None:
+    """Hold the ledgers against the declarations.
+
+    Args:
+        world: where the run was.
+        declared: what was declared.
+        noised: how often each party was fed something with noise.
+    """
+    role: dict[str, PartyRole] = {name: site.role for name, site in world.items()}
+    sent = [(name, entry) for name, site in world.items() for entry in site.ledger.entries if entry.way == "sent"]
+    for name, entry in sent:
+        exchange = declared.between(role[name], role[entry.peer])[entry.what, entry.kind]
+        if entry.cipher not in (exchange.ciphers or {"none", "masked"}):
+            raise CheckFailed(f"{entry.what!r} crossed under {entry.cipher!r}; declared: {set(exchange.ciphers)}")
+        if entry.cipher == "paillier" and entry.bits < exchange.key_bits:
+            raise CheckFailed(
+                f"{entry.what!r} crossed under a key of {entry.bits} bits; {exchange.key_bits} are declared"
+            )
+        if entry.noise and not exchange.noised:
+            raise CheckFailed(
+                f"{entry.what!r} has a guard with noise σ/Δ = {entry.noise:g}, and noised is not declared"
+            )
+    for exchange in declared:
+        own = [
+            entry
+            for name, entry in sent
+            if (entry.what, entry.kind, role[name], role[entry.peer])
+            == (exchange.step, exchange.kind, exchange.sender, exchange.receiver)
+        ]
+        if not own and not exchange.optional:
+            raise CheckFailed(
+                f"{exchange.step!r} is declared from {exchange.sender} to {exchange.receiver} and not sent"
+            )
+        pairs = (len(role) - 1) * noised
+        found = sum(entry.noise > 0 for entry in own)
+        if exchange.noised and found != pairs:
+            raise CheckFailed(
+                f"{exchange.step!r} carried noise {found} times; it was fed with noise {pairs} times: compute what is "
+                "sent with Noised.map and NoiseShare.added"
+            )
+
+
+def _check_noise(protection: Protection, bound: float) -> None:
+    """Features with noise on activations and labels with noise; then features with noise on z."""
+    asked = (
+        DP(features=Gaussian(noise_multiplier=0.1), labels=Gaussian(noise_multiplier=0.1)),
+        DP(features=JointNoise(weight_bound=2.0, noise_multiplier=0.1)),
+    )
+    spec, passive = replace(SPEC, trainable=True), tuple(WIDTHS)[:2]
+    for dp in asked:
+        try:
+            noisy = protection.replace(dp=dp)
+        except SecureVFLError:
+            continue  # it refuses this kind of noise
+        with _stage(_told(noisy, spec, len(passive))):
+            declared = noisy.exchanges(spec.use, len(passive))
+            _check_declarations(declared, noisy)
+            demanded = noisy.policy().noised
+            for exchange in declared:
+                if exchange.noised and exchange.kind in READABLE_KINDS and exchange.kind not in demanded:
+                    raise CheckFailed(f"{exchange.step!r} is declared noised, and the policy does not demand it")
+            steps = _with_noise(batches(spec, passive), dp, spec)
+            run = drive(noisy, spec, passive, steps, floor=noisy.policy().replace(noised=frozenset()))
+            _check_numbers(run, spec, steps, bound)
+            _check_messages(run.sites, Exchanges(declared), noised=len(steps))
+
+
+def _with_noise(steps: Sequence[Batch], dp: DP, spec: CutSpec) -> list[Batch]:
+    """The same batches with noise where `dp` asks for it."""
+    found = []
+    for batch in steps:
+        count, rows = batch.rows, np.arange(batch.rows)
+        activations, gradient, noise = dict(batch.activations), batch.gradient, {}
+        for name, values in batch.values.items():
+            releases = Releases(name, Policy())
+            if dp.activations is not None:
+                release = releases.rows("activations", dp.activations, rows=count, times=1)
+                activations[name] = release(values, rows).map(torch.Tensor.float)
+            elif dp.joint is not None:
+                joint = releases.joint(dp.joint, rows=count, times=1, parties=len(batch.activations))
+                activations[name] = joint.clipped(values)
+                noise[name] = joint.noise(rows, spec.width)
+        if dp.gradients is not None:
+            release = Releases("a", Policy()).rows("gradients", dp.gradients, rows=count, times=1)
+            gradient = release(bare(gradient), rows).map(torch.Tensor.float)
+        found.append(Batch(activations=activations, gradient=gradient, noise=noise))
+    return found

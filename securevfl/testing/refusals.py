@@ -1,0 +1,150 @@
+"""What a cut has to refuse: peers with another job, unasked gradients, wrong shapes, values out of range."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from securevfl.cut import CutSpec, Protection
+from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
+from securevfl.site import Site
+from securevfl.testing.cut_run import SPEC, WIDTHS, place, within
+from securevfl.testing.failure import CheckFailed
+from securevfl.transport import Kind
+
+__all__ = ["check_alone", "check_refusals"]
+
+_ROWS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Peers:
+    """What the two sides believe, and what they do after setup.
+
+    Attributes:
+        spec: of the active party.
+        theirs: of the passive party.
+        trainable: whether the passive party claims a bottom with parameters.
+        rows: how many the active party expects.
+        fed: what the passive party feeds.
+        train: whether the forward step is one of training.
+        gradient: handed back.
+    """
+
+    spec: CutSpec = SPEC
+    theirs: CutSpec = SPEC
+    trainable: bool = False
+    rows: int = _ROWS
+    fed: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, WIDTHS["p1"]))
+    train: bool = True
+    gradient: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, SPEC.width))
+
+
+def _meet(protection: Protection, peers: _Peers) -> None:
+    """One step of an active and one passive party.
+
+    Raises:
+        _Met: it ended with an error.
+    """
+    world = place(protection, replace(peers.spec, trainable=None), ("p1",))
+
+    async def active() -> None:
+        cut = protection.active_cut(world["a"], peers.spec)
+        await cut.setup()
+        await cut.forward(peers.rows, train=peers.train)
+        await cut.backward(peers.gradient)
+        world["a"].close()
+
+    async def passive() -> None:
+        cut = protection.passive_cut(world["p1"], peers.theirs)
+        await cut.setup(WIDTHS["p1"], trainable=peers.trainable)
+        await cut.forward(peers.fed, train=peers.train)
+        await cut.backward()
+        world["p1"].close()
+
+    try:
+        within([active(), passive()])
+    except Exception as error:
+        raise _Met(world, error) from error
+
+
+class _Met(Exception):
+    """A meeting that ended with an error.
+
+    Args:
+        world: where it was.
+        error: the error.
+    """
+
+    def __init__(self, world: Mapping[str, Site], error: Exception) -> None:
+        super().__init__(str(error))
+        self.world = world
+        self.error = error
+
+
+def _refused(protection: Protection, what: str, peers: _Peers, kind: type[Exception] = ProtocolError) -> _Met:
+    """How it refuses that.
+
+    Raises:
+        CheckFailed: it does not, or with another error.
+    """
+    try:
+        _meet(protection, peers)
+    except _Met as met:
+        if not isinstance(met.error, kind):
+            raise CheckFailed(
+                f"{protection!r} ends with {type(met.error).__name__} ({met.error}) at {what}; {kind.__name__} was "
+                "expected"
+            ) from met.error
+        return met
+    raise CheckFailed(f"{protection!r} goes on after {what}; {kind.__name__} was expected")
+
+
+def check_refusals(protection: Protection) -> None:
+    """An active and one passive party of which one does something that it should not.
+
+    Raises:
+        CheckFailed: the first thing that neither refuses.
+    """
+    _refused(protection, "a peer whose cut has another width", _Peers(theirs=replace(SPEC, width=5)))
+    for claims in (True, False):
+        asked = replace(SPEC, trainable=not claims)
+        what = f"a bottom that is announced {'with' if claims else 'without'} parameters against the job"
+        met = _refused(protection, what, _Peers(spec=asked, theirs=asked, trainable=claims))
+        told = [e.what for e in met.world["a"].ledger.entries if e.way == "sent" and e.kind is not Kind.CONTROL]
+        if told:
+            raise CheckFailed(f"{protection!r} sends {told} before it refuses {what}")
+    _refused(protection, "a batch of fewer rows than expected", _Peers(rows=8, gradient=torch.zeros(8, SPEC.width)))
+    _refused(protection, "a gradient of fewer rows than were fed", _Peers(gradient=torch.zeros(3, SPEC.width)))
+    _refused(protection, "a backward step after a forward one without training", _Peers(train=False))
+    if protection.integers:
+        for value in (SPEC.activation_bound, float("nan"), float("inf")):
+            fed = torch.full((_ROWS, WIDTHS["p1"]), value)
+            _refused(protection, f"activations of {value}", _Peers(fed=fed), RangeError)
+        huge = torch.full((_ROWS, SPEC.width), 1e6)
+        _refused(protection, "gradients of 1e6", _Peers(gradient=huge), RangeError)
+
+
+def check_alone(protection: Protection) -> None:
+    """Without passive parties z is 0, or the protection refuses: there is nothing to protect.
+
+    Raises:
+        CheckFailed: z is something else.
+    """
+    world = place(protection, SPEC, ())
+
+    async def alone() -> torch.Tensor:
+        cut = protection.active_cut(world["a"], SPEC)
+        await cut.setup()
+        z = await cut.forward(4, train=True)
+        await cut.backward(torch.zeros(4, SPEC.width))
+        return z
+
+    try:
+        (z,) = within([alone()])
+    except ProtectionInactive:
+        return
+    if z.shape != (4, SPEC.width) or z.any():
+        raise CheckFailed(f"z is {z.tolist()}; zeros of shape {(4, SPEC.width)} were expected")

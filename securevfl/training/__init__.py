@@ -1,0 +1,35 @@
+"""Training: what every algorithm is made of, and nothing that names one.
+
+- `algorithm`: the configuration that a job trains by, and the registry of installed ones.
+- `role`: what one party does; an algorithm's file fills it in. `program`: epochs, validation, early stopping around it.
+- `rows`, `split`: numbered rows, batches. `noise`: what a role adds to what it releases. `checkpoints`: going on later.
+- `halves`, `networks`, `task`: the two halves of a split network, their models, the metrics.
+
+Algorithms, `party`, `jobs` and `testing` import from here; this folder imports `cut`, `privacy`, `transport` and
+`site`.
+"""
+
+from securevfl.training.algorithm import Algorithm, algorithms, find_algorithm
+from securevfl.training.program import ActiveProgram, PassiveProgram, Program
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.rows import Epoch, NumberedRows, Plan, Trained
+from securevfl.training.split import Split
+from securevfl.training.task import Task
+
+__all__ = [
+    "ActiveProgram",
+    "ActiveRole",
+    "Algorithm",
+    "Epoch",
+    "NumberedRows",
+    "PassiveProgram",
+    "PassiveRole",
+    "Plan",
+    "Program",
+    "Setting",
+    "Split",
+    "Task",
+    "Trained",
+    "algorithms",
+    "find_algorithm",
+]

@@ -1,0 +1,226 @@
+"""What a job trains: an algorithm's configuration, which makes each party's program; and the registry of algorithms.
+
+Job files name algorithms, and names are entry points (group ``securevfl.algorithms``), so that an installed package can
+add one. Python code needs no names: a job takes any `Algorithm`.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import ClassVar
+
+from securevfl.config import Config
+from securevfl.cut import CutUse, Protection
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.privacy import DP, Finding
+from securevfl.site import Site
+from securevfl.training import program as programs
+from securevfl.training.program import ActiveProgram, PassiveProgram, Program
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.rows import Plan
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole
+
+__all__ = ["GROUP", "Algorithm", "algorithms", "find_algorithm"]
+
+GROUP = "securevfl.algorithms"
+"""The group of entry points that algorithms register in."""
+
+
+class Algorithm(Config):
+    """What a job trains: the configuration, which makes each party's program. Subclass it; fields carry their bounds
+    in their annotations.
+
+    Attributes:
+        name: as in job files.
+        label: for tables and reports; `title` adds what distinguishes a configuration.
+        uses_others: whether rows that are not aligned take part in training.
+        uses_book: whether the labels that the active party knows of other parties' rows are used.
+        most_passive: largest number of passive parties, or None for no bound.
+        many_owners: whether several parties own labels, and a coordinator without data stands between them.
+        reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
+        protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
+            ``"model"``, ``"stop"``; each class says it anew.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    uses_others: ClassVar[bool] = False
+    uses_book: ClassVar[bool] = False
+    most_passive: ClassVar[int | None] = None
+    many_owners: ClassVar[bool] = False
+    reveals: ClassVar[str] = ""
+    protects: ClassVar[frozenset[str]] = frozenset()
+
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All installed algorithms, or a class itself where it has a name."""
+        return super().known() or {name: find_algorithm(name) for name in algorithms()}
+
+    @abstractmethod
+    def active(self, setting: Setting) -> ActiveRole:
+        """The active party's role."""
+
+    @abstractmethod
+    def passive(self, setting: Setting) -> PassiveRole:
+        """A passive party's role."""
+
+    @property
+    def title(self) -> str:
+        """For tables and reports."""
+        return self.label
+
+    @property
+    def least_epochs(self) -> int:
+        """Fewest epochs in which the algorithm gets to its last stage."""
+        return 1
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        return True
+
+    @property
+    def cut(self) -> CutUse | None:
+        """What the algorithm asks of the cut layer; None if it does not use one."""
+        return None
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        """Every message of the algorithm's training: those of the cut, and what a subclass adds.
+
+        Args:
+            protection: of the job.
+            passive: how many passive parties there are.
+        """
+        return () if self.cut is None else protection.exchanges(self.cut, passive)
+
+    def declared(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        """`exchanges`, and what the programs around the roles say."""
+        return (*self.exchanges(protection, passive), *programs.EXCHANGES)
+
+    def program(self, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+        """What the party at `site` runs.
+
+        Args:
+            site: the party's place, linked with all its peers.
+            plan: of the job, as all parties have it.
+            settings: label owner → the party's setting in that owner's federation; one entry unless `many_owners`,
+                and none at a coordinator.
+        """
+        setting = next(iter(settings.values()))
+        if site.role == PASSIVE:
+            return PassiveProgram(self.passive(setting))
+        return ActiveProgram(self.active(setting))
+
+    def check(self, protection: Protection) -> None:
+        """Refuse a protection that this algorithm cannot have.
+
+        Raises:
+            PolicyError: it hands over by design what the protection would seal.
+            InputError: a kind of differential privacy that it cannot have.
+        """
+        for kind in sorted(_wanted(protection.dp) - type(self).__dict__.get("protects", frozenset())):
+            raise InputError(
+                f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
+            )
+        if self.reveals and protection.sealed:
+            raise PolicyError(
+                f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
+                "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
+                "stays at the cut layer (splitnn, entity_augmentation, risa)"
+            )
+
+    def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
+        """Who learns what from the messages of this algorithm under `protection`, as its exchanges declare it.
+
+        Args:
+            protection: of the job.
+            passive: names of the passive parties.
+            active: name of the active party, or of one label owner.
+        """
+        names: dict[PartyRole, list[str]] = {ACTIVE: [active], PASSIVE: list(passive), COORDINATOR: ["coordinator"]}
+        found = []
+        declared = self.exchanges(protection, len(passive))
+        for exchange in declared:
+            if not exchange.reveals:
+                continue
+            among_owners = exchange.sender == exchange.receiver == ACTIVE
+            receivers = ["the other label owners"] if among_owners else names[exchange.receiver]
+            found += [
+                Finding(receiver, sender, exchange.reveals, exchange.severity)
+                for sender in names[exchange.sender]
+                for receiver in receivers
+                if sender != receiver
+            ]
+        if self.uses_book:
+            for name in passive:
+                found.append(Finding(active, name, "which of the people that it has labels for it knows", "note"))
+            found += [Finding(name, active, "for which of its rows labels are known", "note") for name in passive]
+        if not declared:
+            found += [
+                Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive
+            ]
+        return found
+
+    def notes(self, protection: Protection) -> list[str]:
+        """What a reader of the figures has to know."""
+        return []
+
+
+_KINDS = {
+    "model": "model=… (DP-SGD; only 'local' trains a model that a party has by itself)",
+    "marvell": "labels=sv.Marvell(…) (for gradients at the cut of two classes, whose labels are used nowhere else)",
+    "stop": "on_budget='stop' (all parties have to find the same last epoch from what is public)",
+    "joint": "features=sv.JointNoise(…) (noise inside the ciphertext, on the sum over the parties)",
+}
+
+
+def _wanted(dp: DP | None) -> set[str]:
+    """What of `_KINDS` this asks for."""
+    if dp is None:
+        return set()
+    stops = any(getattr(mechanism, "on_budget", "") == "stop" for mechanism in (dp.features, dp.labels, dp.model))
+    asked = {"model": dp.model, "marvell": dp.marvell, "stop": stops or None, "joint": dp.joint}
+    return {kind for kind, wanted in asked.items() if wanted is not None}
+
+
+@cache
+def algorithms() -> Mapping[str, EntryPoint]:
+    """Name in job files → where the algorithm lives; nothing is imported yet.
+
+    Raises:
+        InputError: two installed packages give the same name to different algorithms.
+    """
+    found: dict[str, EntryPoint] = {}
+    for entry in entry_points(group=GROUP):
+        if found.setdefault(entry.name, entry).value != entry.value:
+            raise InputError(
+                f"two algorithms are called {entry.name!r}: {found[entry.name].value} and {entry.value}; uninstall one"
+            )
+    return dict(sorted(found.items()))
+
+
+def find_algorithm(name: str) -> type[Algorithm]:
+    """The algorithm of this name.
+
+    Raises:
+        UnknownNameError: no installed package has one.
+        InputError: what is registered is no `Algorithm`, has another name, or cannot be imported.
+    """
+    known = algorithms()
+    if name not in known:
+        raise UnknownNameError("algorithm", name, known)
+    try:
+        kind = known[name].load()
+    except (ImportError, AttributeError) as error:
+        raise InputError(
+            f"algorithm {name!r} is registered as {known[name].value} and does not load: {error}"
+        ) from error
+    if not isinstance(kind, type) or not issubclass(kind, Algorithm) or kind.name != name:
+        raise InputError(
+            f"algorithm {name!r} is registered as {known[name].value}, which is no Algorithm of that name: its class "
+            "has name = " + repr(getattr(kind, "name", None))
+        )
+    return kind

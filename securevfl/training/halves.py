@@ -1,0 +1,247 @@
+"""The two halves of a split network, on either side of the cut: what all algorithms at the cut layer are made of.
+
+A half holds networks, their optimiser and its side of the cut; it neither chooses rows nor knows labels.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from securevfl.cut import ActiveCut, CutSpec, Protection
+from securevfl.privacy import Noised, bare
+from securevfl.privacy.noise import NoiseShare
+from securevfl.site import Site
+from securevfl.training.networks import Bottom, block, build_bottom, mlp
+from securevfl.training.state import State, as_dict, as_pair
+
+__all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """Shapes and learning rates of a split network.
+
+    Attributes:
+        hidden: width h of the cut.
+        top: widths of the top model's hidden layers; None for no top model at all: z are the logits.
+        bottom: each party's bottom.
+        lr: Adam's learning rate, for bottoms, top and the active party's own block.
+        weight_decay: L2 penalty of Adam's parameters.
+    """
+
+    hidden: int
+    top: Sequence[int] | None
+    bottom: Bottom
+    lr: float
+    weight_decay: float = 0.0
+
+
+class ActiveHalf:
+    """The active party's half: its bottom and own block of the cut, and the top model.
+
+    Args:
+        architecture: shapes and rates.
+        cut: this party's side of the cut.
+        spec: of the cut.
+        passive: how many passive parties there are.
+        shape: of a row of the active party's features.
+        outputs: width of the logits.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        cut: ActiveCut,
+        spec: CutSpec,
+        passive: int,
+        shape: Sequence[int],
+        outputs: int,
+    ) -> None:
+        self.cut = cut
+        self.bottom, self.own_width = build_bottom(architecture.bottom, shape)
+        self.own = block(self.own_width, architecture.hidden)
+        self.top = self.build_top(architecture, passive, outputs)
+        self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(spec.device)
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay
+        )
+        self._remote: torch.Tensor | None = None
+
+    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> nn.Module:
+        """The network above the cut."""
+        if architecture.top is None:
+            return nn.Identity()
+        return mlp([architecture.hidden, *architecture.top, outputs])
+
+    async def setup(self) -> None:
+        await self.cut.setup()
+
+    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Logits from the passive parties' part of z and the active party's own."""
+        z = remote + own
+        out: torch.Tensor = self.top(z if isinstance(self.top, nn.Identity) else torch.relu(z))
+        return out
+
+    async def forward(self, activations: torch.Tensor, *, train: bool) -> torch.Tensor:
+        """Logits (n, outputs) of rows whose activations at the active party are these, (n, d)."""
+        remote = await self.cut.forward(activations.shape[0], train=train)
+        if not train:
+            with torch.no_grad():
+                return self.join(remote, self.own(activations))
+        self._remote = remote.requires_grad_()
+        return self.join(self._remote, self.own(activations))
+
+    async def backward(self, outputs: torch.Tensor, gradient: Noised[torch.Tensor] | None = None) -> None:
+        """Step the whole network on the derivative of `outputs`: a loss, or logits with their noised `gradient`.
+
+        Raises:
+            ValueError: no training forward before it, or a top model that does not depend on z.
+        """
+        remote, self._remote = self._remote, None
+        if remote is None:
+            raise ValueError("backward without a training forward before it")
+        forget_gradients(self.optimizer)
+
+        def at_the_cut(above: torch.Tensor | None) -> torch.Tensor:
+            torch.autograd.backward(outputs, above)
+            if remote.grad is None and remote.numel():
+                raise ValueError("the top model does not depend on z")
+            return remote if remote.grad is None else remote.grad
+
+        below = at_the_cut(None) if gradient is None else gradient.map(at_the_cut)
+        if remote.grad is not None:
+            await self.cut.backward(below)
+        self.optimizer.step()
+
+    def snapshot(self) -> object:
+        return copy.deepcopy(self.model.state_dict()), self.cut.snapshot()
+
+    def restore(self, state: object) -> None:
+        weights, cut = as_pair(state)
+        self.model.load_state_dict(weights)
+        self.cut.restore(cut)
+
+    def state(self) -> State:
+        """All of it, to go on later as if nothing had happened."""
+        weights, cut = as_pair(self.snapshot())
+        return {"weights": weights, "cut": cut, "optimizer": copy.deepcopy(self.optimizer.state_dict())}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from `state`."""
+        self.restore((state["weights"], state["cut"]))
+        self.optimizer.load_state_dict(as_dict(state["optimizer"]))
+
+
+class PassiveHalf:
+    """A passive party's half: its bottom, below the cut.
+
+    Args:
+        architecture: shapes and rates.
+        site: the party's place.
+        spec: of the cut.
+        protection: of what crosses it.
+        shape: of a row of the party's features.
+    """
+
+    def __init__(
+        self, architecture: Architecture, site: Site, spec: CutSpec, protection: Protection, shape: Sequence[int]
+    ) -> None:
+        self.cut = protection.passive_cut(site, spec)
+        self.cut_width = spec.width
+        self.bottom, self.width = build_bottom(architecture.bottom, shape)
+        self.bottom.to(spec.device)
+        parameters = list(self.bottom.parameters())
+        self.trainable = bool(parameters)
+        self.optimizer = (
+            torch.optim.Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay)
+            if parameters
+            else None
+        )
+
+    async def setup(self) -> None:
+        await self.cut.setup(self.width, trainable=self.trainable)
+
+    async def forward(
+        self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
+    ) -> None:
+        """Feed the cut with activations (n, d), and with this party's share of the noise on z where there is one."""
+        cut_off = activations.map(torch.Tensor.detach) if isinstance(activations, Noised) else activations.detach()
+        await self.cut.forward(cut_off, train=train, noise=noise)
+
+    async def backward(self, activations: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """Step the cut's block and the bottom that `activations` came from."""
+        gradient = await self.cut.backward()
+        a = bare(activations)
+        if self.optimizer is not None and gradient is not None and a.requires_grad:
+            forget_gradients(self.optimizer)
+            torch.autograd.backward(a, gradient)
+            self.optimizer.step()
+
+    def snapshot(self) -> object:
+        return copy.deepcopy(self.bottom.state_dict()), self.cut.snapshot()
+
+    def restore(self, state: object) -> None:
+        weights, cut = as_pair(state)
+        self.bottom.load_state_dict(weights)
+        self.cut.restore(cut)
+
+    def state(self) -> State:
+        """All of it, to go on later as if nothing had happened."""
+        weights, cut = as_pair(self.snapshot())
+        optimizer = None if self.optimizer is None else copy.deepcopy(self.optimizer.state_dict())
+        return {"weights": weights, "cut": cut, "optimizer": optimizer}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from `state`."""
+        self.restore((state["weights"], state["cut"]))
+        if self.optimizer is not None:
+            self.optimizer.load_state_dict(as_dict(state["optimizer"]))
+
+
+def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
+    """What `zero_grad(set_to_none=True)` does, without its bookkeeping: of each step's Python, it was the most."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
+
+
+class Networks:
+    """Networks and their optimiser that use no cut: a part of a role that hands over what they make itself.
+
+    Args:
+        model: the networks.
+        lr: Adam's learning rate.
+        weight_decay: L2 penalty.
+        device: where they live.
+    """
+
+    def __init__(self, model: nn.Module, lr: float, weight_decay: float, device: str) -> None:
+        self.model = model.to(device)
+        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
+
+    async def setup(self) -> None:
+        """Nothing has to be agreed on."""
+
+    def step(self, outputs: torch.Tensor, gradient: torch.Tensor | None = None) -> None:
+        """One step on the derivative of `outputs`, which is a loss unless a `gradient` comes with it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        torch.autograd.backward(outputs, gradient)
+        self.optimizer.step()
+
+    def snapshot(self) -> object:
+        return copy.deepcopy(self.model.state_dict())
+
+    def restore(self, state: object) -> None:
+        self.model.load_state_dict(as_dict(state))
+
+    def state(self) -> State:
+        return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        self.restore(state["weights"])
+        self.optimizer.load_state_dict(as_dict(state["optimizer"]))

@@ -1,0 +1,149 @@
+"""Bottom and top models: multi-layer perceptrons by their widths, convolutional ones by name.
+
+A bottom's last layer is ReLU6: the sealed cut computes in integers whose range is planned beforehand, so activations
+have to be bounded.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Annotated
+
+import torch
+from msgspec import Meta
+from torch import nn
+
+from securevfl.errors import InputError, UnknownNameError
+
+__all__ = ["BOTTOMS", "Bottom", "block", "bottom_problems", "build_bottom", "mlp", "resnet18_stem"]
+
+Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str
+"""Widths of a perceptron (``()`` for the identity), or a name from `BOTTOMS`."""
+
+
+def mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
+    """Linear layers of these widths with ReLU between them, and `last` after the last."""
+    layers: list[nn.Module] = []
+    for i, (inputs, outputs) in enumerate(itertools.pairwise(widths)):
+        layers += [nn.ReLU()] if i else []
+        layers.append(nn.Linear(inputs, outputs))
+    return nn.Sequential(*layers, *([last] if last is not None else []))
+
+
+def _conv(inputs: int, outputs: int, kernel: int = 3) -> list[nn.Module]:
+    return [nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2), nn.ReLU()]
+
+
+def _small(channels: int) -> nn.Sequential:
+    """Two convolutions with pooling: for small images on a CPU."""
+    return nn.Sequential(*_conv(channels, 16), nn.MaxPool2d(2), *_conv(16, 32), nn.MaxPool2d(2), nn.Flatten())
+
+
+def _fedcvt(channels: int) -> nn.Sequential:
+    """The CNN of FedCVT for CIFAR-10 halves: 32-32-pool-64-64-pool-128-128-pool (its section 6.3.3)."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in ((channels, 32), (32, 64), (64, 128)):
+        layers += [*_conv(inputs, outputs), *_conv(outputs, outputs), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten())
+
+
+def _multivfl(channels: int) -> nn.Sequential:
+    """The data owner's model of Multi-VFL: one convolution to 32 channels, kernel 3 (its section 4), then pooling."""
+    return nn.Sequential(nn.Conv2d(channels, 32, 3), nn.ReLU(), nn.MaxPool2d((1, 2)), nn.Flatten())
+
+
+class _Residual(nn.Module):
+    """A basic block of ResNet (He et al. 2016), with group normalisation: it needs no statistics of other rows."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False), nn.GroupNorm(8, outputs), nn.ReLU()
+        )
+        self.second = nn.Sequential(nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.GroupNorm(8, outputs))
+        same = stride == 1 and inputs == outputs
+        self.skip = nn.Identity() if same else nn.Conv2d(inputs, outputs, 1, stride=stride, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.second(self.first(x)) + self.skip(x))
+
+
+def resnet18_stem(channels: int) -> nn.Sequential:
+    """ResNet-18 for small images: 3 x 3 stem, four stages of two basic blocks, average pooling; 512 features."""
+    layers: list[nn.Module] = [nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.GroupNorm(8, 64), nn.ReLU()]
+    for inputs, outputs, stride in ((64, 64, 1), (64, 128, 2), (128, 256, 2), (256, 512, 2)):
+        layers += [_Residual(inputs, outputs, stride), _Residual(outputs, outputs, 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
+BOTTOMS = {
+    "cnn": (_small, 64),
+    "cnn-fedcvt": (_fedcvt, 64),
+    "cnn-multivfl": (_multivfl, 0),
+    "resnet18": (resnet18_stem, 0),
+}
+"""Name → convolutional layers, and the width of a linear layer after them (0 for none)."""
+
+
+def bottom_problems(bottom: Bottom, where: str) -> list[str]:
+    """What is wrong with a bottom, as sentences: a name that `BOTTOMS` has not. Widths carry their bounds themselves.
+
+    Args:
+        bottom: widths or a name.
+        where: path of the field.
+    """
+    if isinstance(bottom, str) and bottom not in BOTTOMS:
+        return [str(UnknownNameError(where, bottom, BOTTOMS))]
+    return []
+
+
+def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tuple[nn.Module, int]:
+    """A bottom model for features of `shape` (without rows), and the width of its activations; 0 for no features.
+
+    Args:
+        bottom: widths or a name.
+        shape: (d,) for tables, (channels, height, width) for images.
+        width: of a convolutional model's activations; its own if 0.
+
+    Raises:
+        InputError: a convolutional model for features that are no images.
+    """
+    if math.prod(shape) == 0:
+        return nn.Identity(), 0
+    if isinstance(bottom, str):
+        if len(shape) != 3:
+            raise InputError(f"bottom {bottom!r} takes images; the features have shape {tuple(shape)}: give widths")
+        make, default = BOTTOMS[bottom]
+        body = make(shape[0])
+        with torch.no_grad():
+            try:
+                flat = body(torch.zeros(1, *shape)).shape[1]
+            except RuntimeError as error:
+                raise InputError(f"images of shape {tuple(shape)} are too small for bottom {bottom!r}") from error
+        out = width or default
+        if not out:
+            return nn.Sequential(body, nn.ReLU6()), flat
+        return nn.Sequential(body, nn.Linear(flat, out), nn.ReLU6()), out
+    inputs = math.prod(shape)
+    flatten: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
+    if not bottom:
+        return (flatten[0] if flatten else nn.Identity()), inputs
+    return nn.Sequential(*flatten, *mlp([inputs, *bottom], last=nn.ReLU6())), bottom[-1]
+
+
+def block(inputs: int, outputs: int) -> nn.Module:
+    """The active party's own block of the cut with its bias: linear, or the bias alone where it has no features."""
+    return nn.Linear(inputs, outputs) if inputs else _Bias(outputs)
+
+
+class _Bias(nn.Module):
+    """A bias, for a party without features."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.bias.expand(len(x), -1)

@@ -1,0 +1,192 @@
+"""What a role adds to what it releases, as the job's differential privacy asks: composition for roles at the cut.
+
+Roles own one of each; algorithms do not see where the noise comes from.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol as Interface
+
+import numpy as np
+import torch
+
+from securevfl.cut import Protection
+from securevfl.privacy import JointRelease, LabelRelease, Noised, RowRelease
+from securevfl.privacy.loss import Loss
+from securevfl.privacy.noise import NoiseShare
+from securevfl.privacy.releases import Releases
+from securevfl.site import Site
+from securevfl.training.rows import Features, NumberedRows, Plan
+from securevfl.training.split import chunks
+
+__all__ = ["FeatureNoise", "Feeding", "LabelNoise", "Labelled", "Releasing", "noisy_parties"]
+
+
+class Releasing(Interface):
+    """What noise has to know of the role that it serves; see `securevfl.training.role.Role`."""
+
+    @property
+    def site(self) -> Site: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def protection(self) -> Protection: ...
+
+    @property
+    def table(self) -> NumberedRows: ...
+
+    @property
+    def features(self) -> Features: ...
+
+    @property
+    def releases(self) -> Releases: ...
+
+    @property
+    def trainable(self) -> bool: ...
+
+    def activation_times(self, epochs: int) -> int: ...
+
+    def label_times(self, epochs: int) -> int: ...
+
+    def release_rows(self) -> int: ...
+
+
+class Feeding(Releasing, Interface):
+    """A passive party's role; see `securevfl.training.role.PassiveRole`."""
+
+    def activations(self, rows: np.ndarray) -> object: ...
+
+
+class Labelled(Releasing, Interface):
+    """The active party's role; see `securevfl.training.role.ActiveRole`."""
+
+    @property
+    def loss(self) -> Loss: ...
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]: ...
+
+
+def noisy_parties(protection: Protection, parties: int) -> int:
+    """Among how many passive parties the noise on z is shared: each adds all of it where its part can be read."""
+    return parties if protection.sealed else 1
+
+
+class FeatureNoise:
+    """What a passive party adds to what it feeds: nothing, noise on its activations, or its share of the noise on z.
+
+    Args:
+        role: whose plan says how often a row is released.
+
+    Raises:
+        PolicyError: the party's policy allows less than the plan spends.
+    """
+
+    def __init__(self, role: Feeding) -> None:
+        self._role = role
+        self.release: RowRelease | None = None
+        self.joint: JointRelease | None = None
+        dp = role.protection.dp
+        if dp is None or dp.features is None:
+            return
+        rows, times = role.release_rows(), role.activation_times(role.plan.epochs)
+        if dp.joint is not None:
+            parties = noisy_parties(role.protection, len(role.site.passive))
+            self.joint = role.releases.joint(dp.joint, rows=rows, times=times, parties=parties)
+        elif dp.activations is not None:
+            once = not role.trainable
+            self.release = role.releases.rows("activations", dp.activations, rows=rows, times=times, once=once)
+
+    def __call__(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        """Activations (n, d) of numbered rows as they may leave: clipped, noised; gradients flow through the clip.
+
+        Raises:
+            PolicyError: a row would be released more often than planned.
+        """
+        if self.joint is not None:
+            return self.joint.clipped(a)
+        return a if self.release is None else self.release(a, rows)
+
+    def share(self, rows: np.ndarray, width: int) -> NoiseShare | None:
+        """This party's share of the noise on z of these rows, (n, width); None where z carries none."""
+        return None if self.joint is None else self.joint.noise(rows, width)
+
+    def draw_ahead(self) -> None:
+        """Draw noise that is drawn once for all aligned rows, before the first checkpoint: what is drawn later and
+        forgotten would be drawn again, and be one more release."""
+        role = self._role
+        if self.release is None or not self.release.once:
+            return
+        split = role.table.split
+        aligned = np.intersect1d(np.concatenate([split.train, split.valid, split.test]), role.features.own())
+        with torch.no_grad():
+            for rows in chunks(aligned, role.plan.eval_rows):
+                role.activations(rows)
+
+
+class LabelNoise:
+    """How the active party's labels are protected: drawn at random once, or noised in each gradient, or not at all.
+
+    Args:
+        role: whose labels they are.
+
+    Raises:
+        PolicyError: the party's policy allows less than the plan spends.
+    """
+
+    def __init__(self, role: Labelled) -> None:
+        self._role = role
+        self.drawn: LabelRelease | None = None
+        self.release: RowRelease | None = None
+        dp, table = role.protection.dp, role.table
+        if dp is None or dp.randomised is None or not role.site.passive or table.y is None:
+            return
+        held_out = np.concatenate([table.split.valid, table.split.test])
+        training = np.setdiff1d(np.arange(table.rows), held_out)
+        self.drawn = role.releases.labels(dp.randomised, table.y, training, classes=table.classes, person=table.person)
+
+    def applied(self, y: torch.Tensor) -> torch.Tensor:
+        """Labels (rows,) with the drawn ones in their places, at first and after a checkpoint: a second draw would tell
+        more."""
+        return y if self.drawn is None else self.drawn.apply(y)
+
+    def plan_gradients(self) -> None:
+        """Plan noise on ``∂loss/∂logits`` of each row, sized by what the role's loss states of its sensitivity.
+
+        Raises:
+            PolicyError: the party's policy allows less than the plan spends.
+        """
+        role = self._role
+        dp = role.protection.dp
+        if dp is None or dp.gradients is None or not role.site.passive:
+            return
+        times = role.label_times(role.plan.epochs)
+        self.release = role.releases.rows(
+            "gradients", dp.gradients, rows=role.release_rows(), times=times, sensitivity=role.loss.sensitivity
+        )
+
+    def correct(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits of the label that was drawn, from logits of the true one; the same where labels are exact."""
+        return logits if self.drawn is None else self.drawn.correct(logits)
+
+    def gradient(self, loss: torch.Tensor, logits: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor] | None:
+        """``∂loss/∂logits`` with noise, (n, outputs), over the nominal batch; None where gradients carry none.
+
+        Labels enter here and nowhere else: everything below learns from what this returns.
+
+        Args:
+            loss: the sum over the batch.
+            logits: it came from, (n, outputs).
+            rows: numbers of the batch's rows, (n,).
+
+        Raises:
+            PolicyError: a label would be released more often than planned.
+        """
+        if self.release is None:
+            return None
+        role = self._role
+        (exact,) = torch.autograd.grad(loss, logits)
+        first, *also = map(role.table.people, role.labelled_by(rows))
+        size = role.plan.batch_size
+        return self.release(exact, first, also=also).map(lambda gradient: gradient / size)

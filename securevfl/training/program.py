@@ -1,0 +1,288 @@
+"""The programs around roles: epochs, validation, early stopping, checkpoints, restoring the best, the test.
+
+`ActiveProgram` counts the epochs and decides when to stop; `PassiveProgram` follows. Neither knows an algorithm.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import torch
+
+from securevfl.errors import RangeError
+from securevfl.privacy import Link, Reading, Spent, fan_out
+from securevfl.training.checkpoints import Checkpoints
+from securevfl.training.role import ActiveRole, PassiveRole, Role
+from securevfl.training.rows import Epoch, Trained
+from securevfl.training.split import chunks
+from securevfl.training.state import State, as_dict, as_int, as_list
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
+
+__all__ = ["EXCHANGES", "ActiveProgram", "PassiveProgram", "Program", "Progress"]
+
+EXCHANGES = (
+    Exchange("train/epoch", Kind.CONTROL, ACTIVE, PASSIVE, "whether to keep, whether to stop"),
+    Exchange("train/epoch", Kind.CONTROL, ACTIVE, COORDINATOR, "whether to keep, whether to stop"),
+    Exchange("train/epoch", Kind.CONTROL, COORDINATOR, ACTIVE, "whether to keep, whether to stop"),
+)
+"""What programs say to each other beside what their roles exchange."""
+
+R = TypeVar("R", bound=Role)
+
+
+class Program(ABC):
+    """What a party runs in a job: anything that trains to its end. Some also predict."""
+
+    @abstractmethod
+    async def run(self) -> Trained:
+        """Train, keep the best, test."""
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Take part in predicting aligned rows by a trained model; probabilities at the active party, (n, classes).
+
+        Raises:
+            TypeError: a program that only trains.
+        """
+        raise TypeError(f"a {type(self).__name__} does not predict")
+
+    def spent(self) -> list[Spent]:
+        """What was released so far and what it cost."""
+        return []
+
+
+class RoleProgram(Program, Generic[R]):
+    """What the programs of both sides share.
+
+    Args:
+        role: what the algorithm says; it is begun here.
+    """
+
+    def __init__(self, role: R) -> None:
+        role.begin()
+        self.role = role
+        self.trained = Trained(split=role.table.split)
+        self.checkpoints = Checkpoints(role, self.trained)
+
+    async def prepare(self) -> State | None:
+        """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
+        self.lap()
+        await self.setup()
+        self.trained.setup = self.lap()
+        return self.checkpoints.resume()
+
+    async def setup(self) -> None:
+        """Exchange what is needed before training: what the role needs, and what a subclass adds."""
+        await self.role.setup()
+
+    def lap(self) -> Reading:
+        """What the party's clock counted since the last time."""
+        return self.role.site.clock.lap()
+
+    def ended(self) -> Trained:
+        """Close the books: what was to be released with noise must have been.
+
+        Raises:
+            ProtectionInactive: it was not.
+        """
+        trained, role = self.trained, self.role
+        trained.finish = self.lap()
+        trained.model = role.part_of_model()
+        trained.notes += role.closing_notes()
+        trained.spent += role.releases.close()
+        trained.notes += role.releases.notes(role.site.name)
+        return trained
+
+    def spent(self) -> list[Spent]:
+        return self.role.releases.spent()
+
+    async def come_back(self, model: State) -> None:
+        """Set up and take this party's part of a trained model.
+
+        What was released in training does not come along: each prediction draws noise of its own, also where training
+        drew it once, and is one more release of every row that is predicted. What the party's policy allows was held
+        against the plan of training, of which one release is a part, when this program was made.
+        """
+        await self.role.setup()
+        self.role.load(as_dict(model["role"]))
+        fill = model["fill"]
+        if isinstance(fill, torch.Tensor):
+            self.role.features.fill = fill.to(self.role.features.x.device)
+
+
+@dataclass
+class Progress:
+    """Where training stands, at the active party.
+
+    Attributes:
+        kept: the snapshot of the best epoch so far.
+        best: its score; larger is better.
+        since: epochs without a gain.
+        epoch: that ended last, from 1.
+        stop: whether training is over.
+    """
+
+    kept: object
+    best: float = -math.inf
+    since: int = 0
+    epoch: int = 0
+    stop: bool = False
+
+
+class ActiveProgram(RoleProgram[ActiveRole]):
+    """The active party's program: it counts the epochs and decides when to stop."""
+
+    async def run(self) -> Trained:
+        observer, role = self.role.site.observer, self.role
+        observer.phase("setup")
+        saved = await self.prepare()
+        observer.phase("training")
+        progress = Progress(kept=role.snapshot()) if saved is None else self.resumed(saved)
+        while not progress.stop:
+            await self.one_epoch(progress)
+        role.restore(progress.kept)
+        observer.phase("test")
+        self.trained.test = await self.evaluate(role.table.split.test, keep=True)
+        return self.ended()
+
+    async def prepare(self) -> State | None:
+        saved = await super().prepare()
+        if saved is not None:
+            self.role.y = self.role.label_noise.applied(self.role.y)  # the labels that were drawn at first
+        return saved
+
+    async def one_epoch(self, progress: Progress) -> None:
+        """Train, validate, tell the others how it goes on, keep a checkpoint."""
+        progress.epoch += 1
+        if await self.role.begin_epoch(progress.epoch):
+            progress.best, progress.since = -math.inf, 0
+        loss = await self.train_epoch(progress.epoch)
+        valid = await self.evaluate(self.role.table.split.valid)
+        await self.decide(progress, valid)
+        self.note(progress, loss, valid)
+
+    async def train_epoch(self, epoch: int) -> float:
+        """One pass over an epoch's batches; the mean loss.
+
+        Raises:
+            RangeError: the loss is not finite.
+        """
+        role, losses, count = self.role, [], 0
+        batches = role.batches(epoch)
+        for done, rows in enumerate(batches, 1):
+            losses.append(await role.train_batch(rows))
+            count += len(rows)
+            role.site.observer.step(epoch, done, len(batches))
+        self.trained.rows = len(role.training_rows(epoch))
+        mean = sum(map(float, losses)) / max(count, 1)
+        if not math.isfinite(mean):
+            raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
+        return mean
+
+    async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
+        """Decide whether this epoch's model is the best so far and whether training ends, and tell the others."""
+        role, epoch = self.role, progress.epoch
+        score = valid.get(role.task.score, -valid["log_loss"])
+        better = score > progress.best
+        if better:
+            progress.best, progress.kept, progress.since = score, role.snapshot(), 0
+            self.trained.best_epoch = epoch
+        else:
+            progress.since += 1
+        patience = role.plan.patience
+        out_of_patience = patience is not None and progress.since >= patience
+        progress.stop = (out_of_patience and role.may_stop(epoch)) or epoch >= role.plan.epochs
+        meta = {"epoch": epoch, "best": better, "stop": progress.stop}
+        await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
+        if progress.stop:
+            end = role.releases.end_of_plan or "all epochs done"
+            waited = f"no gain on validation rows for {progress.since} epochs"
+            self.trained.stopped = waited if out_of_patience else end
+
+    def followers(self) -> list[Link]:
+        """Whom the active party tells how it goes on."""
+        return self.role.site.others
+
+    def note(self, progress: Progress, loss: float, valid: dict[str, float]) -> None:
+        """Write an epoch into the history, and a checkpoint where the run keeps any."""
+        self.trained.readings.append(self.lap())
+        self.trained.epochs.append(Epoch(loss, valid))
+        self.role.site.observer.epoch(progress.epoch, loss, valid)
+        history = [[item.loss, item.valid] for item in self.trained.epochs]
+        more: State = {"progress": asdict(progress), "stop": progress.stop, "history": history}
+        more |= {"best_epoch": self.trained.best_epoch, "stopped": self.trained.stopped}
+        self.checkpoints.keep(progress.epoch, more | self.remember())
+
+    def remember(self) -> State:
+        """What a program keeps beside its role and where training stands."""
+        return {}
+
+    def resumed(self, saved: State) -> Progress:
+        """Where a kept run stands."""
+        self.trained.best_epoch = as_int(saved["best_epoch"])
+        self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
+        progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
+        progress.stop = self.checkpoints.over(saved)
+        self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
+        return progress
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Probabilities (n, classes) of aligned rows by a trained model."""
+        await self.come_back(model)
+        return await self.probabilities(rows)
+
+    async def probabilities(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities (n, classes) of numbered rows by the model as it is."""
+        logits = [await self.role.score(part) for part in chunks(rows, self.role.plan.eval_rows)]
+        return self.role.task.probabilities(torch.cat(logits))
+
+    async def evaluate(self, rows: np.ndarray, *, keep: bool = False) -> dict[str, float]:
+        """Metrics of the model as it is on these rows."""
+        scores = await self.probabilities(rows)
+        if keep:
+            self.trained.scores = scores
+        return self.role.task.metrics(scores, self.role.labels(rows).cpu().numpy())
+
+
+class PassiveProgram(RoleProgram[PassiveRole]):
+    """A passive party's program: it follows the active party's epochs."""
+
+    async def run(self) -> Trained:
+        role, split = self.role, self.role.table.split
+        saved = await self.prepare()
+        epoch = 0 if saved is None else as_int(saved["epoch"])
+        kept = role.snapshot() if saved is None else saved["kept"]
+        stop = saved is not None and self.checkpoints.over(saved)
+        while not stop:
+            epoch += 1
+            await self.train_epoch(epoch)
+            await self.answer_all(split.valid)
+            verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
+            self.trained.readings.append(self.lap())
+            if verdict.meta.get("best"):
+                kept = role.snapshot()
+            stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
+            self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
+        role.restore(kept)
+        await self.answer_all(split.test)
+        return self.ended()
+
+    async def train_epoch(self, epoch: int) -> None:
+        """Take part in an epoch's batches."""
+        await self.role.begin_epoch(epoch)
+        for rows in self.role.batches(epoch):
+            await self.role.train_batch(rows)
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""
+        await self.come_back(model)
+        await self.answer_all(rows)
+        return np.empty((0, self.role.table.classes))
+
+    async def answer_all(self, rows: np.ndarray) -> None:
+        """Take part in scoring these rows, as many at a time as the active party scores."""
+        for part in chunks(rows, self.role.plan.eval_rows):
+            await self.role.answer(part)

@@ -1,0 +1,323 @@
+"""A role: what one party does in an algorithm. An algorithm's file fills in the hooks; programs run them.
+
+A role is whole before anything overridable is called: its constructor stores what it was given, and `begin`, which the
+program calls, fits the plan and lets `build` make the networks. It *has* features, releases and parts, and inherits
+little.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from securevfl.cut import Protection
+from securevfl.privacy import Link
+from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.privacy.releases import Releases
+from securevfl.site import Site, derive_seed
+from securevfl.training.noise import LabelNoise
+from securevfl.training.rows import Features, NumberedRows, Plan
+from securevfl.training.split import epoch_batches
+from securevfl.training.state import State, as_dict
+from securevfl.training.task import Task
+
+__all__ = ["ActiveRole", "Configuration", "Part", "PassiveRole", "Role", "Setting", "seeded"]
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Torch's global generator seeded inside, as it was before outside."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a role is given.
+
+    Attributes:
+        site: the party's place, with links to its peers.
+        plan: how long and on what to train.
+        protection: of what crosses the cut.
+        table: the party's numbered rows.
+    """
+
+    site: Site
+    plan: Plan
+    protection: Protection
+    table: NumberedRows
+
+
+class Configuration(Protocol):
+    """What a role has to know of its algorithm; see `securevfl.training.algorithm.Algorithm`."""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        ...
+
+    @property
+    def least_epochs(self) -> int:
+        """Fewest epochs in which the algorithm gets to its last stage."""
+        ...
+
+
+class Part(Protocol):
+    """A part of a role that learns: a half of a split network, or networks of its own."""
+
+    async def setup(self) -> None:
+        """Exchange what is needed before the first batch."""
+        ...
+
+    def snapshot(self) -> object:
+        """What it has learned."""
+        ...
+
+    def restore(self, state: object) -> None:
+        """Go back to a snapshot."""
+        ...
+
+    def state(self) -> State:
+        """What it has learned, and what its optimiser remembers."""
+        ...
+
+    def load(self, state: State) -> None:
+        """Go on from a state."""
+        ...
+
+
+class Role(ABC):
+    """One party's part in an algorithm.
+
+    Args:
+        config: the algorithm.
+        setting: where, how long, on which rows.
+
+    Attributes:
+        features: of this party's rows.
+        releases: everything that this party releases with noise.
+        parts: what learns, by name, in the order of their setup; `build` fills it.
+        nominal_batch: rows in a batch as the job says, before they were fitted to the rows.
+    """
+
+    def __init__(self, config: Configuration, setting: Setting) -> None:
+        self.config = config
+        self.site = setting.site
+        self.plan = setting.plan
+        self.protection = setting.protection
+        self.table = setting.table
+        self.nominal_batch = setting.plan.batch_size
+        self.features = Features(setting.table, setting.plan.device)
+        self.releases = Releases(setting.site.name, setting.site.policy)
+        self.parts: dict[str, Part] = {}
+
+    def begin(self) -> None:
+        """Fit the plan to the rows and to the privacy budget, then `build`; the program calls it once.
+
+        Raises:
+            PolicyError: the budget allows fewer epochs than the algorithm needs, or the party's policy less than the
+                plan spends.
+        """
+        rows = len(self.training_rows(1))
+        if rows:
+            self.plan = replace(self.plan, batch_size=min(self.plan.batch_size, rows))
+        dp = self.protection.dp
+        planned = [] if dp is None else [(dp.features, self.activation_times), (dp.gradients, self.label_times)]
+        planned += [] if dp is None else [(dp.model, self.times)]
+        counted = [(mechanism, times) for mechanism, times in planned if mechanism is not None]
+        epochs = self.releases.epochs_within(
+            [mechanism for mechanism, _ in counted],
+            lambda count: [times(count) for _, times in counted],
+            self.plan.epochs,
+            self.config.least_epochs,
+        )
+        self.plan = replace(self.plan, epochs=epochs)
+        self.build()
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        return self.config.trainable
+
+    # What an algorithm says.
+
+    @abstractmethod
+    def build(self) -> None:
+        """Plan the releases and make the networks, as `parts`."""
+
+    def training_rows(self, epoch: int) -> np.ndarray:
+        """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: aligned ones, by default."""
+        return self.table.split.train
+
+    def feed(self, rows: np.ndarray) -> np.ndarray:
+        """Numbers of the rows that this party puts in for those of a training batch: the same ones."""
+        return rows
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        """What an algorithm does before `epoch`. True where a new model begins: the best so far is void."""
+        return False
+
+    def remember(self) -> State:
+        """What has to be kept beside the parts: what was imputed, labelled or chosen."""
+        return {}
+
+    def recall(self, memory: State) -> None:  # noqa: B027 - nothing, unless an algorithm remembers
+        """Go on from what `remember` gave."""
+
+    def closing_notes(self) -> list[str]:
+        """What the report should tell of this party's part in the run.
+
+        Raises:
+            ProtectionInactive: a protection was asked for and did not act.
+        """
+        return []
+
+    # How often a row is released: what noise is sized by.
+
+    def times(self, epochs: int) -> int:
+        """How often `epochs` epochs use one training row, at most."""
+        if self.plan.steps is None:
+            return epochs
+        full = max(len(self.training_rows(1)) // self.plan.batch_size, 1)
+        return epochs * -(-self.plan.steps // full)
+
+    def activation_times(self, epochs: int) -> int:
+        """How often one row's activations are released, the same at all parties: noise on fixed features is drawn once,
+        unless it is on z, where the weights move, and with them what is hidden."""
+        dp = self.protection.dp
+        moves = self.trainable or (dp is not None and dp.joint is not None)
+        return self.times(epochs) if moves else 1
+
+    def label_times(self, epochs: int) -> int:
+        """How often the gradient of one row's label is released, the same at all parties."""
+        return self.times(epochs) * self.table.shared
+
+    def release_rows(self) -> int:
+        """How many row numbers releases are counted by."""
+        return self.table.rows
+
+    # What programs and algorithms use.
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """The batches of an epoch, the same at all parties."""
+        rows = self.training_rows(epoch)
+        return epoch_batches(rows, self.plan.batch_size, self.plan.steps, seed=self.site.seed, epoch=epoch)
+
+    def seed(self, label: str | int, *more: str | int) -> int:
+        """A seed of this party's own, for what the labels say."""
+        return derive_seed(self.site.private_seed, label, *more)
+
+    async def setup(self) -> None:
+        """Exchange what is needed before the first batch."""
+        for part in self.parts.values():
+            await part.setup()
+
+    def snapshot(self) -> object:
+        """This party's part of the model."""
+        return {name: part.snapshot() for name, part in self.parts.items()}
+
+    def restore(self, state: object) -> None:
+        """Go back to a snapshot."""
+        kept = as_dict(state)
+        for name, part in self.parts.items():
+            part.restore(kept[name])
+
+    def state(self) -> State:
+        """Everything that training needs to go on later."""
+        return {"parts": {name: part.state() for name, part in self.parts.items()}, "memory": self.remember()}
+
+    def load(self, state: State) -> None:
+        """Go on from a state, after `setup`."""
+        kept = as_dict(state["parts"])
+        for name, part in self.parts.items():
+            part.load(as_dict(kept[name]))
+        self.recall(as_dict(state["memory"]))
+
+    def before_checkpoint(self) -> None:  # noqa: B027 - nothing, unless a role has to
+        """What has to happen before the state is kept."""
+
+    def part_of_model(self) -> State:
+        """This party's part of the model, to predict with."""
+        return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.features.fill}
+
+
+class ActiveRole(Role):
+    """The active party's part: it owns the labels.
+
+    Attributes:
+        y: classes of the numbered rows, int64, -1 where unknown; what training is told, so drawn ones where labels are
+            protected by randomised response.
+        task: the classification.
+        loss: what training minimises; it states its own sensitivity.
+        label_noise: how labels are protected.
+
+    Raises:
+        ValueError: a table without labels.
+    """
+
+    def __init__(self, config: Configuration, setting: Setting) -> None:
+        super().__init__(config, setting)
+        if setting.table.y is None:
+            raise ValueError("the active party's table has no labels")
+        self.y = setting.table.y.to(setting.plan.device)
+        self.task = Task(setting.table.classes)
+        self.loss: Loss
+        self.label_noise: LabelNoise
+
+    def begin(self) -> None:
+        self.loss = self.build_loss()
+        self.label_noise = LabelNoise(self)
+        self.y = self.label_noise.applied(self.y)
+        super().begin()
+
+    def build_loss(self) -> Loss:
+        """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
+        return CrossEntropy(self.task.classes)
+
+    def may_stop(self, epoch: int) -> bool:
+        """Whether training may end after `epoch`: not before the last stage of an algorithm that has several."""
+        return True
+
+    def labels(self, rows: np.ndarray) -> torch.Tensor:
+        """Classes of numbered rows, int64, -1 where unknown."""
+        return self.y.index_select(0, torch.from_numpy(rows).to(self.y.device, non_blocking=True))
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Numbers of the rows whose labels a batch uses: one array, or one for each party that gives a label."""
+        return [rows]
+
+    @abstractmethod
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        """Train on these rows; the sum of their losses, which may still be on its way on the device."""
+
+    @abstractmethod
+    async def score(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits of these rows, (n, outputs)."""
+
+
+class PassiveRole(Role):
+    """A passive party's part: it feeds rows as the active party's epochs go."""
+
+    @property
+    def upstream(self) -> Link:
+        """The link to the active party."""
+        return self.site.links[self.site.active]
+
+    def activations(self, rows: np.ndarray) -> object:
+        """What this party would feed for numbered rows; where it feeds nothing, nothing."""
+        return None
+
+    @abstractmethod
+    async def train_batch(self, rows: np.ndarray) -> None:
+        """Take part in training on these rows."""
+
+    @abstractmethod
+    async def answer(self, rows: np.ndarray) -> None:
+        """Take part in scoring these rows."""

@@ -1,0 +1,189 @@
+"""What a role is given and what it gives back: the plan, the party's numbered rows, the history of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from securevfl.privacy import Reading, Spent
+from securevfl.training.split import Split
+from securevfl.training.state import State, as_list
+
+__all__ = ["Epoch", "Features", "NumberedRows", "Plan", "Trained"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long and on what to train; every party has the same.
+
+    Attributes:
+        epochs: most epochs.
+        batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
+        patience: epochs without a gain on the validation rows after which training stops, or None for never.
+        steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
+        eval_rows: rows scored at a time outside training.
+        device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
+    """
+
+    epochs: int
+    batch_size: int
+    patience: int | None
+    steps: int | None = None
+    eval_rows: int = 2048
+    device: str = "cpu"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumberedRows:
+    """A party's rows, ready to train on, and how all parties number rows.
+
+    All parties number rows alike: first the aligned ones in the common order, then, for each party in the order of
+    `rest`, the rows that are not aligned. A row of another party's is missing here.
+
+    Attributes:
+        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order.
+        split: which aligned rows train, validate and test.
+        name: the party.
+        rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
+        y: class of each numbered row, int64, -1 where it is unknown, at the active party.
+        classes: number of classes, at the active party.
+        labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
+        shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
+        person: at the active party, for each numbered row the first number of the same person; None where all differ.
+    """
+
+    x: torch.Tensor
+    split: Split
+    name: str = ""
+    rest: Mapping[str, int] = field(default_factory=dict)
+    y: torch.Tensor | None = None
+    classes: int = 0
+    labelled: Mapping[str, int] = field(default_factory=dict)
+    shared: int = 1
+    person: np.ndarray | None = None
+
+    @property
+    def aligned(self) -> int:
+        """How many rows are aligned."""
+        return len(self.x) - self.rest.get(self.name, 0)
+
+    @property
+    def rows(self) -> int:
+        """How many rows all parties number."""
+        return self.aligned + sum(self.rest.values())
+
+    def others(self, party: str) -> np.ndarray:
+        """Numbers of the rows that only `party` has, in its order."""
+        start = self.aligned
+        for name, count in self.rest.items():
+            if name == party:
+                return np.arange(start, start + count)
+            start += count
+        return np.arange(0)
+
+    def people(self, rows: np.ndarray) -> np.ndarray:
+        """`rows`, and the same number for all that are one person's."""
+        return rows if self.person is None else self.person[rows]
+
+    def own(self, rows: np.ndarray) -> np.ndarray:
+        """For each numbered row its place in `x`, or -1 where this party lacks it."""
+        mine = self.others(self.name)
+        first = mine[0] if len(mine) else self.rows
+        at = np.where(rows < self.aligned, rows, rows - first + self.aligned)
+        return np.where((rows < self.aligned) | ((rows >= first) & (rows < first + len(mine))), at, -1)
+
+
+class Features:
+    """The features of a party's rows, on the device that trains.
+
+    Numbers from `NumberedRows.rows` to below twice that stand for the same rows withheld, and -1 for no row at all:
+    like a row that the party lacks, they have `fill` for features. A release counts a row and the row withheld apart.
+
+    Args:
+        table: the party's numbered rows.
+        device: ``"cpu"`` or ``"cuda"``.
+
+    Attributes:
+        x: (n, …) float32, as `NumberedRows.x`.
+        fill: (1, …), what stands in for a row that the party lacks; zeros until an algorithm says otherwise.
+    """
+
+    def __init__(self, table: NumberedRows, device: str) -> None:
+        self.x = table.x.to(device)
+        self.fill = torch.zeros_like(self.x[:1])
+        self._at = np.append(table.own(np.arange(2 * table.rows)), -1)
+
+    def __call__(self, rows: np.ndarray) -> torch.Tensor:
+        """Features of numbered rows, (n, …); `fill` where this party lacks them."""
+        place = self._at[rows]
+        at = torch.from_numpy(place).to(self.x.device, non_blocking=True)
+        if not len(place) or place.min() >= 0:
+            return self.x.index_select(0, at)
+        found = self.x.index_select(0, at.clamp_min(0))
+        found[at < 0] = self.fill
+        return found
+
+    @property
+    def shape(self) -> torch.Size:
+        """Of one row."""
+        return self.x.shape[1:]
+
+    def own(self) -> np.ndarray:
+        """Numbers of the rows whose features this party has, (n,)."""
+        return np.flatnonzero(self._at[:-1] >= 0)
+
+    def mean(self, rows: np.ndarray) -> torch.Tensor:
+        """The mean of rows that this party has, by their places in `x`, (1, …)."""
+        return self.x[torch.from_numpy(rows)].mean(dim=0, keepdim=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch as the active party saw it."""
+
+    loss: float
+    valid: dict[str, float]
+
+
+@dataclass(kw_only=True)
+class Trained:
+    """What one party has after its program ended.
+
+    Attributes:
+        readings: the party's clock, one reading an epoch.
+        setup: its clock before the first epoch.
+        finish: its clock for the test rows, after the last epoch.
+        spent: what its releases cost in privacy.
+        epochs: at the active party: the history.
+        model: the party's part of the best model, for `Result.model`.
+        best_epoch: at the active party: the epoch whose weights were kept, from 1.
+        stopped: at the active party: why training ended.
+        rows: at the active party: on how many rows it trained (those of its last epoch).
+        extra: at the active party: further figures of an algorithm, by name.
+        test: at the active party: the metrics on the test rows.
+        scores: at the active party: probabilities of the test rows, (n, classes).
+        notes: what the report should tell of this party's part in the run.
+        split: which aligned rows trained, validated and tested.
+    """
+
+    readings: list[Reading] = field(default_factory=list)
+    setup: Reading | None = None
+    finish: Reading | None = None
+    spent: list[Spent] = field(default_factory=list)
+    epochs: list[Epoch] = field(default_factory=list)
+    model: State = field(default_factory=dict)
+    best_epoch: int = 0
+    stopped: str = ""
+    rows: int = 0
+    extra: dict[str, float] = field(default_factory=dict)
+    test: dict[str, float] = field(default_factory=dict)
+    scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    notes: list[str] = field(default_factory=list)
+    split: Split = field(default_factory=Split.empty)
+
+    def restore_readings(self, readings: object) -> None:
+        """Readings of a checkpoint."""
+        self.readings = [Reading(*values) for values in as_list(readings)]

@@ -1,0 +1,72 @@
+"""How a job's noise meets the cut: the sizes that both sides plan for, and what stands on the active party's side."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from securevfl.cut import ActiveCut, BoundedCut, CutSpec, PerturbedCut
+from securevfl.errors import InputError
+from securevfl.privacy import MarvellNoise
+from securevfl.privacy.joint import largest_norm
+from securevfl.training.noise import noisy_parties
+from securevfl.training.role import ActiveRole, Role
+
+__all__ = ["active_side", "widened"]
+
+_TAIL = 8.5
+"""|Φ⁻¹| of 52 random bits is below 8.3."""
+
+
+def widened(spec: CutSpec, role: Role) -> CutSpec:
+    """`spec` with ranges wide enough for what clip and noise can amount to; the same at all parties.
+
+    Args:
+        spec: of the cut, with the ranges of exact values.
+        role: whose job and plan say how much noise there is.
+    """
+    dp, plan = role.protection.dp, role.plan
+    activations, gradients = spec.activation_bound, spec.gradient_bound
+    if dp is not None and dp.features is not None:
+        scale = max(dp.joint.weight_bound, 1.0) if dp.joint is not None else 1.0
+        sigma = dp.features.sigma(role.activation_times(plan.epochs))
+        activations = max(activations, dp.features.clip * (1 + 2 * _TAIL * sigma * scale))
+    if dp is not None and dp.gradients is not None:
+        gradients *= dp.gradients.clip * (1 + 2 * _TAIL * dp.gradients.sigma(role.label_times(plan.epochs)))
+    if dp is not None and dp.marvell is not None:
+        gradients *= 1 + _TAIL * math.sqrt(10 * dp.marvell.power)  # power spent on a class of a tenth of the rows
+    return replace(
+        spec,
+        batch_size=plan.batch_size,
+        device=plan.device,
+        trainable=role.config.trainable,
+        activation_bound=activations,
+        gradient_bound=gradients,
+    )
+
+
+def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
+    """The active party's side of the cut, with Marvell's noise or a bound on z on top where the job asks for them.
+
+    Raises:
+        InputError: Marvell's noise for more than two classes.
+    """
+    site, dp = role.site, role.protection.dp
+    cut = role.protection.active_cut(site, spec)
+    if dp is None or not site.passive:
+        return cut
+    if dp.joint is not None:
+        parties, sigma = len(site.passive), dp.joint.sigma(role.activation_times(role.plan.epochs))
+        bound = largest_norm(
+            clip=dp.joint.clip,
+            weight_bound=dp.joint.weight_bound,
+            parties=parties,
+            sigma=sigma * (parties / noisy_parties(role.protection, parties)) ** 0.5,
+            width=spec.width,
+        )
+        cut = BoundedCut(cut, bound)
+    if dp.marvell is not None:
+        if role.task.classes != 2:
+            raise InputError(f"dp.labels 'marvell' is for two classes and there are {role.task.classes}")
+        cut = PerturbedCut(cut, MarvellNoise(dp.marvell.power))
+    return cut

@@ -1,0 +1,68 @@
+"""What is learned: the probabilities and the metrics of a classification with two or more classes.
+
+The loss and its sensitivity are an object of their own, see `securevfl.privacy.loss`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A classification.
+
+    Attributes:
+        classes: number of classes; with two the model has one output, a logit.
+    """
+
+    classes: int
+
+    @property
+    def outputs(self) -> int:
+        """Width of the top model's output."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def score(self) -> str:
+        """The metric by which checkpoints are chosen; larger is better."""
+        return "auc" if self.classes == 2 else "accuracy"
+
+    def one_hot(self, labels: torch.Tensor) -> torch.Tensor:
+        """(n, classes) float32 of classes (n,)."""
+        return functional.one_hot(labels, self.classes).float()
+
+    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+        """(n, classes) float64, rows sum to one."""
+        wide = logits.double()
+        if self.classes == 2:
+            positive = torch.sigmoid(wide[:, 0])
+            return torch.stack([1 - positive, positive], dim=1).cpu().numpy()
+        return torch.softmax(wide, dim=1).cpu().numpy()
+
+    def metrics(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
+        """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes.
+
+        A metric that the rows do not define (AUC where they are all of one class) is left out.
+        """
+        from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+
+        found = {
+            "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
+            "log_loss": float(log_loss(labels, probabilities, labels=list(range(self.classes)))),
+        }
+        present = len(np.unique(labels))
+        if self.classes == 2 and present == 2:
+            positive = probabilities[:, 1]
+            false_rate, true_rate, _ = roc_curve(labels, positive)
+            found["auc"] = float(roc_auc_score(labels, positive))
+            found["ks"] = float((true_rate - false_rate).max())
+        elif self.classes > 2 and present == self.classes:
+            found["auc"] = float(roc_auc_score(labels, probabilities, multi_class="ovr"))
+        return found

@@ -1,0 +1,114 @@
+"""What arithmetic modulo a number refuses, and which path is taken for it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from gmpy2 import mpz
+from securevfl_crypto.engine.compiled_long import long_kernels
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, host_features
+from securevfl_crypto.errors import EngineError, MalformedError
+from securevfl_crypto.modular import Modulus, choice, modulus
+from securevfl_crypto.modular.gmp import GmpModulus
+from securevfl_crypto.modular.vector import VectorModulus
+
+VECTORS = [path.name for path in VECTOR_PATHS if host_features().issuperset(path.needs)]
+PRIME = (mpz(1) << 1279) - 1
+BYTE_SHORT = (mpz(1) << 2049) + 3
+"""Its bytes can hold more than the limbs of some paths."""
+
+
+@pytest.fixture(params=[*VECTORS, "cryptography"])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def _wire(arithmetic: Modulus, value: mpz | int) -> np.ndarray:
+    return np.frombuffer(int(value).to_bytes(arithmetic.width, "little"), dtype=np.uint8).reshape(1, -1)
+
+
+MALFORMED: dict[str, Callable[[Modulus], Any]] = {
+    "the modulus itself": lambda a: a.load(_wire(a, a.m)),
+    "all ones": lambda a: a.load(np.full((9, a.width), 255, dtype=np.uint8)),
+    "one byte too many": lambda a: a.load(np.zeros((2, a.width + 1), dtype=np.uint8)),
+    "signed bytes": lambda a: a.load(np.zeros((2, a.width), dtype=np.int8)),
+    "one axis": lambda a: a.load(np.zeros(a.width, dtype=np.uint8)),
+    "two and three": lambda a: a.mul(a.from_ints([1, 2]), a.from_ints([1, 2, 3])),
+    "none and two": lambda a: a.mul(a.from_ints([]), a.from_ints([1, 2])),
+    "another modulus": lambda a: a.to_ints(modulus(PRIME - 2, VECTORS[0] if VECTORS else None).from_ints([1])),
+    "a place beyond": lambda a: a.take(a.from_ints([1, 2]), np.array([2])),
+    "a place before": lambda a: a.take(a.from_ints([1, 2]), np.array([-1])),
+    "places that are none": lambda a: a.take(a.from_ints([1, 2]), np.array([0.0])),
+    "a negative power": lambda a: a.power(a.from_ints([2]), -1),
+    "no bits": lambda a: a.fixed_base(3, 0),
+    "no bits to scan": lambda a: a.fixed_base(3, 0, scan=True),
+    "exponents for three": lambda a: a.power_products(a.from_ints([2, 3]), np.zeros((4, 3), dtype=np.int64)),
+    "exponents of 32 bits": lambda a: a.power_products(a.from_ints([2]), np.zeros((4, 1), dtype=np.int32)),
+    "no magnitude": lambda a: a.power_products(a.from_ints([2]), np.full((4, 1), -(1 << 63))),
+    "a base of 0 to a negative power": lambda a: a.power_products(a.from_ints([0]), np.array([[-3]])),
+}
+
+
+@pytest.mark.parametrize("attempt", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_input_is_refused(name: str, attempt: Callable[[Modulus], Any]) -> None:
+    for m in (PRIME, BYTE_SHORT):
+        with pytest.raises(MalformedError):
+            attempt(modulus(m, name))
+
+
+@pytest.mark.parametrize("m", [PRIME - 1, PRIME >> 256, (mpz(1) << 16384) + 1, -PRIME])
+def test_moduli_out_of_range_are_refused(m: mpz) -> None:
+    with pytest.raises(MalformedError, match="an odd one of 1024 to 16384 bits"):
+        modulus(m)
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    for cache in (choice._kept, choice._tested):
+        cache.cache_clear()
+    yield
+    for cache in (choice._kept, choice._tested):
+        cache.cache_clear()
+
+
+@pytest.mark.skipif(not VECTORS, reason="no vector path here")
+@pytest.mark.usefixtures("fresh")
+def test_a_path_that_fails_its_self_test_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "self_test", lambda candidate: False)
+    monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
+    with pytest.raises(EngineError, match="multiplies wrongly"):
+        modulus(PRIME, VECTORS[0])
+    with pytest.warns(RuntimeWarning, match="taking a slower path"):
+        assert isinstance(modulus(PRIME), GmpModulus)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_the_self_test_sees_wrong_products() -> None:
+    class Wrong(GmpModulus):
+        def invert(self, batch: Any) -> Any:
+            return super().invert(super().mul(batch, batch))
+
+    assert choice.self_test(GmpModulus(PRIME))
+    assert not choice.self_test(Wrong(PRIME))
+
+
+def test_the_environment_chooses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECUREVFL_ENGINE", "libsodium")
+    assert isinstance(modulus(PRIME), GmpModulus)
+    for path in VECTORS:
+        monkeypatch.setenv("SECUREVFL_ENGINE", path)
+        found = modulus(PRIME)
+        assert isinstance(found, VectorModulus)
+        assert found.kernels.path.name == path
+        assert modulus(PRIME) is found
+        assert long_kernels(found.kernels.path, 1279) is found.kernels
+    monkeypatch.delenv("SECUREVFL_ENGINE")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        modulus(PRIME)
+    with pytest.raises(EngineError, match="abacus"):
+        modulus(PRIME, "abacus")

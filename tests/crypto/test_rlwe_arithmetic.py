@@ -1,0 +1,188 @@
+"""Arithmetic, layout and messages of the lattice schemes, against Python's integers and the plainest loops."""
+
+from __future__ import annotations
+
+import secrets
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from securevfl_crypto.errors import MalformedError, OverflowRefused, WeakKeyError
+from securevfl_crypto.rlwe.envelopes import Content, Envelope
+from securevfl_crypto.rlwe.parameters import DEGREE, Chain
+from securevfl_crypto.rlwe.residues import Basis, fraction, high, read_residues, scale, write_residues
+from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
+from securevfl_crypto.rlwe.seal import seal_context
+from securevfl_crypto.rlwe.tiling import Places, Tiling
+
+PRIMES = (1099510054913, 72057594037616641, 1152921504606748673)  # 40, 56 and 60 bits
+words = st.integers(0, 2**64 - 1)
+
+
+@given(st.lists(words, min_size=1, max_size=20), words, st.sampled_from(PRIMES))
+def test_products_of_words(values: list[int], factor: int, prime: int) -> None:
+    a = np.array(values, dtype=np.uint64)
+    assert high(a, factor).tolist() == [value * factor >> 64 for value in values]
+    assert scale(a, factor, prime).tolist() == [value * factor % prime for value in values]
+
+
+@given(st.lists(words, min_size=1, max_size=20), st.sampled_from(PRIMES))
+def test_fractions_of_a_prime(values: list[int], prime: int) -> None:
+    values = [value % prime for value in [*values, 0, prime - 1]]
+    whole, left = fraction(np.array(values, dtype=np.uint64), prime)
+    assert whole.tolist() == [(value << 64) // prime for value in values]
+    assert np.allclose(left, [((value << 64) % prime) / prime for value in values], atol=1e-12)
+
+
+@given(st.lists(st.integers(-(2**150), 2**150), min_size=1, max_size=10))
+def test_residues_and_back(values: list[int]) -> None:
+    basis, array = Basis(PRIMES), np.array(values, dtype=object)
+    residues = basis.residues(array)
+    assert basis.integers(residues).tolist() == [value % basis.modulus for value in values]
+    twice = basis.add(residues, residues)
+    assert np.array_equal(twice, basis.scale(residues, 2))
+    zero = basis.add(residues, basis.negate(residues, np.ones(len(values), dtype=bool)))
+    assert not zero.any()
+    raw = write_residues(residues, (5, 7, 8))
+    assert np.array_equal(read_residues(memoryview(raw), PRIMES, (5, 7, 8), len(values)), residues)
+    for bad in (raw[:-1], raw + b"\0", raw[:-8] + b"\xff" * 8):
+        with pytest.raises(MalformedError):
+            read_residues(memoryview(bad), PRIMES, (5, 7, 8), len(values))
+
+
+def polynomial(places: Places, values: np.ndarray) -> np.ndarray:
+    found = np.zeros(DEGREE, dtype=object)
+    assert len(np.unique(places.index)) == places.index.size
+    found[places.index] = np.where(places.negative, -values.ravel(), values.ravel())
+    return found
+
+
+def multiply(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Modulo X^N + 1, term by term."""
+    found = np.zeros(DEGREE, dtype=object)
+    for i in np.flatnonzero(a):
+        found[i:] += a[i] * b[: DEGREE - i]
+        found[:i] -= a[i] * b[DEGREE - i :]
+    return found
+
+
+def take(found: np.ndarray, places: Places) -> np.ndarray:
+    return np.where(places.negative, -found[places.index], found[places.index])
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_a_product_of_polynomials_holds_both_products_of_matrices(data: st.DataObject) -> None:
+    """Full and part-filled tiles, also those that fill all coefficients, where exponents wrap around."""
+    features = data.draw(st.integers(1, 40))
+    outputs = data.draw(st.integers(1, 40))
+    rows = data.draw(st.integers(1, min(DEGREE // (features * outputs), 60)) | st.just(DEGREE // (features * outputs)))
+    rows = min(rows, 4096 // features)
+    tiling = Tiling(rows, features, outputs)
+    d, h, n = (data.draw(st.integers(1, most)) for most in (features, outputs, rows))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    x, v, s = (rng.integers(-9, 10, shape).astype(object) for shape in ((n, d), (d, h), (n, h)))
+    encoded = polynomial(tiling.x(n, d), x)
+    product = multiply(polynomial(tiling.weights(d, h), v), encoded)
+    assert np.array_equal(take(product, tiling.product(n, h)).reshape(n, h), x @ v)
+    gradient = multiply(polynomial(tiling.steps(n, h), s), encoded)
+    assert np.array_equal(take(gradient, tiling.gradient(d, h)).reshape(d, h), x.T @ s)
+
+
+@given(st.integers(1, 5000), st.integers(1, 700), st.integers(1, 300))
+def test_tiles_fit_and_are_no_larger_than_the_block(batch: int, width_in: int, width_out: int) -> None:
+    tiling = Tiling.plan(batch, width_in, width_out)
+    assert tiling.rows * tiling.features * tiling.outputs <= DEGREE
+    assert tiling.rows <= batch
+    assert tiling.features <= width_in
+    assert tiling.outputs <= width_out
+
+
+def test_the_plan_balances_uploads_and_answers() -> None:
+    assert Tiling.plan(256, 32, 16) == Tiling(64, 8, 16)
+    assert Tiling.plan(1, 1, 20000).outputs <= DEGREE
+    with pytest.raises(OverflowRefused):
+        Tiling.plan(8, 1 << 21, 1)
+
+
+def test_parameters_below_128_bits_of_security_are_refused() -> None:
+    assert sum(Chain((58, 60), 60, 40).sizes) == 218
+    with pytest.raises(WeakKeyError):
+        Chain((59, 60), 60, 40)
+
+
+def test_random_polynomials_have_their_distributions() -> None:
+    signs = np.concatenate([ternary() for _ in range(8)])
+    assert np.unique(signs).tolist() == [-1, 0, 1]
+    assert np.abs(np.bincount(signs + 1) / len(signs) - 1 / 3).max() < 0.02
+    noise = np.concatenate([binomial() for _ in range(8)])
+    assert abs(noise.mean()) < 0.1
+    assert abs(noise.std() - np.sqrt(10.5)) < 0.1
+    assert np.abs(noise).max() <= 21
+    assert {int(v) >> 70 for v in uniform((200,), 3 << 70)} == {0, 1, 2}
+    assert max(uniform((200,), 1 << 64)) >> 60 == 15
+
+
+@pytest.mark.parametrize("bits", [10, 62, 63, 64, 71, 127, 140])
+def test_the_flood_fills_its_range(bits: int) -> None:
+    basis = Basis(PRIMES)
+    values = basis.integers(flood(basis, 4000, bits))
+    values = np.where(values > basis.modulus // 2, values - basis.modulus, values)
+    scaled = np.array([int(v) / 2.0**bits for v in values])
+    assert -1 <= scaled.min() < -0.98
+    assert 0.98 < scaled.max() < 1
+    assert abs(scaled.mean()) < 0.05
+    assert abs(scaled.std() - 1 / np.sqrt(3)) < 0.03
+
+
+def envelope(kind: Content = Content.STEPS, tag: bytes = b"12345678", rows: int = 5) -> Envelope:
+    return Envelope(kind, 1, 0, tag, Tiling(4, 3, 2), rows, seal_context(Chain((48, 40), 56)))
+
+
+def test_messages_travel_and_name_what_they_are() -> None:
+    own = envelope()
+    first = np.stack(
+        [np.array([secrets.randbelow(p) for _ in range(DEGREE)], dtype=np.uint64) for p in own.seal.data.primes]
+    )
+    message = own.write_uploads([(first, b"s" * 64)])
+    ((back, seed),) = own.read_uploads(message, 1)
+    assert np.array_equal(back, first)
+    assert seed == b"s" * 64
+    assert message.shape == (1, 36 + 64 + DEGREE * 18)
+    for other in (envelope(Content.WEIGHTS), envelope(tag=b"12345679"), envelope(rows=6)):
+        with pytest.raises(MalformedError, match="begins with"):
+            other.read_uploads(message, 1)
+    with pytest.raises(MalformedError, match="was expected"):
+        own.read_uploads(message, 2)
+    large = message.copy()
+    large[0, -7:] = 255
+    with pytest.raises(MalformedError, match="below its prime"):
+        own.read_uploads(large, 1)
+
+
+def test_an_answer_carries_no_coefficient_but_those_asked_for() -> None:
+    own = envelope(Content.GRADIENT)
+    answers = [
+        (np.full((2, size), 7 + size, dtype=np.uint64), np.full((2, DEGREE), 3, dtype=np.uint64)) for size in (6, 2)
+    ]
+    message = own.write_answers(answers)
+    assert message.size == 36 + 11 * (2 * DEGREE + 8)
+    for (a, b), (c, d) in zip(own.read_answers(message, [6, 2]), answers, strict=True):
+        assert np.array_equal(a, c)
+        assert np.array_equal(b, d)
+    with pytest.raises(MalformedError):
+        own.read_answers(message, [6, 3])
+
+
+def test_seal_reads_back_what_it_wrote_and_refuses_zeros() -> None:
+    own = seal_context(Chain((48, 40), 56))
+    rng = np.random.default_rng(1)
+    halves = np.stack([[rng.integers(0, p, DEGREE, dtype=np.uint64) for p in own.data.primes] for _ in range(2)])
+    assert np.array_equal(own.read(own.ciphertext(halves)), halves)
+    with pytest.raises(MalformedError, match="ring element"):
+        own.ciphertext(np.full_like(halves, 2**63))
+    with pytest.raises(MalformedError, match="no encryption"):
+        own.transform(own.ciphertext(np.zeros_like(halves)))
+    with pytest.raises(MalformedError, match="no encryption"):
+        own.combine([own.transform(own.ciphertext(halves))], [own.plaintext(np.zeros(DEGREE, dtype=np.int64))])

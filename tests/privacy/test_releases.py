@@ -1,0 +1,170 @@
+"""What one party plans to release, against its policy; what it cost; what a broken run may have cost besides."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from securevfl.errors import PolicyError, ProtectionInactive
+from securevfl.privacy import (
+    Gaussian,
+    GaussianRelease,
+    JointNoise,
+    Policy,
+    RandomisedResponse,
+    Releases,
+    calibrate,
+    epsilon_rdp,
+)
+
+FIXED = Gaussian(noise_multiplier=3.0, epsilon=5.0, on_budget="stop")
+ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
+
+
+def _each(count: int, epochs: int) -> list[int]:
+    """So many mechanisms, each once an epoch."""
+    return [epochs] * count
+
+
+VALUES, ROWS = torch.ones(4, 2), np.arange(4)
+
+
+def test_the_noise_follows_from_the_budget_and_the_plan() -> None:
+    releases = Releases("bank", Policy())
+    release = releases.rows("activations", Gaussian(epsilon=2.0, delta=1e-6, clip=0.5), rows=4, times=7)
+    assert release.sigma == calibrate(2.0, 1e-6, 7)
+    assert (release.clip, release.sensitivity) == (0.5, 1.0)
+    assert release(VALUES, ROWS).multiplier == release.sigma
+    (spent,) = releases.spent()
+    assert (spent.what, spent.times, spent.delta) == ("activations", 1, 1e-6)
+    joint = releases.joint(JointNoise(epsilon=2.0, clip=0.5, weight_bound=3.0), rows=4, times=7, parties=2)
+    assert joint.noise(ROWS, 3).sensitivity == 2 * 0.5 * 3.0
+    steps = releases.steps(Gaussian(noise_multiplier=1.5, clip=0.2), nn.Linear(2, 1), rows=4, times=3)
+    assert (steps.sigma, steps.clip) == (1.5, 0.2)
+    drawn = releases.labels(RandomisedResponse(epsilon=1.0), torch.tensor([0, 1, 1, -1]), ROWS, 2)
+    assert drawn.epsilon == 1.0
+    assert len(releases) == 4
+
+
+def test_a_plan_beyond_the_policy_is_refused_before_anything_is_released() -> None:
+    strict = Policy(max_epsilon=3.0)
+    with pytest.raises(PolicyError, match=r"releasing activations as planned spends ε = 4.* allows 3"):
+        Releases("shop", strict).rows("activations", Gaussian(epsilon=4.0), rows=4, times=2)
+    with pytest.raises(PolicyError, match=r"as planned spends ε = 4; the policy allows 3"):
+        Releases("bank", strict).labels(RandomisedResponse(epsilon=4.0), torch.zeros(4).long(), ROWS, 2)
+    with pytest.raises(PolicyError, match="releasing model as planned"):
+        Releases("bank", strict).steps(Gaussian(epsilon=4.0), nn.Linear(2, 1), rows=4, times=2)
+    with pytest.raises(PolicyError, match="releasing z as planned"):
+        Releases("shop", strict).joint(JointNoise(epsilon=4.0, weight_bound=1.0), rows=4, times=2, parties=1)
+
+
+def test_what_protects_the_same_is_added_up_and_what_does_not_is_not() -> None:
+    releases = Releases("bank", Policy(max_epsilon=3.0))
+    releases.rows("representations", Gaussian(epsilon=2.0), rows=4, times=1)
+    releases.rows("gradients", Gaussian(epsilon=2.5), rows=4, times=1)
+    with pytest.raises(PolicyError, match="releasing activations as planned"):
+        releases.rows("activations", Gaussian(epsilon=2.5), rows=4, times=1)
+
+
+def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
+    first, second = Gaussian(epsilon=2.0, delta=1e-3), Gaussian(epsilon=2.0, delta=1e-7)
+    both = [GaussianRelease(first.sigma(1), 1), GaussianRelease(second.sigma(1), 1)]
+    assert epsilon_rdp(both, 1e-7) > epsilon_rdp(both, 1e-3)
+    limit = (epsilon_rdp(both, 1e-7) + epsilon_rdp(both, 1e-3)) / 2
+    for order in ((first, second), (second, first)):
+        releases = Releases("bank", Policy(max_epsilon=limit))
+        releases.rows("activations", order[0], rows=4, times=1)
+        with pytest.raises(PolicyError):
+            releases.rows("representations", order[1], rows=4, times=1)
+
+
+def test_a_budget_that_ends_training_finds_the_last_epoch() -> None:
+    releases = Releases("bank", Policy())
+    assert 3 < ALLOWED < 25
+    assert releases.epochs_within([FIXED, FIXED], lambda epochs: [epochs, epochs], 30, 1) == ALLOWED
+    assert releases.end_of_plan == f"the privacy budget ε = 5 is spent after {ALLOWED} of 30 epochs"
+    assert releases.epochs_within([FIXED], lambda epochs: [2 * epochs], 30, 1) == ALLOWED // 2
+    wide = Gaussian(noise_multiplier=3.0, epsilon=1e3, on_budget="stop")
+    assert releases.epochs_within([wide, FIXED], lambda epochs: [epochs, 3 * epochs], 30, 1) == ALLOWED // 3
+
+
+def test_a_budget_that_suffices_or_ends_nothing_leaves_the_plan() -> None:
+    for mechanisms, epochs in (([FIXED], ALLOWED), ([Gaussian(noise_multiplier=0.2)], 30), ([Gaussian()], 30), ([], 9)):
+        releases = Releases("bank", Policy())
+        count = len(mechanisms)
+        assert releases.epochs_within(mechanisms, partial(_each, count), epochs, 1) == epochs
+        assert releases.end_of_plan == ""
+    releases = Releases("bank", Policy())
+    assert releases.epochs_within([FIXED], lambda epochs: [1], 300, 1) == 300  # drawn once, paid once
+
+
+def test_a_budget_for_fewer_epochs_than_the_algorithm_needs_is_refused() -> None:
+    with pytest.raises(PolicyError, match=rf"allows {ALLOWED} epochs, and {ALLOWED + 1} are needed"):
+        Releases("bank", Policy()).epochs_within([FIXED], lambda epochs: [epochs], 30, ALLOWED + 1)
+    small = FIXED.replace(epsilon=0.5)
+    with pytest.raises(PolicyError, match=r"dp.epsilon = 0.5 with noise multiplier 3.0 allows 0 epochs, and 1 are"):
+        Releases("bank", Policy()).epochs_within([small], lambda epochs: [epochs], 30, 1)
+    with pytest.raises(PolicyError, match=r"with noise multiplier 3.0 spends more than dp.epsilon = 5"):
+        Releases("bank", Policy()).rows("gradients", FIXED, rows=4, times=ALLOWED + 1)
+
+
+def test_what_was_planned_has_to_happen() -> None:
+    releases = Releases("bank", Policy())
+    releases.rows("activations", Gaussian(), rows=4, times=2)(VALUES, ROWS)
+    assert [spent.what for spent in releases.close()] == ["activations"]
+    releases.rows("gradients", Gaussian(), rows=4, times=2)
+    assert [spent.what for spent in releases.spent()] == ["activations"]
+    with pytest.raises(ProtectionInactive, match="on gradients was asked for and nothing was released"):
+        releases.close()
+    assert Releases("bank", Policy()).close() == []
+
+
+def _pair(policy: Policy, epsilon: float = 4.0) -> tuple[Releases, list[object]]:
+    releases = Releases("shop", policy)
+    made = [releases.rows(what, Gaussian(epsilon=epsilon), rows=6, times=6) for what in ("activations", "gradients")]
+    return releases, [*made]
+
+
+def test_what_a_broken_run_may_have_released_is_counted_for_the_rows_that_it_can_have_been() -> None:
+    releases, (features, labels) = _pair(Policy())
+    releases.lose(np.array([0, 1]), np.array([5]), np.array([2]), 3, 2, over=False)
+    assert features.counts.state()["lost"].tolist() == [4, 4, 0, 0, 0, 0]  # 6 releases in 3 epochs, 2 of them lost
+    assert labels.counts.state()["lost"].tolist() == [0, 0, 4, 0, 0, 0]
+    (note, other) = releases.notes()
+    assert "up to 4 releases of a row's activations that were not remembered" in note
+    assert note.startswith("a run of 'shop' broke off")
+    assert "beside the 6 that were planned" in other
+    assert releases.notes("market")[0].startswith("a run of 'market' broke off")
+
+
+def test_after_training_only_the_test_rows_features_can_have_been_released() -> None:
+    releases, (features, labels) = _pair(Policy())
+    releases.lose(np.array([0, 1]), np.array([5]), np.array([2]), 3, 1, over=True)
+    assert features.counts.state()["lost"].tolist() == [0, 0, 0, 0, 0, 1]
+    assert labels.counts.lost == 0
+    assert len(releases.notes()) == 1
+
+
+def test_losses_beyond_the_policy_are_refused() -> None:
+    releases, _ = _pair(Policy(max_epsilon=4.5))
+    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than is remembered.*'shop' has to"):
+        releases.lose(np.array([0]), np.array([5]), np.array([0]), 3, 2, over=False)
+
+
+def test_a_state_goes_on_and_another_one_is_refused() -> None:
+    releases, (features, _) = _pair(Policy())
+    features(VALUES, ROWS)
+    releases.lose(ROWS, ROWS, ROWS, 6, 1, over=False)
+    again, _ = _pair(Policy())
+    again.load(releases.state())
+    assert [spent.times for spent in again.spent()] == [spent.times for spent in releases.spent()] == [2, 1]
+    assert again.notes() == releases.notes()
+    other = Releases("shop", Policy())
+    other.rows("gradients", Gaussian(), rows=6, times=6)
+    for state in (releases.state(), {}, {"releases": None}):
+        with pytest.raises(TypeError, match="state"):
+            other.load(state)

@@ -1,0 +1,108 @@
+"""`make bench`: all benchmarks are in its list; what lacks a file is skipped with the reason; what breaks is seen."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PARTS = {"everything", "linkage_peer", "psi_peers", "psi_two_processes"}
+"""Modules that other benchmarks run, and the one that runs all."""
+
+STUBS = {
+    "whole": "print('figures')",
+    "partly": "from benchmarks import skip; skip.note('the peer', 'it is not\\n installed'); print('figures')",
+    "lacking": "from benchmarks import skip; skip.skip('images', 'mnist.npz is not here')",
+    "peerless": "from benchmarks import skip; skip.needed('no_such_peer', 'peerless')",
+    "broken": "raise ValueError('17 is not 18')",
+    "sized": "import sys; print('arguments', sys.argv[1:])",
+    "folder": "import os; print('results in', os.environ['SECUREVFL_BENCHMARKS'])",
+}
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+@pytest.fixture
+def stubs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, code in STUBS.items():
+        (tmp_path / f"stub_{name}.py").write_text(code, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+
+
+def _everything(*names: str, arguments: tuple[str, ...] = ()) -> int:
+    from benchmarks.everything import Benchmark, main
+
+    return main(arguments, [Benchmark(f"stub_{name}", ("--full",), ("--small",)) for name in names])
+
+
+@pytest.mark.usefixtures("stubs")
+def test_what_is_missing_is_skipped_with_the_reason(capfd: pytest.CaptureFixture[str]) -> None:
+    assert _everything("whole", "partly", "lacking", "peerless") == 0
+    output = capfd.readouterr().out
+    assert output.count("figures") == 2
+    summary = re.sub(r"after \d+ s", "after N s", output.partition("== summary\n")[2]).splitlines()
+    assert summary == [
+        "stub_whole --full: done after N s",
+        "stub_partly --full: done after N s",
+        "  skipped: the peer, because it is not installed",
+        "stub_lacking --full: skipped: images, because mnist.npz is not here",
+        "stub_peerless --full: skipped: peerless, because the package 'no_such_peer' is not installed",
+    ]
+
+
+@pytest.mark.usefixtures("stubs")
+def test_a_benchmark_that_breaks_fails_the_whole_after_the_others_ran(capfd: pytest.CaptureFixture[str]) -> None:
+    assert _everything("broken", "whole") == 1
+    output = capfd.readouterr()
+    assert "17 is not 18" in output.err
+    assert "stub_broken --full: broke with exit status 1" in output.out
+    assert "stub_whole --full: done" in output.out
+
+
+@pytest.mark.usefixtures("stubs")
+def test_small_sizes_leave_the_figures_of_the_full_ones_alone(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _everything("sized", "folder", arguments=("--quick",)) == 0
+    output = capfd.readouterr().out
+    assert "arguments ['--small']" in output
+    assert f"results in {tmp_path / 'runs/benchmarks-quick'}" in output
+    assert _everything("sized", "folder") == 0
+    output = capfd.readouterr().out
+    assert "arguments ['--full']" in output
+    assert f"results in {ROOT / 'benchmarks/results'}" in output
+
+
+def test_the_list_is_complete() -> None:
+    from benchmarks.everything import BENCHMARKS
+
+    listed = {benchmark.module.removeprefix("benchmarks.") for benchmark in BENCHMARKS}
+    runnable = {
+        file.stem for file in (ROOT / "benchmarks").glob("*.py") if "__main__" in file.read_text(encoding="utf-8")
+    }
+    assert listed == runnable - PARTS
+
+
+def test_a_data_set_that_is_not_here_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.common import data
+    from securevfl.data import datasets
+    from securevfl.errors import InputError
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SECUREVFL_DATA", raising=False)
+    assert data(datasets.mnist, "MNIST halves") is None
+    assert capsys.readouterr().err.startswith("skipped: MNIST halves, because mnist is not here: none of mnist.npz")
+
+    def broken() -> None:
+        raise InputError("17 rows are too few")
+
+    with pytest.raises(InputError, match="17 rows"):  # any other mistake stays one
+        data(broken, "MNIST halves")
