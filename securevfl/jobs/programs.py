@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, SecureVFLError
@@ -145,10 +146,25 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
 
 
 def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own."""
+    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own, which an
+    interrupt of this one ends."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(main())
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object] | None]] = []
+
+    async def noted() -> T:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await main()
+
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, main()).result()
+        result = pool.submit(asyncio.run, noted())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            for loop, task in running:
+                if task is not None:
+                    with suppress(RuntimeError):  # the loop was closed: the run is over
+                        loop.call_soon_threadsafe(task.cancel)
+            raise
