@@ -177,7 +177,10 @@ async def predict_party(
 
 
 async def closing(site: Site, work: Awaitable[T]) -> T:
-    """Run a party's `work`, and close its links and its ledger when it ends, well or badly."""
+    """Run a party's `work`; close its ledger when it ends, well or badly, and its links after success or a refusal.
+
+    After any other error the links stay open: whoever runs the parties stops the peers.
+    """
     try:
         result = await work
     except asyncio.CancelledError:
