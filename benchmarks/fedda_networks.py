@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from securevfl.algorithms.base import seeded
 from securevfl.algorithms.fedda import gradient_penalty
+from securevfl.training.role import seeded
 
 
 @dataclass(frozen=True, kw_only=True)

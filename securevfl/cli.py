@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | run | predict | sweep | report | audit | psi`.
+"""The command line: `securevfl demo | check | run | predict | sweep | report | audit | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
@@ -125,6 +125,22 @@ def demo_command(
     _open(_show(result, folder))
 
 
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+) -> None:
+    """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
+    from securevfl.jobs import check_file
+
+    found = check_file(file, active=active)
+    for line in (*found.mistakes, *found.refusals):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+    out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
+
+
 @app.command("run")
 def run_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
@@ -248,7 +264,8 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         app(args=arguments, standalone_mode=True)
     except SecureVFLError as error:
-        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
+        public = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SecureVFLError.__module__)
+        err.print(f"[bold red]{public}[/]: ", end="")
         err.print(str(error), markup=False, highlight=False, soft_wrap=True)
         for note in getattr(error, "__notes__", []):
             err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)

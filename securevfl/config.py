@@ -17,37 +17,11 @@ import msgspec
 from msgspec import structs
 
 from securevfl.errors import InputError
-from securevfl.fields import Accepts, Mistakes, accepts, nearest, shown
+from securevfl.fields import Accepts, Mistaken, Mistakes, accepts, nearest, shown
 
-__all__ = ["Config", "ConfigMeta", "Mistaken", "plain_values"]
+__all__ = ["Config", "ConfigMeta", "Mistaken", "plain_values", "take_all"]
 
 _Class = TypeVar("_Class", bound="ConfigMeta")
-
-
-class Mistaken(InputError):
-    """A configuration with mistakes.
-
-    Args:
-        where: its path.
-        found: of single fields, each with `where` as the start of its path.
-        rules: broken rules that concern several fields, as `Config.problems` words them.
-    """
-
-    def __init__(self, where: str, found: Sequence[str], rules: Sequence[str] = ()) -> None:
-        self.where = where
-        self.found = tuple(found)
-        self.rules = tuple(rules)
-        every = [*self.found, *self.rules]
-        head = f"{where} has {len(every)} mistakes:\n  "
-        super().__init__(every[0] if len(every) == 1 else head + "\n  ".join(every))
-
-    def moved(self, where: str) -> list[str]:
-        """The same mistakes of a configuration that stands at another path."""
-        if where == self.where:
-            return [*self.found, *self.rules]
-        start = len(self.where)
-        fields = [where + text[start:] if text.startswith(self.where) else text for text in self.found]
-        return fields + [f"{where}: {rule}" for rule in self.rules]
 
 
 class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
@@ -66,7 +40,7 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
             if not cls.__abstractmethods__:
                 cls.refuse_keywords(values)
                 if not (required <= values.keys() <= fields.keys()):
-                    raise Mistaken(cls.path(), _take_all(cls, values, cls.path(), plain=False)[1])
+                    raise Mistaken(cls.path(), take_all(cls, values, cls.path(), plain=False)[1])
             return super().__call__(**values)
 
 
@@ -137,18 +111,18 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         """
 
     @classmethod
-    def of(cls, values: object, where: str = "") -> Self:
+    def of(cls, values: object, where: str | None = None) -> Self:
         """A configuration from plain values, as files hold them.
 
         Args:
             values: key → value, with the tag of the class where `cls` stands for several; or the tag alone, for the
                 defaults. Nested configurations are mappings likewise.
-            where: path of the section, for messages.
+            where: path of the section, for messages; empty for a whole file, whose sections have paths of their own.
 
         Raises:
             InputError: every unknown key, each with the nearest one that exists, and every value that is refused.
         """
-        where = where or cls.path()
+        where = cls.path() if where is None else where
         found: Mistakes = []
         made = _made(cls, [cls], values, where, found)
         if found or not isinstance(made, cls):
@@ -254,7 +228,7 @@ def _made(
     if isinstance(values, str) and tags:
         values = {key: values}
     if not isinstance(values, Mapping):
-        found.append(f"{where} is {shown(values)}; a section of keys and values was expected")
+        found.append(f"{where or 'the file'} is {shown(values)}; a section of keys and values was expected")
         return None
     given = dict(values)
     tag = given.pop(key, None) if tags else None
@@ -263,35 +237,47 @@ def _made(
     elif tag is None:
         found.append(f"{where} names none; add {key} = one of {', '.join(map(repr, sorted(tags)))}")
         return None
-    elif tag in tags:
-        kind = tags[str(tag)]
+    elif isinstance(tag, str) and tag in tags:
+        kind = tags[tag]
     else:
         found.append(f"{where}.{key} is {shown(tag)}{nearest(tag, tags)}")
         return None
-    kind.refuse_keywords(given, where)
-    taken, mistakes = _take_all(kind, given, where, plain=True)
-    found += mistakes
-    if mistakes:
-        return None
     try:
-        return kind(**taken)
+        kind.refuse_keywords(given, where)
+        taken, mistakes = take_all(kind, given, where, plain=True)
+        found += mistakes
+        return None if mistakes else kind(**taken)
     except Mistaken as error:
         found += error.moved(where)
-        return None
+    except InputError as error:
+        found.append(str(error))
+    return None
 
 
-def _take_all(kind: type[Config], values: Mapping[str, Any], where: str, *, plain: bool) -> tuple[Any, Mistakes]:
-    """The values of a class's fields in their own form, and all mistakes: unknown, missing and refused ones."""
+def take_all(
+    kind: type[Config], values: Mapping[str, Any], where: str, *, plain: bool
+) -> tuple[dict[str, Any], Mistakes]:
+    """The values that are right, in their own form, and all mistakes of the others: unknown, missing and refused ones.
+
+    Args:
+        kind: whose fields they are for.
+        values: field → value.
+        where: path of the section, for messages; empty for a whole file.
+        plain: whether they come from a file.
+    """
     fields = _fields(kind)
-    found = [f"{where} has no {name!r}{nearest(name, fields)}" for name in values if name not in fields]
+    at = {name: f"{where}.{name}" if where else name for name in fields}
+    found = [f"{where or 'the file'} has no {name!r}{nearest(name, fields)}" for name in values if name not in fields]
     found += [
-        f"{where}.{name} is missing; {_accepts(kind)[name].expected} was expected"
+        f"{at[name]} is missing; {_accepts(kind)[name].expected} was expected"
         for name, item in fields.items()
         if item.required and name not in values
     ]
-    taken = {
-        name: accept.take(values[name], f"{where}.{name}", found, plain=plain)
-        for name, accept in _accepts(kind).items()
-        if name in values
-    }
+    taken: dict[str, Any] = {}
+    for name, accept in _accepts(kind).items():
+        if name in values:
+            mistakes: Mistakes = []
+            value = accept.take(values[name], at[name], mistakes, plain=plain)
+            taken |= {} if mistakes else {name: value}
+            found += mistakes
     return taken, found

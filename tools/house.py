@@ -34,7 +34,7 @@ WIDTH, MARGIN = 900, 24
 ROOMS = {1: 420, 2: 330}
 NARROW, LANE, GAP, FLOOR_GAP = 252, 14, 22, 38
 LINE, LETTER, PADDING, ROOF = 15, 6.3, 11, 60
-BEGINNINGS = 12
+BEGINNINGS = 120
 COLOURS = {
     "securevfl": ("#e0e7ff", "#4f46e5"),
     "securevfl_psi": ("#ccfbf1", "#0d9488"),
@@ -178,36 +178,58 @@ def _rows(plan: House) -> list[list[Item]]:
     return rows
 
 
-def _crossings(upper: Sequence[Item], lower: Sequence[Item]) -> int:
-    at = {id(item): index for index, item in enumerate(lower)}
-    ends = [at[id(target)] for item in upper for target in sorted(item.below, key=lambda t: at[id(t)])]
-    return sum(a > b for a, b in itertools.combinations(ends, 2))
+def _places(row: Sequence[Item]) -> dict[int, float]:
+    return {id(item): (place + 0.5) / len(row) for place, item in enumerate(row)}
+
+
+def _sorted(row: Sequence[Item], above: dict[int, float], below: dict[int, float]) -> list[Item]:
+    """The order of a floor in which its arrows cross least and are shortest.
+
+    Args:
+        row: its items.
+        above: id of each item of the floor above → its place, from 0 to 1; likewise `below`. Empty: not looked at.
+    """
+    count = range(len(row))
+    ends = [
+        [[places[id(other)] for other in near] for places, near in ((above, item.above), (below, item.below)) if places]
+        for item in row
+    ]
+    crossed = [[sum(x > y for s, t in zip(a, b, strict=True) for x in s for y in t) for b in ends] for a in ends]
+    length = [
+        [sum(abs((place + 0.5) / len(row) - x) for side in sides for x in side) for place in count] for sides in ends
+    ]
+
+    def cost(order: Sequence[int]) -> tuple[int, float]:
+        crossings = sum(crossed[i][j] for i, j in itertools.combinations(order, 2))
+        return crossings, round(sum(length[i][place] for place, i in enumerate(order)), 6)
+
+    return [row[i] for i in min(itertools.permutations(count), key=cost)]
+
+
+def _cost(rows: Sequence[Sequence[Item]]) -> float:
+    """How hard a picture is to read: arrows that cross, and arrows that go far sideways."""
+    crossings, length = 0, 0.0
+    for row, under in itertools.pairwise(rows):
+        here, there = _places(row), _places(under)
+        arrows = [(here[id(item)], there[id(other)]) for item in row for other in item.below]
+        crossings += sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in itertools.combinations(arrows, 2))
+        length += sum(abs(start - end) for start, end in arrows)
+    return round(crossings + 2 * length, 6)
 
 
 def _order(rows: list[list[Item]]) -> None:
     """Order the items of each floor so that few arrows cross and they stay short; the best of several beginnings."""
-
-    def cost(index: int, row: Sequence[Item]) -> tuple[float, float]:
-        crossings, length = 0, 0.0
-        at = {id(item): (place + 0.5) / len(row) for place, item in enumerate(row)}
-        for other, joined in ((index - 1, "above"), (index + 1, "below")):
-            if 0 <= other < len(rows):
-                pair = (rows[other], row) if joined == "above" else (row, rows[other])
-                crossings += _crossings(*pair)
-                places = {id(item): (place + 0.5) / len(rows[other]) for place, item in enumerate(rows[other])}
-                length += sum(abs(at[id(item)] - places[id(end)]) for item in row for end in getattr(item, joined))
-        return crossings, round(length, 6)
-
-    best: tuple[tuple[float, float], list[list[Item]]] | None = None
+    best: tuple[float, list[list[Item]]] | None = None
     random = Random(0)  # noqa: S311 - places on a picture, the same every time
+    floors = range(len(rows))
     for beginning in range(BEGINNINGS):
         if beginning:
             for row in rows:
                 random.shuffle(row)
-        for index in (*range(len(rows)), *reversed(range(len(rows)))) * 2:
-            rows[index] = list(min(itertools.permutations(rows[index]), key=lambda row, i=index: cost(i, row)))
-        costs = [cost(index, row) for index, row in enumerate(rows)]
-        total = (sum(crossings for crossings, _ in costs), sum(length for _, length in costs))
+        for index in (*floors, *reversed(floors)) * 2:
+            near = [_places(rows[other]) if other in floors else {} for other in (index - 1, index + 1)]
+            rows[index] = _sorted(rows[index], *near)
+        total = _cost(rows)
         if best is None or total < best[0]:
             best = (total, [list(row) for row in rows])
     if best is not None:

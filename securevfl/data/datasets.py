@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import lzma
 from collections.abc import Callable, Mapping
+from functools import cache
 from importlib import resources
+from inspect import signature
+from typing import get_type_hints
 
 import numpy as np
 
@@ -18,6 +20,7 @@ from securevfl.data.partition import generator, independent_rows, partition, sha
 from securevfl.data.table import PartyTable
 from securevfl.data.views import digits, fate, handwritten, parkinson
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.fields import Accepts, accepts, nearest, shown
 
 __all__ = [
     "breast_cancer",
@@ -29,6 +32,7 @@ __all__ = [
     "handwritten",
     "limited_credit",
     "load",
+    "mistakes",
     "mnist",
     "names",
     "parkinson",
@@ -192,20 +196,44 @@ def names() -> list[str]:
     return sorted(_REGISTRY)
 
 
+def mistakes(name: object, options: Mapping[str, object], where: str = "data") -> list[str]:
+    """What is wrong with a named data set as files ask for it: names and types, before anything is read.
+
+    Args:
+        name: of the data set.
+        options: for the function of that name.
+        where: path of the section, for the messages.
+    """
+    if not isinstance(name, str) or name not in _REGISTRY:
+        return [f"{where}.name is {shown(name)}{nearest(name, _REGISTRY)}"]
+    accepted = _options(name)
+    found = [f"{where} has no {option!r}{nearest(option, accepted)}" for option in options if option not in accepted]
+    for option, accept in accepted.items():
+        if option in options:
+            accept.take(options[option], f"{where}.{option}", found, plain=True)
+    return found
+
+
+@cache
+def _options(name: str) -> dict[str, Accepts]:
+    """Option of a data set → what it accepts, read off the function's signature."""
+    hints = get_type_hints(_REGISTRY[name])
+    return {option: accepts(hints[option], lambda kinds: None) for option in signature(_REGISTRY[name]).parameters}
+
+
 def load(name: str, **options: object) -> Parties:
     """A data set by name; options as for the function of that name.
 
     Raises:
         UnknownNameError: no data set or no option of this name; says which is nearest.
+        InputError: an option of the wrong type, or what the function refuses.
     """
     if name not in _REGISTRY:
         raise UnknownNameError("data set", name, _REGISTRY)
-    known = inspect.signature(_REGISTRY[name]).parameters
-    for option, value in options.items():
-        if option not in known:
-            raise UnknownNameError(f"option of data set {name!r}:", option, known)
-        if option in ("overlap",) and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise InputError(f"{option} is {value!r}; a number was expected")
-        if option == "seed" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise InputError(f"seed is {value!r}; a whole number from 0 was expected")
+    for option in options:
+        if option not in _options(name):
+            raise UnknownNameError(f"option of data set {name!r}:", option, _options(name))
+    found = mistakes(name, options, name)
+    if found:
+        raise InputError("; ".join(found))
     return _REGISTRY[name](**options)

@@ -13,7 +13,19 @@ import numpy as np
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["TEST", "TRAIN", "VALID", "LabelBook", "PartyTable", "check_fold", "encode_labels"]
+__all__ = [
+    "TEST",
+    "TRAIN",
+    "VALID",
+    "LabelBook",
+    "PartyTable",
+    "check_fold",
+    "check_ids",
+    "check_labels",
+    "check_numbers",
+    "encode_labels",
+    "wrong_name",
+]
 
 TRAIN, VALID, TEST = 0, 1, 2
 """Values of `PartyTable.fold`."""
@@ -70,10 +82,9 @@ class PartyTable:
     source: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.name):
-            raise InputError(
-                f"a party is called {self.name!r}; names are lower-case words of up to 32 letters, digits, - and _"
-            )
+        rule = wrong_name(self.name)
+        if rule:
+            raise InputError(rule)
         object.__setattr__(self, "ids", tuple(self.ids))
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         where = self.source or f"the table of {self.name!r}"
@@ -84,11 +95,11 @@ class PartyTable:
         unknown = sorted(self.categorical - set(self.columns))
         if unknown:
             raise UnknownNameError(f"categorical column of {where}:", unknown[0], self.columns)
-        _check_ids(self.ids, where)
+        check_ids(self.ids, where)
         for column, values in self.columns.items():
             _check_shape(column, values, len(self.ids), column in self.categorical, where)
             if column not in self.categorical:
-                _check_numbers(column, values, where)
+                check_numbers(column, values, where)
         if self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
         if self.fold is not None:
@@ -106,7 +117,7 @@ class PartyTable:
             raise InputError(f"{where} has a book of labels and no labels of its own; only the active party has labels")
         if not len(book.ids):
             raise InputError(f"the label book of {self.name!r} is empty; leave it out")
-        _check_ids(book.ids, f"the label book of {self.name!r}")
+        check_ids(book.ids, f"the label book of {self.name!r}")
         _check_label(book.label, self.classes, len(book.ids), f"the label book of {self.name!r}")
         both = set(book.ids) & set(self.ids)
         if both:
@@ -159,7 +170,19 @@ class PartyTable:
         )
 
 
-def _check_ids(ids: Sequence[str], where: str) -> None:
+def wrong_name(name: str) -> str:
+    """Why a party cannot have this name; empty where it can."""
+    if _NAME.fullmatch(name):
+        return ""
+    return f"a party is called {name!r}; names are lower-case words of up to 32 letters, digits, - and _"
+
+
+def check_ids(ids: Sequence[str], where: str) -> None:
+    """Checks `PartyTable.ids`, of a whole table or of some of its rows.
+
+    Raises:
+        InputError: null, empty or doubled ones.
+    """
     seen: dict[str, int] = {}
     doubled = []
     for row, text in enumerate(ids):
@@ -201,7 +224,12 @@ def _check_shape(column: str, values: np.ndarray, rows: int, categorical: bool, 
         )
 
 
-def _check_numbers(column: str, values: np.ndarray, where: str) -> None:
+def check_numbers(column: str, values: np.ndarray, where: str) -> None:
+    """Checks a column of numbers, of a whole table or of some of its rows.
+
+    Raises:
+        InputError: no numbers, or some that are not finite.
+    """
     if values.dtype.kind not in "fiub":
         raise InputError(
             f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it"
@@ -242,22 +270,30 @@ def encode_labels(
     Raises:
         InputError: nulls, values outside the given classes, or a single class.
     """
-    for row, value in enumerate(values):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            raise InputError(f"{where}: the label in row {row + 1} is null; drop the row")
+    check_labels(values, classes, where)
     found = set(values)
-    if classes is None:
-        known = tuple(sorted(found, key=lambda value: (str(type(value)), value)))
-    else:
-        known = tuple(classes)
-        if len(set(known)) != len(known):
-            raise InputError(f"{where}: classes={list(known)} names a class twice")
-        for row, value in enumerate(values):
-            if value not in known:
-                raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(known)}")
+    known = tuple(sorted(found, key=lambda value: (str(type(value)), value)) if classes is None else classes)
     if len(found) < 2:
         raise InputError(
             f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
         )
     index = {value: i for i, value in enumerate(known)}
     return np.array([index[value] for value in values], dtype=np.int64), known
+
+
+def check_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> None:
+    """Checks labels, of a whole table or of some of its rows.
+
+    Raises:
+        InputError: nulls, or values outside the given classes.
+    """
+    for row, value in enumerate(values):
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            raise InputError(f"{where}: the label in row {row + 1} is null; drop the row")
+    if classes is None:
+        return
+    if len(set(classes)) != len(classes):
+        raise InputError(f"{where}: classes={list(classes)} names a class twice")
+    for row, value in enumerate(values):
+        if value not in classes:
+            raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(classes)}")

@@ -1,10 +1,12 @@
-"""What one field of a configuration accepts, read off its annotation. Used by `config` and by nothing else.
+"""What one field of a configuration accepts, read off its annotation. Used by `config`, and by `data` for the
+options of named data sets.
 
 An annotation is compiled once into an `Accepts`, which takes a value, turns it into the field's own form (lists into
 tuples, whole numbers into floats, names into members of an enumeration) and notes every mistake with its path.
 """
 
 from securevfl.fields.annotations import accepts
+from securevfl.fields.mistaken import Mistaken
 from securevfl.fields.single import Accepts, Mistakes, nearest, shown
 
-__all__ = ["Accepts", "Mistakes", "accepts", "nearest", "shown"]
+__all__ = ["Accepts", "Mistaken", "Mistakes", "accepts", "nearest", "shown"]

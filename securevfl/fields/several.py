@@ -27,10 +27,12 @@ class Several:
         if not self.fits(value, plain=plain) or not isinstance(value, Sequence | Set):
             found.append(f"{path} is {shown(value)}; {self.expected} was expected")
             return value
+        before = len(found)
         if not self._length.hold(len(value)):
             found.append(f"{path} holds {len(value)} values; {self.expected} was expected")
         where = (f"{path}[{i}]" if isinstance(value, Sequence) else path for i in range(len(value)))
-        return self._build([self._item.take(v, at, found, plain=plain) for v, at in zip(value, where, strict=True)])
+        items = [self._item.take(v, at, found, plain=plain) for v, at in zip(value, where, strict=True)]
+        return self._build(items) if len(found) == before else value  # what is refused may not fit into a set
 
 
 class Record:

@@ -1,18 +1,22 @@
 """Jobs: running them in one process, comparing them, and what came of it.
 
-`simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many; `files`
-reads job files; `model`, `checkpoint` and `store` keep what was learned; `auditing` reads ledgers. Only the command line and
-`testing` import this folder. It names no algorithm.
+- `files`, `sweep_file`: job files and sweep files. `check`: what would fail, before anything runs.
+- `simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many.
+- `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers.
+
+Only the command line and `testing` import this folder. It names no algorithm.
 """
 
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
+from securevfl.jobs.check import Checked, check_file
 from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
+from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict
 from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
-from securevfl.jobs.sweep import Sweep, read_sweep, run_sweep
-from securevfl.jobs.toml import JobFile, read_job
+from securevfl.jobs.sweep import run_sweep
+from securevfl.jobs.sweep_file import Sweep, read_sweep
 from securevfl.party import Job
 
 __all__ = [
@@ -20,6 +24,7 @@ __all__ = [
     "Aligned",
     "Audit",
     "AuditLine",
+    "Checked",
     "Epsilon",
     "Job",
     "JobFile",
@@ -29,6 +34,7 @@ __all__ = [
     "Sweep",
     "align_parties",
     "audit",
+    "check_file",
     "compare",
     "demo",
     "join_parties",

@@ -35,9 +35,9 @@ from securevfl.report.record import (
     RunRecord,
 )
 from securevfl.site import Observer
-from securevfl.training import Split
+from securevfl.training import Algorithm, Split
 
-__all__ = ["BASELINES", "compare", "simulate"]
+__all__ = ["BASELINES", "compare", "simulate", "wrong_baselines"]
 
 BASELINES = ("alone", "pooled")
 """What a federation is measured against: the active party alone, and all columns pooled in the clear."""
@@ -201,8 +201,8 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
     for reserved in {"alignment", *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
     first = next(iter(jobs.values()))
-    if first.algorithm.many_owners and baselines:
-        raise InputError(f"{first.algorithm.title} has several label owners; the baselines are for one: leave them out")
+    for mistake in wrong_baselines(first.algorithm, baselines):
+        raise InputError(mistake)
     for key, job in jobs.items():
         for name in job.policies:
             if name not in parties:
@@ -213,6 +213,13 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
     return first
+
+
+def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
+    """Why the algorithm cannot be measured against these baselines; empty where it can."""
+    if not (algorithm.many_owners and baselines):
+        return []
+    return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
 
 
 def _baseline(

@@ -1,6 +1,7 @@
 """One party: what it agrees to and what it runs, from its own table and links alone.
 
-- `job`: what all parties agree to run. `declarations`: every message that such a run may send.
+- `job`: what all parties agree to run. `declarations`: every message that such a run may send. `roster`: which parties
+  an algorithm can serve.
 - `consent`: each party holds the job against its own policy, and tells the others.
 - `numbering`: the parties number their rows alike and learn which of them train, validate and test.
 - `program`: consent, alignment, training and prediction of one party, and nothing of any other.
@@ -11,12 +12,14 @@ names no algorithm.
 
 from securevfl.party.consent import Terms, rule_against, terms
 from securevfl.party.declarations import declared
-from securevfl.party.job import Job
+from securevfl.party.job import Job, JobOptions
 from securevfl.party.program import Alignments, align_party, consent_party, predict_party, run_party, train_party
+from securevfl.party.roster import too_few_epochs, wrong_parties
 
 __all__ = [
     "Alignments",
     "Job",
+    "JobOptions",
     "Terms",
     "align_party",
     "consent_party",
@@ -25,5 +28,7 @@ __all__ = [
     "rule_against",
     "run_party",
     "terms",
+    "too_few_epochs",
     "train_party",
+    "wrong_parties",
 ]

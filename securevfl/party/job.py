@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +15,7 @@ from securevfl.cut import Plain, Protection
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, Plan, find_algorithm
 
-__all__ = ["Job"]
+__all__ = ["Job", "JobOptions"]
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -24,14 +24,10 @@ def _default() -> Algorithm:
     return find_algorithm("splitnn")()
 
 
-class Job(Config):
-    """A training job.
+class JobOptions(Config):
+    """What a job has beside its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
 
     Attributes:
-        algorithm: what is trained, for example `SplitNN`: any `Algorithm`, or the name of an installed one for its
-            defaults.
-        protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
-            likewise.
         epochs: most epochs over the training rows.
         batch_size: rows in a batch.
         steps: batches in an epoch; None for one pass over the algorithm's rows. With a number, algorithms that train on
@@ -43,11 +39,8 @@ class Job(Config):
         clip: features are clipped to this many standard deviations.
         scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.
         device: ``"cpu"`` or ``"cuda"`` for plain tensors.
-        policies: party → that party's own policy, on top of what the protection demands.
     """
 
-    algorithm: Algorithm = msgspec.field(default_factory=_default)
-    protection: Protection = msgspec.field(default_factory=Plain)
     epochs: Annotated[int, Meta(ge=1, le=100_000)] = 10
     batch_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
     steps: Annotated[int, Meta(ge=1, le=100_000)] | None = None
@@ -58,11 +51,10 @@ class Job(Config):
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
     scale: Literal["standard", "quantile"] = "standard"
     device: str = "cpu"
-    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.algorithm.check(self.protection)
+    @classmethod
+    def path(cls) -> str:
+        return "job"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -71,22 +63,61 @@ class Job(Config):
                 f"valid is {self.valid} and test is {self.test}; together they are less than 1, so that rows are left "
                 "to train"
             )
-        if self.device != "cpu":
-            found += self._device_problems()
+        if self.device != "cpu" and not _usable(self.device):
+            found.append(f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'")
         return found
 
-    def _device_problems(self) -> list[str]:
-        import torch
+    def job(self, **parts: Any) -> Job:
+        """The job with these options.
 
-        try:
-            usable = torch.device(self.device).type == "cuda" and torch.cuda.is_available()
-        except RuntimeError:
-            usable = False
-        if not usable:
-            return [f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'"]
-        if self.protection.integers and not self.protection.sealed:
-            return [f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'"]
-        return []
+        Args:
+            parts: `algorithm`, `protection` and `policies`, as for `Job`.
+
+        Raises:
+            InputError, PolicyError: parts that do not go together.
+        """
+        return Job(**{name: getattr(self, name) for name in JobOptions.__struct_fields__}, **parts)
+
+
+def _usable(device: str) -> bool:
+    import torch
+
+    try:
+        return torch.device(device).type == "cuda" and torch.cuda.is_available()
+    except RuntimeError:
+        return False
+
+
+class Job(JobOptions):
+    """A training job.
+
+    Attributes:
+        algorithm: what is trained, for example `SplitNN`: any `Algorithm`, or the name of an installed one for its
+            defaults.
+        protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
+            likewise.
+        policies: party → that party's own policy, on top of what the protection demands.
+        epochs, batch_size, steps, patience, valid, test, seed, clip, scale, device: see `JobOptions`.
+
+    Raises:
+        InputError: values out of range, all of them in one message; or a kind of differential privacy that the
+            algorithm cannot have.
+        PolicyError: a protection that the algorithm cannot have.
+    """
+
+    algorithm: Algorithm = msgspec.field(default_factory=_default)
+    protection: Protection = msgspec.field(default_factory=Plain)
+    policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.algorithm.check(self.protection)
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
+            found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
+        return found
 
     @property
     def plan(self) -> Plan:

@@ -17,10 +17,11 @@ import torch
 from securevfl.align import Alignment, align
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import PolicyError
 from securevfl.party.consent import consent
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
+from securevfl.party.roster import check_roster
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.site import Site
 from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Setting, Split, Trained
@@ -70,31 +71,6 @@ async def consent_party(site: Site, table: PartyTable | None, job: Job) -> None:
     """
     check_roster(site, job)
     await consent(site, job, book=table is not None and table.book is not None)
-
-
-def check_roster(site: Site, job: Job) -> None:
-    """Refuse parties that the job's algorithm cannot serve.
-
-    Raises:
-        InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs.
-    """
-    algorithm, passive, owners = job.algorithm, site.passive, site.label_owners
-    if len(owners) > 1 and not algorithm.many_owners:
-        raise InputError(
-            f"{algorithm.title} has one label owner, and {', '.join(owners)} own labels: use an algorithm for several "
-            "(sv.MultiVFL), or give label=… for one table only"
-        )
-    most = algorithm.most_passive
-    if most is not None and len(passive) > most:
-        raise InputError(
-            f"{algorithm.title} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there are "
-            f"{len(passive)} passive ones ({', '.join(passive)}): leave some out"
-        )
-    if job.epochs < algorithm.least_epochs:
-        raise InputError(
-            f"{algorithm.title} gets to its last stage in epoch {algorithm.least_epochs}, and the job has {job.epochs} "
-            "epochs: give it more, or shorten the stages before"
-        )
 
 
 async def align_party(site: Site, table: PartyTable | None) -> Alignments:

@@ -141,7 +141,7 @@ class AlignmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     links: list[LinkRecord]
     verified_by: list[str]
     digest: str
-    """first 16 hex digits of the keyed digest that all parties found equal"""
+    """first 16 hex digits of what names the run of the alignment, the same at all parties"""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):

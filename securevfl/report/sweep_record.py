@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from securevfl.config import Config
 from securevfl.errors import InputError
 
 __all__ = [
@@ -84,7 +85,7 @@ class PaperFigure(msgspec.Struct, frozen=True, kw_only=True):
     """paper and table: "RISA, Table I" """
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(Config):
     """One method is better than another by more than a margin, says a paper."""
 
     text: str
@@ -94,7 +95,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     better: str
     worse: str
     """method labels, as in `Cell`"""
-    at: list[float] = []
+    at: tuple[float, ...] = ()
     """positions on the swept axis; none: all"""
     margin: float = 0.0
     """a fraction: 0.01 is one point"""

@@ -5,20 +5,67 @@ Roles own one of each; algorithms do not see where the noise comes from.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol as Interface
 
 import numpy as np
 import torch
 
 from securevfl.cut import Protection
 from securevfl.privacy import JointRelease, LabelRelease, Noised, RowRelease
+from securevfl.privacy.loss import Loss
 from securevfl.privacy.noise import NoiseShare
+from securevfl.privacy.releases import Releases
+from securevfl.site import Site
+from securevfl.training.rows import Features, NumberedRows, Plan
 from securevfl.training.split import chunks
 
-if TYPE_CHECKING:
-    from securevfl.training.role import ActiveRole, PassiveRole
+__all__ = ["FeatureNoise", "Feeding", "LabelNoise", "Labelled", "Releasing", "noisy_parties"]
 
-__all__ = ["FeatureNoise", "LabelNoise", "noisy_parties"]
+
+class Releasing(Interface):
+    """What noise has to know of the role that it serves; see `securevfl.training.role.Role`."""
+
+    @property
+    def site(self) -> Site: ...
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def protection(self) -> Protection: ...
+
+    @property
+    def table(self) -> NumberedRows: ...
+
+    @property
+    def features(self) -> Features: ...
+
+    @property
+    def releases(self) -> Releases: ...
+
+    @property
+    def trainable(self) -> bool: ...
+
+    def activation_times(self, epochs: int) -> int: ...
+
+    def label_times(self, epochs: int) -> int: ...
+
+    def release_rows(self) -> int: ...
+
+
+class Feeding(Releasing, Interface):
+    """A passive party's role; see `securevfl.training.role.PassiveRole`."""
+
+    def activations(self, rows: np.ndarray) -> object: ...
+
+
+class Labelled(Releasing, Interface):
+    """The active party's role; see `securevfl.training.role.ActiveRole`."""
+
+    @property
+    def loss(self) -> Loss: ...
+
+    def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]: ...
 
 
 def noisy_parties(protection: Protection, parties: int) -> int:
@@ -36,7 +83,7 @@ class FeatureNoise:
         PolicyError: the party's policy allows less than the plan spends.
     """
 
-    def __init__(self, role: PassiveRole) -> None:
+    def __init__(self, role: Feeding) -> None:
         self._role = role
         self.release: RowRelease | None = None
         self.joint: JointRelease | None = None
@@ -48,7 +95,7 @@ class FeatureNoise:
             parties = noisy_parties(role.protection, len(role.site.passive))
             self.joint = role.releases.joint(dp.joint, rows=rows, times=times, parties=parties)
         elif dp.activations is not None:
-            once = not role.config.trainable
+            once = not role.trainable
             self.release = role.releases.rows("activations", dp.activations, rows=rows, times=times, once=once)
 
     def __call__(self, a: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
@@ -82,13 +129,13 @@ class LabelNoise:
     """How the active party's labels are protected: drawn at random once, or noised in each gradient, or not at all.
 
     Args:
-        role: whose labels they are; with randomised response it trains on the drawn ones from here on.
+        role: whose labels they are.
 
     Raises:
         PolicyError: the party's policy allows less than the plan spends.
     """
 
-    def __init__(self, role: ActiveRole) -> None:
+    def __init__(self, role: Labelled) -> None:
         self._role = role
         self.drawn: LabelRelease | None = None
         self.release: RowRelease | None = None
@@ -98,12 +145,11 @@ class LabelNoise:
         held_out = np.concatenate([table.split.valid, table.split.test])
         training = np.setdiff1d(np.arange(table.rows), held_out)
         self.drawn = role.releases.labels(dp.randomised, table.y, training, classes=table.classes, person=table.person)
-        self.draw()
 
-    def draw(self) -> None:
-        """Put the drawn labels in their places, at first and after a checkpoint: a second draw would tell more."""
-        if self.drawn is not None:
-            self._role.y = self.drawn.apply(self._role.y)
+    def applied(self, y: torch.Tensor) -> torch.Tensor:
+        """Labels (rows,) with the drawn ones in their places, at first and after a checkpoint: a second draw would tell
+        more."""
+        return y if self.drawn is None else self.drawn.apply(y)
 
     def plan_gradients(self) -> None:
         """Plan noise on ``∂loss/∂logits`` of each row, sized by what the role's loss states of its sensitivity.

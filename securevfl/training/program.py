@@ -151,7 +151,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def prepare(self) -> State | None:
         saved = await super().prepare()
         if saved is not None:
-            self.role.label_noise.draw()  # the labels that were drawn at first
+            self.role.y = self.role.label_noise.applied(self.role.y)  # the labels that were drawn at first
         return saved
 
     async def one_epoch(self, progress: Progress) -> None:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -27,10 +27,7 @@ from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict
 from securevfl.training.task import Task
 
-if TYPE_CHECKING:
-    from securevfl.training.algorithm import Algorithm
-
-__all__ = ["ActiveRole", "Part", "PassiveRole", "Role", "Setting", "seeded"]
+__all__ = ["ActiveRole", "Configuration", "Part", "PassiveRole", "Role", "Setting", "seeded"]
 
 
 @contextmanager
@@ -56,6 +53,20 @@ class Setting:
     plan: Plan
     protection: Protection
     table: NumberedRows
+
+
+class Configuration(Protocol):
+    """What a role has to know of its algorithm; see `securevfl.training.algorithm.Algorithm`."""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        ...
+
+    @property
+    def least_epochs(self) -> int:
+        """Fewest epochs in which the algorithm gets to its last stage."""
+        ...
 
 
 class Part(Protocol):
@@ -96,7 +107,7 @@ class Role(ABC):
         nominal_batch: rows in a batch as the job says, before they were fitted to the rows.
     """
 
-    def __init__(self, config: Algorithm, setting: Setting) -> None:
+    def __init__(self, config: Configuration, setting: Setting) -> None:
         self.config = config
         self.site = setting.site
         self.plan = setting.plan
@@ -129,6 +140,11 @@ class Role(ABC):
         )
         self.plan = replace(self.plan, epochs=epochs)
         self.build()
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        return self.config.trainable
 
     # What an algorithm says.
 
@@ -176,7 +192,7 @@ class Role(ABC):
         """How often one row's activations are released, the same at all parties: noise on fixed features is drawn once,
         unless it is on z, where the weights move, and with them what is hidden."""
         dp = self.protection.dp
-        moves = self.config.trainable or (dp is not None and dp.joint is not None)
+        moves = self.trainable or (dp is not None and dp.joint is not None)
         return self.times(epochs) if moves else 1
 
     def label_times(self, epochs: int) -> int:
@@ -246,7 +262,7 @@ class ActiveRole(Role):
         ValueError: a table without labels.
     """
 
-    def __init__(self, config: Algorithm, setting: Setting) -> None:
+    def __init__(self, config: Configuration, setting: Setting) -> None:
         super().__init__(config, setting)
         if setting.table.y is None:
             raise ValueError("the active party's table has no labels")
@@ -258,6 +274,7 @@ class ActiveRole(Role):
     def begin(self) -> None:
         self.loss = self.build_loss()
         self.label_noise = LabelNoise(self)
+        self.y = self.label_noise.applied(self.y)
         super().begin()
 
     def build_loss(self) -> Loss:

@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 import torch
 from helpers import scarce
-from securevfl.algorithms.base import ActiveRole, Role
 
 import securevfl as sv
-from securevfl.algorithms import ALGORITHMS, Algorithm, risa, splitnn
+from securevfl.algorithms import risa, splitnn
 from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
-from securevfl.privacy import Link, RowRelease
-from securevfl.privacy.noise import clip_rows
+from securevfl.privacy import Link, Noised, RowRelease, bare, clip_rows
+from securevfl.training import ActiveRole, Algorithm, PassiveRole, algorithms, find_algorithm
+from securevfl.training.noise import FeatureNoise
+from securevfl.training.rows import Features
 
 SIZES: dict[str, Any] = {"hidden": 4, "top": (), "bottom": (3,)}
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -33,6 +34,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedcvt": {"bottom": (3,), "confidence": 0.6},
 }
 MISALIGNED: list[tuple[str, dict[str, Any]]] = [("entity_augmentation", {"keep_aligned": False})]
+KINDS = {name: find_algorithm(name) for name in algorithms()}
 CASES = [*SETTINGS.items(), *((name, SIZES | more) for name, more in MISALIGNED)]
 
 
@@ -49,29 +51,36 @@ def test_every_row_that_is_fed_is_counted(
     name: str, settings: dict[str, Any], steps: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A release of rows follows a look at the features of just these rows, and no features leave without one."""
-    read: dict[int, list[np.ndarray]] = {}
+    read: dict[int, list[set[int]]] = {}  # whose features → the rows of each look that no release followed yet
     counted: dict[int, Counter[int]] = {}
-    features, release = Role.features, RowRelease.__call__
+    owners: dict[int, tuple[RowRelease, Features]] = {}  # a release → whose features it releases
+    look, begin, release = Features.__call__, FeatureNoise.__init__, RowRelease.__call__
 
-    def watched_features(self: Role, rows: np.ndarray) -> torch.Tensor:
-        found = features(self, rows)
-        read.setdefault(id(self.release), []).append(rows)
-        return found
+    def watched_features(self: Features, rows: np.ndarray) -> torch.Tensor:
+        read.setdefault(id(self), []).append({row % total for row in rows.tolist()})
+        return look(self, rows)
 
-    def watched_release(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: Any) -> torch.Tensor:
+    def watched_noise(self: FeatureNoise, role: PassiveRole) -> None:
+        begin(self, role)
+        assert self.release is not None
+        owners[id(self.release)] = (self.release, role.features)
+
+    def watched_release(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: Any) -> Noised[torch.Tensor]:
         if self.what == "activations":
+            _, mine = owners[id(self)]
             counted.setdefault(id(self), Counter()).update(rows.tolist())
-            assert {row % total for row in rows.tolist()} == set(read[id(self)][-1].tolist())
+            read[id(mine)].remove({row % total for row in rows.tolist()})
         return release(self, values, rows, **more)
 
-    passive = 1 if ALGORITHMS[name].most_passive else 2
+    passive = 1 if KINDS[name].most_passive else 2
     people = scarce(passive, rows=110, width=2)
     common = len(set.intersection(*(set(table.ids) for table in people.values())))
-    others = sum(table.rows - common for table in people.values()) if ALGORITHMS[name].uses_others else 0
+    others = sum(table.rows - common for table in people.values()) if KINDS[name].uses_others else 0
     total = common + others  # all numbers; those beyond are the same rows, hidden
-    monkeypatch.setattr(Role, "features", watched_features)
+    monkeypatch.setattr(Features, "__call__", watched_features)
+    monkeypatch.setattr(FeatureNoise, "__init__", watched_noise)
     monkeypatch.setattr(RowRelease, "__call__", watched_release)
-    ran = train(ALGORITHMS[name](**settings), people, sv.DP(features=sv.Gaussian(epsilon=50.0)), steps)
+    ran = train(KINDS[name](**settings), people, sv.DP(features=sv.Gaussian(epsilon=50.0)), steps)
     spent = [s.times for trained in ran.trained.values() for s in trained.spent if s.what == "activations"]
     assert sorted(spent) == sorted(max(c.values()) for c in counted.values())
     assert len(spent) == passive
@@ -90,21 +99,21 @@ def test_every_label_that_is_used_is_counted(
         looked.append(self.table.people(rows))
         return labels(self, rows)
 
-    def released(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: Any) -> torch.Tensor:
+    def released(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: Any) -> Noised[torch.Tensor]:
         if self.what == "gradients":
             for column in np.stack([part for part in looked if len(part) == len(rows)], axis=1):
                 used.update(set(column.tolist()))  # a label counts once at a place, whoever gives it
         return original(self, values, rows, **more)
 
-    async def from_here(self: splitnn.Active, rows: np.ndarray) -> float:
+    async def from_here(self: splitnn.Active, rows: np.ndarray) -> float | torch.Tensor:
         looked.clear()
         return await batch(self, rows)
 
-    people = scarce(1 if ALGORITHMS[name].most_passive else 2, rows=110, width=2)
+    people = scarce(1 if KINDS[name].most_passive else 2, rows=110, width=2)
     monkeypatch.setattr(ActiveRole, "labels", watched)
     monkeypatch.setattr(RowRelease, "__call__", released)
     monkeypatch.setattr(splitnn.Active, "train_batch", from_here)
-    ran = train(ALGORITHMS[name](**settings), people, sv.DP(labels=sv.Gaussian(epsilon=50.0)), steps)
+    ran = train(KINDS[name](**settings), people, sv.DP(labels=sv.Gaussian(epsilon=50.0)), steps)
     (spent,) = ran.trained["bank"].spent
     assert spent.times == max(used.values())
 
@@ -118,15 +127,15 @@ def test_both_sides_of_the_cut_plan_for_the_same_noise(
     for side in ("active_cut", "passive_cut"):
         original = getattr(sv.Plain, side)
 
-        def watched(self: sv.Plain, site: Any, spec: CutSpec, noise: float, original: Any = original) -> object:
+        def watched(self: sv.Plain, site: Any, spec: CutSpec, original: Any = original) -> object:
             specs.setdefault(site.name, []).append(spec)
-            return original(self, site, spec, noise)
+            return original(self, site, spec)
 
         monkeypatch.setattr(sv.Plain, side, watched)
     people = scarce(1, rows=110, width=2)
     few = sv.Parties.of(people["bank"], people["shop1"].take(np.arange(70)))
     much = sv.Gaussian(epsilon=1.0)
-    train(ALGORITHMS[name](**settings), few, sv.DP(features=much, labels=None if name == "fedcvt" else much), None)
+    train(KINDS[name](**settings), few, sv.DP(features=much, labels=None if name == "fedcvt" else much), None)
     if name != "fedcvt":
         key = repr
         assert sorted(specs["bank"], key=key) == sorted(specs["shop1"], key=key)
@@ -139,13 +148,16 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
 
     async def watched(self: Link, kind: Any, what: str, **more: Any) -> None:
         if what.startswith("fedda/") and "u" in more:
-            sent[self.me, what] = more["u"]
+            sent[self.me, what] = bare(more["u"])
         await original(self, kind, what, **more)
 
     monkeypatch.setattr(Link, "send", watched)
-    monkeypatch.setattr(RowRelease, "_noised", lambda self, values: values * 0 + 0.125)
+    drawn = RowRelease._noised
+    monkeypatch.setattr(
+        RowRelease, "_noised", lambda self, values: drawn(self, values).map(lambda v: torch.full_like(v, 0.125))
+    )
     dp = sv.DP(features=sv.Gaussian(epsilon=50.0))
-    ran = train(ALGORITHMS["fedda"](**SETTINGS["fedda"]), scarce(1, rows=110, width=2), dp, None)
+    ran = train(KINDS["fedda"](**SETTINGS["fedda"]), scarce(1, rows=110, width=2), dp, None)
     assert set(sent) == {(party, what) for party in ran.trained for what in ("fedda/aligned", "fedda/generated")}
     assert all(len(u) and bool((u == 0.125).all()) for u in sent.values())
     assert [s.what for s in ran.trained["bank"].spent] == ["representations"]
@@ -173,7 +185,7 @@ def shared_people() -> sv.Parties:
 )
 def test_a_person_with_two_numbers_has_one_budget(name: str, uses: int) -> None:
     dp = sv.DP(labels=sv.Gaussian(epsilon=50.0))
-    (spent,) = train(ALGORITHMS[name](**SIZES), shared_people(), dp, None).trained["bank"].spent
+    (spent,) = train(KINDS[name](**SIZES), shared_people(), dp, None).trained["bank"].spent
     assert spent.times == 4 * uses
     assert spent.epsilon_rdp <= 50.0 + 1e-6
     if name != "entity_augmentation":
@@ -186,7 +198,7 @@ def test_a_row_that_comes_twice_in_a_batch_is_drawn_once(name: str) -> None:
     people = scarce(1, rows=120, width=2)
     few = people["shop1"].take(np.arange(90))  # fewer others than the active party has: they come again
     again = sv.Parties.of(people["bank"], few)
-    ran = train(ALGORITHMS[name](hidden=4, top=()), again, sv.DP(features=sv.Gaussian(epsilon=50.0)), None)
+    ran = train(KINDS[name](hidden=4, top=()), again, sv.DP(features=sv.Gaussian(epsilon=50.0)), None)
     assert ran.trained["shop1"].spent[0].times == 1
 
 
@@ -203,16 +215,20 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     monkeypatch.setattr(risa._Passive, "begin_epoch", watched)
     people = scarce(1, rows=110, width=2)
     settings = {**SETTINGS["risa"], "bottom": ()}
-    monkeypatch.setattr(RowRelease, "_noised", lambda self, values: clip_rows(values, self.clip))
-    train(ALGORITHMS["risa"](**settings), people, sv.DP(features=sv.Gaussian()), None)
+    drawn = RowRelease._noised
+    monkeypatch.setattr(
+        RowRelease, "_noised", lambda self, values: drawn(self, values).map(lambda v: clip_rows(values, self.clip))
+    )
+    train(KINDS["risa"](**settings), people, sv.DP(features=sv.Gaussian()), None)
     (role,) = made
-    assert not role.fill.any()
-    assert role.release is not None
-    for row, kept in role.release._kept.items():
+    assert not role.features.fill.any()
+    assert role.noise.release is not None
+    remembered = role.noise.release._kept
+    for row in remembered.numbers().tolist():
+        kept = bare(remembered.recall(np.array([row])))[0]
         if row < role.table.aligned:
-            length = float(torch.linalg.vector_norm(role.x[row]))
-            assert torch.allclose(kept, role.x[row] / max(length, 1.0), atol=1e-4)
+            length = float(torch.linalg.vector_norm(role.features.x[row]))
+            assert torch.allclose(kept, role.features.x[row] / max(length, 1.0), atol=1e-4)
         elif row >= role.table.rows:
             assert torch.allclose(kept, torch.zeros_like(kept), atol=1e-4)
-    hidden = [row for row in role.release._kept if row >= role.table.rows]
-    assert hidden
+    assert (remembered.numbers() >= role.table.rows).any()

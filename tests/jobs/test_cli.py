@@ -41,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
 def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     folder, done = run
     assert done.returncode == 0, done.stderr
-    for words in ("clinic alone", "VFL, plain", "Protection receipt", "in the clear", "Who learned what"):
+    for words in ("clinic alone", "SplitNN, plain", "Protection receipt", "in the clear", "Who learned what"):
         assert words in done.stdout
     assert "Report: runs/tiny/report.html" in done.stdout
     assert sorted(p.name for p in (folder / "runs" / "tiny").iterdir()) == [
@@ -62,7 +62,7 @@ def test_report_and_audit_read_it_again(run: tuple[Path, subprocess.CompletedPro
     folder, _ = run
     again = _securevfl("report", "runs/tiny", folder=folder)
     assert again.returncode == 0
-    assert "VFL, plain" in again.stdout
+    assert "SplitNN, plain" in again.stdout
     checked = _securevfl("audit", "runs/tiny", folder=folder)
     assert checked.returncode == 0
     assert "4 ledgers verified" in checked.stdout
@@ -84,12 +84,15 @@ def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedP
     [
         (["run", "none.toml"], "", 2, "none.toml does not exist"),
         (["run", "job.toml"], JOB.replace("epochs", "epoch"), 2, "did you mean 'epochs'"),
+        (["check", "none.toml"], "", 2, ""),
+        (["check", "job.toml"], JOB.replace("epochs", "epoch"), 2, ""),
+        (["check", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, ""),
         (["run", "job.toml"], JOB + '[protection]\nname = "palier"', 2, "did you mean 'paillier'"),
         (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
         (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "goes on with at least 9999"),
         (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
         (["audit", "nowhere"], "", 2, "nowhere/ledger.jsonl does not exist"),
-        (["demo", "--bits", "1024"], "", 2, "2048 (112-bit security) is the least"),
+        (["demo", "--bits", "1024"], "", 2, "InputError: paillier.bits is 1024; a whole number from 2048 to 8192"),
         (["run"], "", 2, "Missing argument"),
         (["trian"], "", 2, "No such command"),
     ],
@@ -102,7 +105,9 @@ def test_mistakes_end_with_a_message_and_a_code(
     assert done.returncode == code, done.stderr
     assert words in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
-    assert (tmp_path / "runs").exists() == (code == 3)  # what left before a refusal is written down, and nothing else
+    assert (tmp_path / "runs").exists() == (
+        code == 3 and arguments[0] == "run"
+    )  # what left before a refusal is written down, and nothing else
 
 
 def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import pytest
 
 import securevfl as sv
 from securevfl.jobs import sweep as module
-from securevfl.jobs.sweep import read_sweep, run_cell, run_sweep
+from securevfl.jobs.sweep import run_cell, run_sweep
+from securevfl.jobs.sweep_file import Spec, read_sweep
 from securevfl.report import SweepRecord
 
 SWEEP = """
@@ -98,7 +99,7 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     sweep = read_sweep(file)
     real, ran = module.run_cell, []
 
-    def counted(spec: module.Spec) -> object:
+    def counted(spec: Spec) -> object:
         if len(ran) == 4:
             raise sv.RangeError("the loss is nan")
         ran.append(spec.key)
@@ -148,15 +149,23 @@ def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('algorithm = "splitnn"', 'algorithm = "splitn"', "did you mean 'splitnn'"),
+        ('algorithm = "splitnn"', 'algorithm = "splitn"', r"method\[0\].algorithm is 'splitn'; did you mean 'splitnn'"),
         ("values = [0.1, 0.5]", "values = []", "has no values"),
-        ("epochs = 2", "epoch = 2", "did you mean 'epochs'"),
-        ("confidence = 0.7", "confidence = 7.0", "a probability"),
-        ('name = "digits"', 'label = "digits"', r"\[\[data\]\] section names none"),
+        ("values = [0.1, 0.5]", "values = [0.1, nan]", r"axis.values\[1\] is nan"),
+        ("values = [0.1, 0.5]", "values = [0.1, 0.1]", "position 0.1 with seed 0 twice"),
+        ("values = [0.5]", 'values = ["half"]', "'half', which is none of the axis"),
+        ("epochs = 2", "epoch = 2", "method 'vanilla': job has no 'epoch'; did you mean 'epochs'"),
+        ("confidence = 0.7", "confidence = 7.0", "method 'FedCVT': algorithm.confidence is 7.0; a number"),
+        ('name = "digits"', 'label = "digits"', r"data\[0\].name is missing"),
+        ('name = "digits"', 'name = "digit"', "data 'digit'.name is 'digit'; did you mean 'digits'"),
+        ("rows = 400", 'rows = "400"', "data 'credit'.rows is '400'; a whole number"),
+        ('only = ["vanilla"]', 'only = ["vanila"]', r"data\[1\].only names 'vanila'; did you mean 'vanilla'"),
+        ('label = "FedCVT"', 'label = "vanilla"', "two methods are called 'vanilla'"),
         ("[[data]]\nname", "[data]\nname", "double brackets"),
         ("[[method]]", "[[methods]]", "did you mean 'method'"),
-        ('better = "FedCVT"', "better = 3", r"\[\[claim\]\]"),
-        ('name = "tiny"', "name = ", "is not a sweep file"),
+        ('better = "FedCVT"', "better = 3", r"claim\[0\].better is 3; a text was expected"),
+        ('"0.1" = 81.5', "ten = 81.5", r"paper\[0\]: percent has the position 'ten'"),
+        ('name = "tiny"', "name = ", "is not TOML"),
     ],
 )
 def test_mistakes_show_before_anything_runs(file: Path, old: str, new: str, words: str) -> None:
@@ -164,6 +173,22 @@ def test_mistakes_show_before_anything_runs(file: Path, old: str, new: str, word
     whole = SWEEP.split("[[data]]", maxsplit=1)[0] + "[data]\nname = 'x'\n"
     file.write_text(whole if new.startswith("[data]") else SWEEP.replace(old, new), encoding="utf-8")
     with pytest.raises(sv.InputError, match=words):
+        read_sweep(file)
+
+
+def test_all_mistakes_of_a_sweep_are_told_at_once(file: Path) -> None:
+    text = SWEEP.replace("confidence = 0.7", "confidence = 7.0").replace("epochs = 2", "epochs = 0")
+    file.write_text(text.replace("rows = 400", "rows = 0.5").replace('unit = "%"', "").replace('source = "a test"', ""))
+    with pytest.raises(sv.InputError, match="has 6 mistakes") as raised:
+        read_sweep(file)
+    for words in ("claim[0].source", "paper[0].source", "'FedCVT': algorithm.confidence", "'vanilla': job.epochs"):
+        assert words in str(raised.value)
+    assert "data 'credit'.rows is 0.5" in str(raised.value)
+
+
+def test_a_protection_that_a_method_cannot_have_is_a_policy_error(file: Path) -> None:
+    file.write_text(SWEEP.replace('algorithm = "fedcvt"', 'algorithm = "fedcvt"\nprotection = "bfv"'), encoding="utf-8")
+    with pytest.raises(sv.PolicyError, match=r"method 'FedCVT': .*cannot seal it"):
         read_sweep(file)
 
 

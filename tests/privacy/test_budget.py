@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from helpers import parties, scarce
 
@@ -46,26 +44,26 @@ def test_training_ends_at_all_parties_with_the_last_epoch_that_the_budget_allows
 
 @pytest.mark.parametrize("kind", ["features", "labels"])
 def test_one_kind_of_release_alone_ends_it_too(kind: str) -> None:
-    ran = _ran(replace(JOB, protection=sv.Plain(dp=sv.DP(**{kind: FIXED}))))
+    ran = _ran(JOB.replace(protection=sv.Plain(dp=sv.DP(**{kind: FIXED}))))
     assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
 
 
 def test_a_plan_within_the_budget_ends_as_planned_and_patience_still_ends_it() -> None:
-    ran = _ran(replace(JOB, epochs=3))
+    ran = _ran(JOB.replace(epochs=3))
     assert (len(ran.trained["bank"].epochs), ran.trained["bank"].stopped) == (3, "all epochs done")
-    short = _ran(replace(JOB, patience=1, protection=sv.Plain(dp=_both(FIXED.replace(epsilon=30.0)))))
+    short = _ran(JOB.replace(patience=1, protection=sv.Plain(dp=_both(FIXED.replace(epsilon=30.0)))))
     assert "no gain" in short.trained["bank"].stopped
 
 
 def test_a_row_that_is_used_several_times_in_an_epoch_ends_it_sooner() -> None:
     once = len(_ran(JOB).trained["bank"].epochs)
-    often = _ran(replace(JOB, steps=8))  # of about 2 batches that one pass has
+    often = _ran(JOB.replace(steps=8))  # of about 2 batches that one pass has
     assert len(often.trained["bank"].epochs) < once
     assert all(s.epsilon_rdp <= 5.0 for t in often.trained.values() for s in t.spent)
 
 
 def test_fixed_features_are_released_once_and_never_end_it() -> None:
-    job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=()), epochs=12, protection=sv.Plain(dp=sv.DP(features=FIXED)))
+    job = JOB.replace(algorithm=sv.SplitNN(hidden=4, top=()), epochs=12, protection=sv.Plain(dp=sv.DP(features=FIXED)))
     ran = _ran(job)
     assert len(ran.trained["bank"].epochs) == 12
     assert ran.trained["shop1"].spent[0].times == 1
@@ -73,23 +71,23 @@ def test_fixed_features_are_released_once_and_never_end_it() -> None:
 
 def test_dp_sgd_ends_too() -> None:
     dp = sv.DP(model=FIXED)
-    ran = _ran(replace(JOB, algorithm=sv.Local(hidden=4, top=()), protection=sv.Plain(dp=dp)), scarce(1, rows=200))
+    ran = _ran(JOB.replace(algorithm=sv.Local(hidden=4, top=()), protection=sv.Plain(dp=dp)), scarce(1, rows=200))
     assert {len(t.readings) for t in ran.trained.values()} == {ALLOWED}
     assert ran.trained["bank"].spent[0].epsilon_rdp <= 5.0
 
 
 def test_a_budget_for_not_one_epoch_is_refused_before_anything_is_sent() -> None:
     with pytest.raises(PolicyError, match=r"allows 0 epochs, and 1 are needed"):
-        _ran(replace(JOB, protection=sv.Plain(dp=_both(FIXED.replace(epsilon=0.5)))))
+        _ran(JOB.replace(protection=sv.Plain(dp=_both(FIXED.replace(epsilon=0.5)))))
 
 
 def test_a_policy_still_refuses_a_plan_that_the_job_would_allow() -> None:
     with pytest.raises(PolicyError, match="the policy allows 3"):
-        _ran(replace(JOB, policies={"shop1": sv.Policy(max_epsilon=3.0)}))
-    ran = _ran(replace(JOB, policies={"shop1": sv.Policy(max_epsilon=5.0)}))
+        _ran(JOB.replace(policies={"shop1": sv.Policy(max_epsilon=3.0)}))
+    ran = _ran(JOB.replace(policies={"shop1": sv.Policy(max_epsilon=5.0)}))
     assert len(ran.trained["bank"].epochs) == ALLOWED
 
 
 def test_stopping_needs_an_algorithm_that_can() -> None:
     with pytest.raises(InputError, match="on_budget='stop'"):
-        replace(JOB, algorithm=sv.RISA())
+        JOB.replace(algorithm=sv.RISA())

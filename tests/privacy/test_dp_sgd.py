@@ -7,11 +7,11 @@ import pytest
 import torch
 from opacus.accountants import RDPAccountant
 from scipy import stats
-from securevfl.algorithms.networks import block, build_bottom, mlp
 from torch import nn
 
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import PrivateSteps
+from securevfl.training.networks import block, build_bottom, mlp
 
 ROWS = 12
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +10,26 @@ import pytest
 import torch
 from helpers import parties, ready_keys, scarce
 from opacus.accountants import RDPAccountant
-from securevfl.algorithms.base import ActiveRole
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
+from securevfl.algorithms.splitnn import Active
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import InputError, PolicyError, RangeError
 from securevfl.jobs.simulation import join_parties, run_parties
-from securevfl.privacy import JointRelease, MarvellNoise
+from securevfl.privacy import (
+    CrossEntropy,
+    GaussianRelease,
+    JointRelease,
+    Loss,
+    MarvellNoise,
+    Noised,
+    RowRelease,
+    clip_rows,
+    epsilon_rdp,
+)
+from securevfl.training import ActiveProgram, ActiveRole, Setting
+from securevfl.training.state import State
 
 
 def test_totals_of_each_party_are_in_the_record_and_the_report() -> None:
@@ -39,6 +51,69 @@ def test_totals_of_each_party_are_in_the_record_and_the_report() -> None:
         (line,) = [e for e in run.epsilon if e.party == total.party]
         assert (total.epsilon_rdp, total.epsilon_prv) == (line.epsilon_rdp, line.epsilon_prv)
         assert total.epsilon_rdp <= 20.0
+
+
+# gradients of a loss that states no sensitivity
+
+
+class EightTimes(CrossEntropy):
+    """Steeper than the loss whose sensitivity is known."""
+
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return 8 * super().__call__(logits, targets)
+
+
+class SteepActive(Active):
+    def build_loss(self) -> Loss:
+        return EightTimes(self.task.classes)
+
+
+class Steep(sv.SplitNN):
+    """What somebody writes who wants another loss and never thought of differential privacy."""
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return SteepActive(self, setting)
+
+
+@pytest.mark.parametrize(("kind", "sensitivity"), [(sv.SplitNN, 1.0), (Steep, 1.5)])
+def test_another_loss_gets_the_noise_that_its_epsilon_needs(
+    kind: type[sv.SplitNN], sensitivity: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a sensitivity Δ is twice the clip; what labels move and what noise there is give no more than the ε that
+    the ledger tells."""
+    added, planned, moved = [], set(), [0.0]
+    release, made = RowRelease.__call__, kind.active
+
+    def active(self: sv.SplitNN, setting: Setting) -> ActiveRole:
+        roles.append(made(self, setting))
+        return roles[-1]
+
+    def watched(self: RowRelease, values: torch.Tensor, rows: np.ndarray, **more: object) -> Noised[torch.Tensor]:
+        sent = release(self, values, rows, **more)  # type: ignore[arg-type]
+        added.append((sent.value - clip_rows(values, self.clip)).ravel())
+        planned.add(self.sensitivity)
+        for logit in (-9.0, -1.0, 0.0, 1.0, 9.0):  # labels move the gradient by as much as these say, at least
+            at = torch.full((2, 1), logit, requires_grad=True)
+            (both,) = torch.autograd.grad(roles[-1].loss(at, torch.tensor([0, 1])).sum(), at)
+            zero, one = clip_rows(both, self.clip)
+            moved.append(float(torch.linalg.vector_norm(zero - one)))
+        return sent
+
+    roles: list[ActiveRole] = []
+    monkeypatch.setattr(kind, "active", active)
+    monkeypatch.setattr(RowRelease, "__call__", watched)
+    dp = sv.DP(labels=sv.Gaussian(epsilon=9.0, clip=0.75))
+    job = sv.Job(algorithm=kind(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=4, batch_size=64, seed=1)
+    people = parties(rows=600)
+    ran = run_parties(job, people, join_parties(people, job), run="run")
+    assert planned == {sensitivity}
+    lines = map(json.loads, ran.ledgers["bank"].to_jsonl().splitlines())
+    (note,) = (line["values"] for line in lines if line.get("note") == "epsilon")
+    deviation = float(torch.cat(added).std())
+    assert deviation == pytest.approx(note["noise_multiplier"] * sensitivity, rel=0.1)  # five deviations
+    assert epsilon_rdp(GaussianRelease(deviation / max(moved), 4), 1e-5) <= note["epsilon_rdp"] * 1.15
+    assert note["epsilon_rdp"] == pytest.approx(9.0, rel=1e-3)
+    assert max(moved) == pytest.approx(sensitivity, rel=1e-2)
 
 
 # noise on z
@@ -91,13 +166,14 @@ JOB = sv.Job(algorithm=sv.SplitNN(hidden=6, top=()), protection=sv.Plain(dp=RESP
 def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     people = parties(rows=400)
     exact = {}
-    original = ActiveRole.__init__
+    original = ActiveRole.begin
 
-    def watched(self: ActiveRole, *args: object) -> None:
-        original(self, *args)  # type: ignore[arg-type]
+    def watched(self: ActiveRole) -> None:
+        original(self)
+        assert self.table.y is not None
         exact[self.site.name] = (self.table.y, self.y, self.table.split)
 
-    monkeypatch.setattr(ActiveRole, "__init__", watched)
+    monkeypatch.setattr(ActiveRole, "begin", watched)
     result = sv.simulate(JOB, people, baselines=())
     y, used, split = exact["bank"]
     changed = (y != used).numpy()
@@ -117,7 +193,7 @@ def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pyt
     "algorithm", [sv.EntityAugmentation(hidden=4, top=()), sv.FedCVT(bottom=(3,)), sv.AllLabels(hidden=4, top=())]
 )
 def test_algorithms_that_use_labels_in_other_ways_train_on_drawn_ones_too(algorithm: object) -> None:
-    job = replace(JOB, algorithm=algorithm, epochs=2)  # type: ignore[arg-type]
+    job = JOB.replace(algorithm=algorithm, epochs=2)
     people = scarce(1, rows=160)
     ran = run_parties(job, people, join_parties(people, job), run="run")
     (spent,) = ran.trained["bank"].spent
@@ -127,14 +203,14 @@ def test_algorithms_that_use_labels_in_other_ways_train_on_drawn_ones_too(algori
 def test_a_run_that_goes_on_keeps_the_labels_that_were_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     people = parties(rows=200)
     used = []
-    original = ActiveRole.prepare
+    original = ActiveProgram.prepare
 
-    async def watched(self: ActiveRole) -> object:
+    async def watched(self: ActiveProgram) -> State | None:
         saved = await original(self)
-        used.append(self.y.clone())
+        used.append(self.role.y.clone())
         return saved
 
-    monkeypatch.setattr(ActiveRole, "prepare", watched)
+    monkeypatch.setattr(ActiveProgram, "prepare", watched)
     sv.simulate(JOB, people, baselines=(), checkpoints=tmp_path)
     sv.simulate(JOB, people, baselines=(), checkpoints=tmp_path)
     sv.simulate(JOB, people, baselines=())
@@ -143,7 +219,7 @@ def test_a_run_that_goes_on_keeps_the_labels_that_were_drawn(tmp_path: Path, mon
 
 
 def test_a_policy_bounds_the_price_of_labels() -> None:
-    job = replace(JOB, policies={"bank": sv.Policy(max_epsilon=1.0)})
+    job = JOB.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match="as planned spends ε = 2"):
         sv.simulate(job, parties(), baselines=())
 
@@ -155,11 +231,11 @@ def test_what_a_passive_party_receives_was_perturbed_and_tells_less(monkeypatch:
     """A look at the gradients of a run in the best direction: with Marvell its AUC falls to near the bound."""
     leaks: dict[bool, list[float]] = {True: [], False: []}
     kept: dict[str, torch.Tensor] = {}
-    losses, backward = sv.algorithms.splitnn.Active.losses, FloatActive.backward
+    targets, backward = Active.targets, FloatActive.backward
 
-    def noted(self: object, logits: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
-        kept["y"] = self.labels(rows)  # type: ignore[attr-defined]
-        return losses(self, logits, rows)  # type: ignore[arg-type]
+    def noted(self: Active, rows: np.ndarray) -> torch.Tensor:
+        kept["y"] = self.labels(rows)
+        return targets(self, rows)
 
     def perturbed(self: MarvellNoise, gradients: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         kept["clean"] = gradients
@@ -174,13 +250,13 @@ def test_what_a_passive_party_receives_was_perturbed_and_tells_less(monkeypatch:
 
     perturb = MarvellNoise.__call__
     monkeypatch.setattr(MarvellNoise, "__call__", perturbed)
-    monkeypatch.setattr(sv.algorithms.splitnn.Active, "losses", noted)
+    monkeypatch.setattr(Active, "targets", noted)
     monkeypatch.setattr(FloatActive, "backward", watched)
     people = parties(rows=900, seed=1)
     algorithm = sv.SplitNN(hidden=4, top=(), bottom=(4,))
     for marvell in (False, True):
         dp = sv.DP(labels=sv.Marvell(power=25.0)) if marvell else None
-        job = replace(JOB, algorithm=algorithm, batch_size=400, epochs=4, protection=sv.Plain(dp=dp))
+        job = JOB.replace(algorithm=algorithm, batch_size=400, epochs=4, protection=sv.Plain(dp=dp))
         result = sv.simulate(job, people, baselines=())
     assert np.mean(leaks[False]) > 0.95
     assert len(leaks[True]) >= 4
@@ -198,10 +274,10 @@ def test_marvell_is_for_two_classes_and_for_gradients_at_one_cut() -> None:
     dp = sv.DP(labels=sv.Marvell())
     assert not dp.private
     with pytest.raises(InputError, match="two classes and there are 3"):
-        sv.simulate(replace(JOB, protection=sv.Plain(dp=dp)), parties(classes=3), baselines=())
+        sv.simulate(JOB.replace(protection=sv.Plain(dp=dp)), parties(classes=3), baselines=())
     for algorithm in (sv.RISA(), sv.EntityAugmentation(), sv.FedCVT(), sv.FedDA(), sv.MultiVFL()):
         with pytest.raises(InputError, match=r"(?i)marvell"):
-            replace(JOB, algorithm=algorithm, protection=sv.Plain(dp=dp))
+            JOB.replace(algorithm=algorithm, protection=sv.Plain(dp=dp))
 
 
 # DP-SGD
@@ -229,15 +305,15 @@ def test_a_party_alone_trains_with_dp_sgd_and_the_record_says_its_price() -> Non
     assert [t.protects for t in run.epsilon_totals] == ["features", "labels", "features and labels"]
     assert len({t.epsilon_rdp for t in run.epsilon_totals}) == 1  # one model, one price
     assert "DP on the local model" in run.title
-    exact = sv.simulate(replace(LOCAL, protection=sv.Plain()), people, baselines=()).record.runs[-1]
+    exact = sv.simulate(LOCAL.replace(protection=sv.Plain()), people, baselines=()).record.runs[-1]
     assert 0.6 < run.test["auc"] <= exact.test["auc"] + 0.05
 
 
 def test_dp_sgd_is_for_a_model_of_one_party() -> None:
     with pytest.raises(InputError, match="only 'local' trains a model that a party has by itself"):
-        replace(LOCAL, algorithm=sv.SplitNN())
+        LOCAL.replace(algorithm=sv.SplitNN())
     with pytest.raises(InputError, match="sends nothing to train with"):
-        replace(LOCAL, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())))
-    strict = replace(LOCAL, policies={"bank": sv.Policy(max_epsilon=1.0)})
+        LOCAL.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())))
+    strict = LOCAL.replace(policies={"bank": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(PolicyError, match=r"releasing model as planned spends"):
         sv.simulate(strict, scarce(1, rows=200), baselines=())

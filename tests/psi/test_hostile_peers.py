@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 from psi_ends import BANK, SHOP, Hostile, ends, points, replaced, terms, until
@@ -174,6 +176,13 @@ def test_proofs_before_all_tokens_are_refused(protocol: Protocol) -> None:
         bad.send(Kind.COUNT, (1).to_bytes(8, "big"))
 
 
+def _echoed(bank: Endpoint, proofs: bytes) -> bytes:
+    """A receipt over what the receiver sent, as whoever found no row could compute it."""
+    assert bank._talk is not None
+    tag = bank._talk.session.dst if bank.terms.protocol == "dh" else bank.terms.salt + bank._talk.session.dst
+    return hashlib.sha512(b"securevfl-psi receipt" + tag + (2).to_bytes(8, "big") + proofs).digest()[:32]
+
+
 @pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
 @pytest.mark.parametrize("forged", [bytes(32), b"", bytes(31), "echo"])
 def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) -> None:
@@ -182,7 +191,7 @@ def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) ->
     proofs = until(bank, shop, Kind.PROOFS)
     shop.feed(proofs)
     receipt = until(shop, bank, Kind.RECEIPT)
-    payload = proofs[HEADER_BYTES : HEADER_BYTES + 32] if isinstance(forged, str) else forged
+    payload = forged if isinstance(forged, bytes) else _echoed(bank, proofs[HEADER_BYTES:])
     with pytest.raises((RowsDifferError, MalformedError), match=r"same common rows|32 were expected"):
         bank.feed(replaced(receipt, payload))
     with pytest.raises(PSIError, match="no result"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 
-from securevfl.algorithms.splitnn import Passive
+from securevfl.algorithms.splitnn import Passive, SplitNN
 from securevfl.privacy import Spent
 from securevfl.site import Keeper, Site
 from securevfl.training.program import PassiveProgram, Program
@@ -18,9 +18,6 @@ from securevfl.training.role import Setting
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_int, as_pair
 from securevfl.transport import Kind
-
-if TYPE_CHECKING:
-    from securevfl.algorithms.multivfl.config import MultiVFL
 
 __all__ = ["DataOwner"]
 
@@ -55,7 +52,7 @@ class DataOwner(Program):
         settings: label owner → this party's setting in its federation, in order.
     """
 
-    def __init__(self, config: MultiVFL, site: Site, settings: Mapping[str, Setting]) -> None:
+    def __init__(self, config: SplitNN, site: Site, settings: Mapping[str, Setting]) -> None:
         self.site = site
         self.shelves = {owner: _Shelf(site.keeper) for owner in settings}
         self.copies: dict[str, Passive] = {}

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import torch
 from securevfl_crypto.aggregation import Addends
 
 from securevfl.algorithms.multivfl.averaging import Averaging
-from securevfl.algorithms.splitnn import Active
+from securevfl.algorithms.splitnn import Active, SplitNN
 from securevfl.cut.handshake import as_share
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link
@@ -19,9 +17,6 @@ from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict
 from securevfl.transport import Kind
 
-if TYPE_CHECKING:
-    from securevfl.algorithms.multivfl.config import MultiVFL
-
 __all__ = ["LabelOwner", "LabelOwnerProgram"]
 
 _SIGMA = 40
@@ -30,7 +25,7 @@ _SIGMA = 40
 class LabelOwner(Active):
     """A label owner's part in its own federation: SplitNN's, with weights that can be read and set as a whole."""
 
-    config: MultiVFL
+    config: SplitNN
 
     def build(self) -> None:
         """See `Role.build`.

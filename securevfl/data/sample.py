@@ -1,0 +1,94 @@
+"""What is wrong with a table, as far as its header and its first rows tell: all of it, without reading the rest."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
+from securevfl.data.loaders import PARQUET, existing
+from securevfl.data.table import check_ids, check_labels, check_numbers
+from securevfl.errors import InputError
+
+__all__ = ["SAMPLE", "table_mistakes"]
+
+SAMPLE = 1_000
+"""Rows that are looked at."""
+
+
+def table_mistakes(path: Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[str]:
+    """All mistakes that loading this table would stop at, one after the other, as far as its first rows have them.
+
+    Args:
+        path: a CSV or Parquet file.
+        use: its columns.
+        rows: how many to look at, from the top.
+    """
+    try:
+        file = existing(path)
+        table = _top(file, use, rows)
+        names = column_names(table.schema, str(file))
+    except InputError as error:
+        return [str(error)]
+    found = [str(mistake) for mistake in use.mistakes(names, str(file))]
+    if not table.num_rows:
+        return [*found, f"{file} has no rows"]
+    where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
+    single = {column for column in names if names.count(column) == 1}
+    label = use.label
+    if use.id in single:
+        found += _mistake(lambda: check_ids(identifiers(table[use.id], use.id, where), where))
+    meant = {near for name in (use.id, label) if name and name not in names for near in _nearest(name, names)}
+    for column in use.chosen(names):
+        if column in single - meant:
+            found += _mistake(partial(_check_feature, table[column], column, use, where))
+    if label is not None and label in single:
+        found += _mistake(lambda: check_labels(labels(table[label], label, where), use.classes, where))
+    return found
+
+
+def _nearest(name: str, names: Sequence[str]) -> list[str]:
+    """The column that a wrong name is likely to mean, which is no feature then."""
+    return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+
+
+def _top(file: Path, use: ColumnUse, rows: int) -> Any:
+    """The first rows of a table, as a `pyarrow.Table`.
+
+    Raises:
+        InputError: it is no table of its kind.
+    """
+    import pyarrow as pa
+    import pyarrow.csv as pa_csv
+    import pyarrow.parquet as pa_parquet
+
+    kind = "Parquet" if file.suffix in PARQUET else "CSV"
+    try:
+        if file.suffix in PARQUET:
+            source = pa_parquet.ParquetFile(file)
+            schema, batches = source.schema_arrow, source.iter_batches(batch_size=rows)
+        else:
+            source = pa_csv.open_csv(file, convert_options=use.csv_options())
+            schema, batches = source.schema, iter(source)
+        with source:
+            first = [batch for batch, _ in zip(batches, range(1), strict=False)]
+            return pa.Table.from_batches(first, schema).slice(0, rows)
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} is not a {kind} table: {str(error).splitlines()[0]}") from None
+
+
+def _check_feature(values: Any, column: str, use: ColumnUse, where: str) -> None:
+    feature = use.feature(values, column, where)
+    if column not in use.categorical:
+        check_numbers(column, feature, where)
+
+
+def _mistake(check: Callable[[], None]) -> list[str]:
+    try:
+        check()
+    except InputError as error:
+        return [str(error)]
+    return []

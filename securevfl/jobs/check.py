@@ -1,0 +1,171 @@
+"""What would fail before a job trains: told all at once, from the file and from each table's header and first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.data.sample import SAMPLE, table_mistakes
+from securevfl.errors import InputError, PolicyError
+from securevfl.fields import nearest
+from securevfl.jobs.comparison import wrong_baselines
+from securevfl.jobs.files import JobSections, read_job_sections
+from securevfl.jobs.sweep_file import read_sweep_sections
+from securevfl.jobs.toml_text import read_toml
+from securevfl.party import Job, rule_against, too_few_epochs, wrong_parties
+
+__all__ = ["Checked", "check_file"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What was found.
+
+    Attributes:
+        mistakes: what the user has to correct.
+        refusals: what policies forbid.
+        summary: what would run.
+    """
+
+    mistakes: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    summary: str = ""
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing was found, 3 for policies alone, 2 otherwise."""
+        return InputError.exit_code if self.mistakes else PolicyError.exit_code if self.refusals else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Roster:
+    """Who takes part, as far as it is known without the tables' rows."""
+
+    owners: Sequence[str]
+    passive: Sequence[str]
+    books: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.owners, *self.passive]
+
+
+def check_file(path: str | Path, *, active: str = "") -> Checked:
+    """Check a job file or a sweep file. Nothing runs; of tables, only the header and the first rows are read. Named
+    data sets are loaded, for that is the only way to know whether their files are there.
+
+    Args:
+        path: the file.
+        active: name of the active party, where no table has labels: to predict.
+    """
+    file = Path(path)
+    try:
+        content = read_toml(file, "job", "examples/credit.toml")
+        return _check_sweep(file) if content.keys() & {"axis", "method"} else _check_job(file, content, active)
+    except InputError as error:
+        return Checked(mistakes=(str(error),))
+
+
+def _check_sweep(file: Path) -> Checked:
+    sweep, mistakes, refusals = read_sweep_sections(file, device="cpu")
+    return Checked(
+        mistakes=tuple(mistakes),
+        refusals=tuple(refusals),
+        summary=f"a sweep of {len(sweep.specs)} cells, {len({spec.method for spec in sweep.specs})} methods on "
+        f"{len({spec.data for spec in sweep.specs})} data sets",
+    )
+
+
+def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
+    sections, broken, mistakes = read_job_sections(file)
+    refusals: list[str] = []
+    roster = None
+    for party in sections.party:
+        mistakes += table_mistakes(party.path_from(file.parent), party.use)
+    if isinstance(content.get("party"), list):
+        roster, found = _listed(content["party"], active)
+        mistakes += found
+    elif sections.data is not None and not sections.data_mistakes():
+        try:
+            roster = _loaded(sections)
+        except InputError as error:
+            mistakes.append(f"data: {error}")
+    if roster is not None:
+        mistakes += _about_parties(sections, broken, roster)
+    job = None
+    if not broken & {"job", "algorithm", "protection"}:
+        try:
+            job = sections.build()
+        except InputError as error:
+            mistakes.append(str(error))
+        except PolicyError as error:
+            refusals.append(str(error))
+    if job is not None and roster is not None:
+        refusals += _refusals(job, roster)
+    return Checked(
+        mistakes=tuple(dict.fromkeys(mistakes)),
+        refusals=tuple(dict.fromkeys(refusals)),
+        summary=_summary(job, roster, sections),
+    )
+
+
+def _listed(sections: Sequence[object], active: str) -> tuple[_Roster | None, list[str]]:
+    """Who takes part by ``[[party]]``, sections with mistakes included, and what is wrong with that."""
+    named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+    names = [str(one["name"]) for one in named]
+    if active and active not in names:
+        return None, [f"--active is {active!r}{nearest(active, names)}"]
+    owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
+    if not owners:
+        return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does"]
+    return _Roster(owners=owners, passive=[name for name in names if name not in owners]), []
+
+
+def _loaded(sections: JobSections) -> _Roster:
+    """Who takes part in a named data set.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    parties = sections.load(Path(), "")
+    return _Roster(
+        owners=[table.name for table in parties.label_owners],
+        passive=[table.name for table in parties.passive],
+        books=frozenset(name for name, table in parties.items() if table.book is not None),
+    )
+
+
+def _about_parties(sections: JobSections, broken: frozenset[str], roster: _Roster) -> list[str]:
+    """Parties, epochs and baselines that the algorithm cannot serve, and policies of nobody."""
+    found = [
+        f"policy.{name} is the policy of nobody{nearest(name, roster.names)}"
+        for name in sections.policy
+        if name not in roster.names
+    ]
+    if "algorithm" in broken:
+        return found
+    found += wrong_parties(sections.algorithm, roster.owners, roster.passive)
+    found += wrong_baselines(sections.algorithm, sections.baselines)
+    return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
+
+
+def _refusals(job: Job, roster: _Roster) -> list[str]:
+    """The rules of the parties' policies that the job breaks."""
+    found = []
+    for name in roster.names:
+        for owner in [name] if name in roster.owners else roster.owners:
+            rule = rule_against(job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books)
+            found += [f"{name!r} refuses the job: {rule}"] if rule else []
+    return found
+
+
+def _summary(job: Job | None, roster: _Roster | None, sections: JobSections) -> str:
+    if job is None or roster is None:
+        return ""
+    looked = f"; of each table, the first {SAMPLE:,} rows were read" if sections.party else ""
+    return (
+        f"{job.algorithm.title}, {job.protection.title}, {job.epochs} epochs; {', '.join(roster.owners)} with labels, "
+        f"{', '.join(roster.passive) or 'nobody'} without{looked}"
+    )

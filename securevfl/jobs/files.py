@@ -1,0 +1,211 @@
+"""Job files: TOML in, a job and its parties out. Every mistake of a file is told at once, each with its path, the value
+that was found, what was expected, and the nearest name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.cut import Plain, Protection
+from securevfl.data import Parties, PartyTable, datasets, read_csv, read_parquet
+from securevfl.data.columns import ColumnUse
+from securevfl.data.loaders import PARQUET
+from securevfl.data.table import wrong_name
+from securevfl.errors import InputError
+from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
+from securevfl.party import Job, JobOptions
+from securevfl.privacy import Policy
+from securevfl.training import Algorithm, find_algorithm
+
+__all__ = ["JobFile", "JobSections", "PartySection", "read_job", "read_job_sections"]
+
+Word = Annotated[str, Meta(min_length=1)]
+
+
+class PartySection(Config):
+    """``[[party]]``: one party's table and, below it, its policy. See `read_csv` for what the keys mean."""
+
+    name: Word
+    file: Word
+    id: Word
+    label: Word | None = None
+    features: tuple[Word, ...] | None = None
+    categorical: tuple[Word, ...] = ()
+    classes: tuple[str | int | float | bool | date, ...] | None = None
+    policy: Policy | None = None
+
+    def problems(self) -> list[str]:
+        rule = wrong_name(self.name)
+        return super().problems() + ([rule] if rule else [])
+
+    @property
+    def use(self) -> ColumnUse:
+        """Which column is used for what."""
+        return ColumnUse.of(**self._columns)
+
+    @property
+    def _columns(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes")}
+
+    def path_from(self, folder: Path) -> Path:
+        """The table's path; relative ones are relative to the job file's folder."""
+        return folder / self.file
+
+    def load(self, folder: Path) -> PartyTable:
+        """The table.
+
+        Raises:
+            InputError: it cannot be used; says where and what to do.
+        """
+        path = self.path_from(folder)
+        return (read_parquet if path.suffix in PARQUET else read_csv)(path, name=self.name, **self._columns)
+
+
+def _algorithm() -> Algorithm:
+    return find_algorithm("splitnn")()
+
+
+class JobSections(Config):
+    """All sections of a job file."""
+
+    name: str = ""
+    baselines: tuple[Literal["alone", "pooled"], ...] = ()
+    job: JobOptions = msgspec.field(default_factory=JobOptions)
+    algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
+    protection: Protection = msgspec.field(default_factory=Plain)
+    policy: Mapping[str, Policy] = msgspec.field(default_factory=dict)
+    data: Mapping[str, object] | None = None
+    party: tuple[PartySection, ...] = ()
+
+    def build(self) -> Job:
+        """The job.
+
+        Raises:
+            InputError, PolicyError: an algorithm and a protection that do not go together.
+        """
+        return self.job.job(algorithm=self.algorithm, protection=self.protection, policies=self.policies)
+
+    @property
+    def policies(self) -> dict[str, Policy]:
+        """Party → its own policy, from ``[policy.NAME]`` or ``[party.policy]``."""
+        return dict(self.policy) | {party.name: party.policy for party in self.party if party.policy is not None}
+
+    def data_mistakes(self) -> list[str]:
+        """What is wrong with the named data set, before it is loaded."""
+        if self.data is None:
+            return []
+        options = dict(self.data)
+        return datasets.mistakes(options.pop("name", None), options)
+
+    def load(self, folder: Path, active: str) -> Parties:
+        """The parties' tables.
+
+        Args:
+            folder: of the job file.
+            active: name of the active party, where no table has labels.
+
+        Raises:
+            InputError: tables that cannot be used, each party's first mistake.
+        """
+        if self.data is not None:
+            options = dict(self.data)
+            return datasets.load(str(options.pop("name")), **options)
+        tables, found = [], []
+        for i, party in enumerate(self.party):
+            try:
+                tables.append(party.load(folder))
+            except InputError as error:
+                found.append(f"party[{i}]: {error}")
+        if found:
+            raise InputError("\n  ".join(found))
+        return Parties.of(*tables, active=active)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFile:
+    """What a job file asks for.
+
+    Attributes:
+        name: of the run; its reports go to ``runs/<name>`` unless told otherwise.
+        job: the job.
+        parties: the parties' tables, loaded.
+        baselines: which baselines to run beside it.
+    """
+
+    name: str
+    job: Job
+    parties: Parties
+    baselines: tuple[str, ...]
+
+
+def read_job(path: str | Path, *, active: str = "") -> JobFile:
+    """Read a job file; relative file names in it are relative to it.
+
+    Args:
+        path: the file.
+        active: name of the active party, where no table has labels: to predict.
+
+    Raises:
+        InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading the tables raises,
+            each party's first mistake.
+        PolicyError: a protection that the algorithm cannot have.
+    """
+    file = Path(path)
+    sections, _, found = read_job_sections(file)
+    raise_all(file, found)
+    try:
+        job = sections.build()
+        parties = sections.load(file.parent, active)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    return JobFile(name=sections.name or file.stem, job=job, parties=parties, baselines=sections.baselines)
+
+
+def read_job_sections(file: Path) -> tuple[JobSections, frozenset[str], list[str]]:
+    """The sections of a job file, the names of those with mistakes, which have their defaults instead, and every
+    mistake.
+
+    Raises:
+        InputError: no such file, or not TOML.
+    """
+    content = read_toml(file, "job", "examples/credit.toml")
+    sections, broken, found = read_sections(JobSections, content, ["party"])
+    if "party" in broken:  # those that are right
+        sections = sections.replace(party=_right_parties(content["party"]))
+    return sections, broken, found + _conflicts(sections, content)
+
+
+def _right_parties(content: object) -> tuple[PartySection, ...]:
+    right = []
+    for section in content if isinstance(content, list) else []:
+        try:
+            right.append(PartySection.of(section))
+        except InputError:
+            continue
+    return tuple(right)
+
+
+def _conflicts(sections: JobSections, content: Mapping[str, Any]) -> list[str]:
+    """Mistakes that concern several sections, or names that stand for more than themselves."""
+    found = []
+    if {"/", "\\", "\0"} & set(sections.name) or sections.name in (".", ".."):
+        found.append(f"name is {sections.name!r}; it names the run's folder: letters, digits, '-' and '_'")
+    if ("data" in content) == ("party" in content):
+        found.append("a job file has either a [data] section (a named data set) or [[party]] sections (files)")
+    found += sections.data_mistakes()
+    names = [party.name for party in sections.party]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    found += [f"two parties are called {name!r}; give each its own name" for name in doubled]
+    found += [
+        f"{party.name!r} has two policies, [policy.{party.name}] and [party.policy]: leave one out"
+        for party in sections.party
+        if party.policy is not None and party.name in sections.policy
+    ]
+    return found

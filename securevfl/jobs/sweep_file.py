@@ -1,0 +1,240 @@
+"""Sweep files: TOML in, the cells of a grid out: data sets × methods × positions × seeds. Every mistake of a file is
+told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from securevfl.config import Config, Mistaken
+from securevfl.cut import Protection
+from securevfl.data import datasets
+from securevfl.errors import InputError, PolicyError
+from securevfl.fields import nearest
+from securevfl.jobs.sweep_sections import Axis, DataSection, MethodSection, SweepSections
+from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
+from securevfl.party import Job, JobOptions
+from securevfl.report import Claim, PaperFigure
+from securevfl.training import Algorithm, algorithms, find_algorithm
+
+__all__ = ["Spec", "Sweep", "read_sweep", "read_sweep_sections"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """One cell of a sweep, in plain values.
+
+    Attributes:
+        data: label of the data set.
+        method: label of the method.
+        x: position on the axis.
+        seed: of the job and of the data's partition.
+        source: name of the data set and its options.
+        algorithm: name and settings.
+        protection: name and settings.
+        job: further settings of the job.
+    """
+
+    data: str
+    method: str
+    x: float
+    seed: int
+    source: Mapping[str, Any]
+    algorithm: Mapping[str, Any]
+    protection: Mapping[str, Any]
+    job: Mapping[str, Any]
+
+    @property
+    def key(self) -> str:
+        """A digest of all of it: a cell that ran with other settings is another one."""
+        text = json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def build(self) -> Job:
+        """The job.
+
+        Raises:
+            InputError: settings that its parts refuse, all of them in one message.
+            PolicyError: a protection that the algorithm cannot have.
+        """
+        parts: list[tuple[str, type[Config], Mapping[str, Any]]] = [
+            ("algorithm", Algorithm, self.algorithm),
+            ("protection", Protection, self.protection),
+            ("job", JobOptions, {**self.job, "seed": self.seed}),
+        ]
+        made: dict[str, Any] = {}
+        found: list[str] = []
+        for name, kind, values in parts:
+            try:
+                made[name] = kind.of(values, name)
+            except Mistaken as error:
+                found += error.moved(name)
+        if found:
+            raise Mistaken("", found)
+        options: JobOptions = made.pop("job")
+        return options.job(**made)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What a sweep file asks for.
+
+    Attributes:
+        name: of the sweep; its results go to ``runs/<name>`` unless told otherwise.
+        title: of the page.
+        size: ``"quick"`` or ``"paper"``.
+        axis: what is swept.
+        specs: all cells, in order.
+        claims: of the papers, to be tried.
+        paper: figures of the papers.
+        notes: for the reader.
+        settings: the file's content.
+    """
+
+    name: str
+    title: str
+    size: str
+    axis: Axis
+    specs: Sequence[Spec]
+    claims: Sequence[Claim]
+    paper: Sequence[PaperFigure]
+    notes: Sequence[str]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_sweep(path: str | Path, *, device: str = "cpu") -> Sweep:
+    """Read a sweep file, and build every job in it once, so that mistakes show before anything runs.
+
+    Args:
+        path: the file.
+        device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
+
+    Raises:
+        InputError: no such file, not TOML, or mistakes, all of them in one message.
+        PolicyError: a method whose algorithm cannot have its protection.
+    """
+    file = Path(path)
+    sweep, found, refusals = read_sweep_sections(file, device=device)
+    raise_all(file, found)
+    if refusals:
+        raise PolicyError("; ".join(refusals))
+    return sweep
+
+
+def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], list[str]]:
+    """The sweep as far as it is right, every mistake, and protections that algorithms refuse.
+
+    Raises:
+        InputError: no such file, or not TOML.
+    """
+    content = read_toml(file, "sweep", "examples/experiments")
+    sections, broken, found = read_sections(SweepSections, content, ["data", "method", "claim", "paper"])
+    if not sections.axis.values and "axis" not in broken:
+        found.append("[axis] has no values: give a list, such as [0.01, 0.05, 0.2]")
+    found += _names(sections)
+    pairs = [
+        (data, method)
+        for data in sections.data
+        for method in sections.method
+        if (data.only is None or method.title in data.only) and method.algorithm in algorithms()
+    ]
+    specs: list[Spec] = []
+    for data, method in pairs:
+        try:
+            specs += _cells(sections, data, method, device)
+        except InputError as error:
+            found.append(str(error))
+    if not specs and not found:
+        found.append("the file asks for no cell: it needs [[data]] and [[method]] sections, and seeds")
+    mistakes, refusals = _mistakes(specs)
+    sweep = Sweep(
+        name=sections.name or file.stem,
+        title=sections.title or sections.name or file.stem,
+        size=sections.size,
+        axis=sections.axis,
+        specs=specs,
+        claims=sections.claim,
+        paper=[figure for section in sections.paper for figure in section.figures()],
+        notes=sections.notes,
+        settings={key: content[key] for key in ("job", "data", "method", "seeds") if key in content},
+    )
+    return sweep, list(dict.fromkeys(found + mistakes)), refusals
+
+
+def _names(sections: SweepSections) -> list[str]:
+    """Names that do not exist, or stand for two things."""
+    titles = [method.title for method in sections.method]
+    found = [
+        f"method[{i}].algorithm is {method.algorithm!r}{nearest(method.algorithm, algorithms())}"
+        for i, method in enumerate(sections.method)
+        if method.algorithm not in algorithms()
+    ]
+    for i, data in enumerate(sections.data):
+        for where, names in (("only", data.only or ()), ("methods", tuple(data.methods))):
+            unknown = [name for name in names if name not in titles]
+            found += [f"data[{i}].{where} names {name!r}{nearest(name, titles)}" for name in unknown]
+    for what, shown in (("methods", titles), ("data sets", [data.title for data in sections.data])):
+        doubled = sorted({name for name in shown if shown.count(name) > 1})
+        found += [f"two {what} are called {name!r}; give each a label of its own" for name in doubled]
+    return found
+
+
+def _cells(sections: SweepSections, data: DataSection, method: MethodSection, device: str) -> Iterator[Spec]:
+    """The cells of one method on one data set.
+
+    Raises:
+        InputError: the algorithm cannot be loaded, or a position is no name on the axis.
+    """
+    axis = sections.axis
+    fields = find_algorithm(method.algorithm).__struct_fields__
+    general = {key: value for key, value in data.algorithm.items() if key in fields}
+    protection = {"name": method.protection} if isinstance(method.protection, str) else dict(method.protection)
+    for x in axis.values if method.values is None else method.values:
+        if isinstance(x, str) and x not in axis.values:
+            raise InputError(f"method {method.title!r}: values has {x!r}, which is none of the axis")
+        for seed in sections.seeds:
+            yield Spec(
+                data=data.title,
+                method=method.title,
+                x=axis.number(x),
+                seed=seed,
+                source={"name": data.name, axis.option: x, "seed": seed, **data.options, **method.data},
+                algorithm={
+                    "name": method.algorithm,
+                    **general,
+                    **method.settings,
+                    **data.methods.get(method.title, {}),
+                },
+                protection=protection,
+                job={**sections.job, **data.job, **method.job, **({} if device == "cpu" else {"device": device})},
+            )
+
+
+def _mistakes(specs: Sequence[Spec]) -> tuple[list[str], list[str]]:
+    """What is wrong with cells, and which protections are refused."""
+    found: list[str] = []
+    refusals: list[str] = []
+    seen = set()
+    for spec in specs:
+        run = (spec.data, spec.method, spec.x, spec.seed)
+        if run in seen:
+            found.append(
+                f"{spec.method} on {spec.data} has position {spec.x:g} with seed {spec.seed} twice: leave one out"
+            )
+        seen.add(run)
+        options = dict(spec.source)
+        found += datasets.mistakes(options.pop("name"), options, f"data {spec.data!r}")
+        try:
+            spec.build()
+        except Mistaken as error:
+            found += [f"method {spec.method!r}: {mistake}" for mistake in error.moved("")]
+        except InputError as error:
+            found.append(f"method {spec.method!r}: {error}")
+        except PolicyError as error:
+            refusals.append(f"method {spec.method!r}: {error}")
+    return found, list(dict.fromkeys(refusals))

@@ -1,0 +1,86 @@
+"""TOML files as plain values, for job files and sweep files; and all mistakes of one file in one error."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from securevfl.config import Config, Mistaken, take_all
+from securevfl.errors import InputError
+
+__all__ = ["raise_all", "read_sections", "read_toml"]
+
+Sections = TypeVar("Sections", bound=Config)
+
+_WIDEST = 63
+
+
+def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
+    """The content of a TOML file.
+
+    Args:
+        file: the file.
+        what: it should be, for messages: ``"job"``.
+        example: where one can be found.
+
+    Raises:
+        InputError: no such file, or not TOML.
+    """
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file} does not exist: name a {what} file, see {example}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{file} is not TOML: {error}") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{file} is not a {what} file: {str(error) or 'it nests too deeply'}") from None
+    if _too_wide(content):
+        raise InputError(f"{file} is not TOML: it has a whole number of more than 64 bits")
+    return content
+
+
+def _too_wide(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(_too_wide(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_too_wide(item) for item in value)
+    return isinstance(value, int) and value.bit_length() > _WIDEST
+
+
+def read_sections(
+    kind: type[Sections], content: Mapping[str, Any], listed: Sequence[str]
+) -> tuple[Sections, frozenset[str], list[str]]:
+    """The sections of a file.
+
+    Args:
+        kind: has a field for each section, with a default.
+        content: of the file.
+        listed: sections that stand in double brackets, once for each.
+
+    Returns:
+        The sections, with the defaults for those that have mistakes; the names of these; every mistake.
+    """
+    single = [name for name in listed if isinstance(content.get(name), Mapping)]
+    found = [f"{name} is given as [{name}]; write [[{name}]], with double brackets, once for each" for name in single]
+    taken, mistakes = take_all(kind, {k: v for k, v in content.items() if k not in single}, "", plain=True)
+    try:
+        sections = kind(**taken)
+    except Mistaken as error:
+        sections = kind()
+        mistakes += error.moved("")
+        taken = {}
+    return sections, frozenset(content.keys() - taken.keys()), found + mistakes
+
+
+def raise_all(file: Path, mistakes: Sequence[str]) -> None:
+    """Do nothing, unless there are mistakes.
+
+    Raises:
+        InputError: there are; it has all of them.
+    """
+    if len(mistakes) == 1:
+        raise InputError(f"{file}: {mistakes[0]}")
+    if mistakes:
+        raise InputError(f"{file} has {len(mistakes)} mistakes:\n  " + "\n  ".join(mistakes))

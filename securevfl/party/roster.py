@@ -1,0 +1,56 @@
+"""Which parties, and how many epochs, an algorithm can serve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from securevfl.errors import InputError
+from securevfl.party.job import Job
+from securevfl.site import Site
+from securevfl.training import Algorithm
+
+__all__ = ["check_roster", "too_few_epochs", "wrong_parties"]
+
+
+def wrong_parties(algorithm: Algorithm, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
+    """Why the algorithm cannot serve these parties; empty where it can.
+
+    Args:
+        algorithm: of a job.
+        owners: names of the parties with labels.
+        passive: names of the others.
+    """
+    found = []
+    if len(owners) > 1 and not algorithm.many_owners:
+        found.append(
+            f"{algorithm.title} has one label owner, and {', '.join(owners)} own labels: use an algorithm for several "
+            "(sv.MultiVFL), or give label=… for one table only"
+        )
+    most = algorithm.most_passive
+    if most is not None and len(passive) > most:
+        found.append(
+            f"{algorithm.title} is for one active and {most} passive part{'y' if most == 1 else 'ies'}; there are "
+            f"{len(passive)} passive ones ({', '.join(passive)}): leave some out"
+        )
+    return found
+
+
+def too_few_epochs(algorithm: Algorithm, epochs: int) -> list[str]:
+    """Why the algorithm cannot end within these epochs; empty where it can."""
+    if epochs >= algorithm.least_epochs:
+        return []
+    return [
+        f"{algorithm.title} gets to its last stage in epoch {algorithm.least_epochs}, and the job has {epochs} "
+        "epochs: give it more, or shorten the stages before"
+    ]
+
+
+def check_roster(site: Site, job: Job) -> None:
+    """Refuse parties that the job's algorithm cannot serve.
+
+    Raises:
+        InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs.
+    """
+    found = wrong_parties(job.algorithm, site.label_owners, site.passive) + too_few_epochs(job.algorithm, job.epochs)
+    if found:
+        raise InputError("; ".join(found))

@@ -1,0 +1,135 @@
+"""What `check_algorithm` asks of an algorithm's configuration and its declarations, before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from securevfl.cut import BFV, Plain, Protection
+from securevfl.errors import InputError, PolicyError
+from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Marvell
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.trial import Trial
+from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.transport import Exchange, Exchanges, Kind
+
+__all__ = ["KINDS", "accepted", "check_configuration", "check_declarations", "check_refusals", "check_registry"]
+
+_STOP = Gaussian(epsilon=20.0, noise_multiplier=3.0, on_budget="stop")
+KINDS: Mapping[str, tuple[DP, ...]] = {
+    "model": (DP(model=Gaussian(epsilon=20.0)),),
+    "marvell": (DP(labels=Marvell(power=4.0)),),
+    "stop": (DP(features=_STOP), DP(labels=_STOP), DP(model=_STOP)),
+    "joint": (DP(features=JointNoise(epsilon=20.0, weight_bound=4.0)),),
+}
+"""What `Algorithm.protects` can name → a job's differential privacy that asks for it, in every place where it can
+stand."""
+
+
+def accepted(algorithm: Algorithm, protection: Protection) -> bool:
+    """Whether an algorithm takes a protection.
+
+    Raises:
+        CheckFailed: it refuses by another error than `InputError` or `PolicyError`.
+    """
+    try:
+        algorithm.check(protection)
+    except (InputError, PolicyError):
+        return False
+    except Exception as error:
+        raise CheckFailed(
+            f"check({protection!r}) ends with {type(error).__name__} ({error}); InputError or PolicyError was expected"
+        ) from error
+    return True
+
+
+def check_configuration(trial: Trial) -> None:
+    """It has a name, a label and a title, and comes back from the plain values that it writes."""
+    algorithm, kind = trial.algorithm, type(trial.algorithm)
+    for what in ("name", "label", "title"):
+        text = getattr(algorithm, what, None)
+        if not isinstance(text, str) or not text.strip():
+            raise CheckFailed(f"{what} is {text!r}; a text for tables, reports and job files was expected")
+    if algorithm.least_epochs < 1:
+        raise CheckFailed(f"least_epochs is {algorithm.least_epochs}; at least 1 was expected")
+    try:
+        values = json.loads(json.dumps(algorithm.describe()))
+        again = kind.of(values)
+    except (TypeError, InputError) as error:
+        raise CheckFailed(f"describe() gives {algorithm.describe()}, which does not read back: {error}") from error
+    if type(again) is not kind or again != algorithm or hash(again) != hash(algorithm):
+        raise CheckFailed(f"describe() reads back as {again!r}; {algorithm!r} was expected")
+    if algorithm.replace() != algorithm:
+        raise CheckFailed("replace() without changes gives another configuration")
+
+
+def check_registry(trial: Trial) -> None:
+    """Its name is its own: no other installed algorithm has it, and a job file that uses it finds this class."""
+    kind, name = type(trial.algorithm), trial.algorithm.name
+    if name not in algorithms():
+        return
+    found = find_algorithm(name)
+    if found is not kind:
+        raise CheckFailed(
+            f"name is {name!r}, under which {found.__module__}.{found.__qualname__} is installed: give "
+            f"{kind.__qualname__} a name of its own"
+        )
+    again = Algorithm.of(trial.algorithm.describe())
+    if again != trial.algorithm:
+        raise CheckFailed(f"a job file with its values gives {again!r}; {trial.algorithm!r} was expected")
+
+
+def check_declarations(trial: Trial) -> None:
+    """Its declarations agree with each other and with its protection, for any number of passive parties, and say what
+    receivers learn."""
+    algorithm = trial.algorithm
+    for protection in (Plain(), Plain(fixed_point=True), BFV(), Plain(dp=DP(features=Gaussian(), labels=Gaussian()))):
+        if not accepted(algorithm, protection):
+            continue
+        for passive in range(1, trial.passive + 1):
+            where = f"under {protection.name!r} with {passive} passive parties"
+            declared = algorithm.exchanges(protection, passive)
+            Exchanges(algorithm.declared(protection, passive))  # refuses two different declarations of one message
+            _check_each(declared, protection, where)
+            _check_revealed(declared, where)
+
+
+def _check_each(declared: tuple[Exchange, ...], protection: Protection, where: str) -> None:
+    for exchange in declared:
+        step = f"{exchange.step!r}, declared {where},"
+        if not exchange.words.strip():
+            raise CheckFailed(f"{step} has no words; receipts show them")
+        if (exchange.kind is Kind.CIPHERTEXT) != bool(exchange.ciphers):
+            raise CheckFailed(f"{step} is {exchange.kind.value} under ciphers {sorted(exchange.ciphers)}")
+        if protection.sealed and exchange.kind in READABLE_KINDS - {Kind.STATISTIC}:
+            raise CheckFailed(
+                f"{step} crosses readably as {exchange.kind.value}: set `reveals`, so that sealed jobs are refused"
+            )
+        if exchange.severity != "ok" and not exchange.reveals:
+            raise CheckFailed(f"{step} has severity {exchange.severity!r} and says nothing of what it reveals")
+
+
+def _check_revealed(declared: tuple[Exchange, ...], where: str) -> None:
+    """In each direction in which values of rows cross, one declaration says what their receiver learns."""
+    told = {(exchange.sender, exchange.receiver) for exchange in declared if exchange.reveals}
+    for exchange in declared:
+        rows = exchange.kind in READABLE_KINDS - {Kind.STATISTIC} or exchange.opened is not None
+        if rows and (exchange.sender, exchange.receiver) not in told:
+            raise CheckFailed(
+                f"{exchange.step!r}, declared {where}, carries values of rows from the {exchange.sender} to the "
+                f"{exchange.receiver} party, and nothing in that direction says what its receiver learns: give reveals="
+            )
+
+
+def check_refusals(trial: Trial) -> None:
+    """It refuses the kinds of differential privacy that `protects` does not name, and has those that it names."""
+    algorithm = trial.algorithm
+    protects = type(algorithm).__dict__.get("protects", frozenset())
+    for kind, forms in KINDS.items():
+        taken = [dp for dp in forms if accepted(algorithm, Plain(dp=dp))]
+        if taken and kind not in protects:
+            raise CheckFailed(
+                f"it accepts {taken[0]!r}, and protects does not name {kind!r}: does check() call super()?"
+            )
+        if not taken and kind in protects:
+            raise CheckFailed(f"protects names {kind!r}, and check() refuses {' and '.join(map(repr, forms))}")

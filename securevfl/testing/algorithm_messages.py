@@ -1,0 +1,119 @@
+"""What `check_algorithm` asks of the messages of an algorithm: declared, written down, in words, without a deadlock."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from securevfl.cut import BFV, Plain, Protection
+from securevfl.errors import AuditError, ProtocolError
+from securevfl.jobs.receipt import receipt
+from securevfl.jobs.simulation import Ran
+from securevfl.party import declared as declared_by_all
+from securevfl.privacy import READABLE_KINDS, verify
+from securevfl.testing.algorithm_configuration import accepted
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.trial import Trial, same
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Kind, PartyRole
+
+__all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt", "check_window"]
+
+
+def check_messages(trial: Trial) -> None:
+    """Every message that crosses was declared, and every declared one crosses, in the clear and sealed."""
+    for protection in (Plain(), BFV()):
+        if not trial.talks or not accepted(trial.algorithm, protection):
+            continue
+        try:
+            ran = trial.sealed if protection.sealed else trial.plain
+        except ProtocolError as error:
+            if "declares" not in str(error):
+                raise
+            raise CheckFailed(f"under {protection.name!r}, {error}") from error
+        _check_crossed(trial, ran, protection)
+
+
+def _check_crossed(trial: Trial, ran: Ran, protection: Protection) -> None:
+    role = _roles(ran, trial)
+    crossed = {
+        (entry.what, entry.kind, role[name], role[entry.peer])
+        for name, ledger in ran.ledgers.items()
+        for entry in ledger.entries
+        if entry.way == "sent"
+    }
+    for exchange in trial.declared(protection):
+        key = (exchange.step, exchange.kind, exchange.sender, exchange.receiver)
+        if key not in crossed and not exchange.optional:
+            raise CheckFailed(
+                f"under {protection.name!r}, {exchange.kind.value} {exchange.step!r} is declared from the "
+                f"{exchange.sender} to the {exchange.receiver} party and never crosses: leave the declaration out, or "
+                "mark it optional"
+            )
+
+
+def _roles(ran: Ran, trial: Trial) -> dict[str, PartyRole]:
+    owners = {table.name for table in trial.people().label_owners}
+    passive = {table.name for table in trial.people().passive}
+    return {name: ACTIVE if name in owners else PASSIVE if name in passive else COORDINATOR for name in ran.ledgers}
+
+
+def check_ledgers(trial: Trial) -> None:
+    """The ledgers of all parties verify, end well, and tell the same of each link."""
+    ran = trial.plain
+    lines = chain.from_iterable(ledger.lines for ledger in ran.ledgers.values())
+    try:
+        chains = verify(enumerate(lines, 1))
+    except AuditError as error:
+        raise CheckFailed(f"the ledgers do not verify: {error}") from error
+    for found in chains:
+        if found.outcome != "done":
+            raise CheckFailed(f"the ledger of {found.party!r} ends with {found.outcome!r}; 'done' was expected")
+    for mine in chains:
+        for peer in chains:
+            sent = [(e.kind, e.what, e.shapes) for e in mine.entries if (e.way, e.peer) == ("sent", peer.party)]
+            got = [(e.kind, e.what, e.shapes) for e in peer.entries if (e.way, e.peer) == ("received", mine.party)]
+            if sent != got:
+                raise CheckFailed(
+                    f"{mine.party!r} sent {len(sent)} messages to {peer.party!r}, whose ledger has {len(got)}, or "
+                    "other ones: a message was sent and never received"
+                )
+
+
+def check_receipt(trial: Trial) -> None:
+    """The receipt has words for each step, and content where something is exchanged to train with."""
+    words = declared_by_all(trial.job(), trial.passive).words
+    lines = receipt(trial.plain.ledgers, words)
+    for line in lines:
+        if line.what not in words.values():
+            raise CheckFailed(f"the receipt calls a message {line.what!r}; declare it with words")
+    readable = {kind.value for kind in READABLE_KINDS} | {Kind.CIPHERTEXT.value}
+    if trial.talks and not any(line.kind in readable for line in lines):
+        raise CheckFailed("exchanges are declared, and nothing but control messages and masks crosses in a run")
+
+
+def check_findings(trial: Trial) -> None:
+    """Each party reads in the report what others learn about it, wherever values of its rows leave it."""
+    algorithm = trial.algorithm
+    passive = [table.name for table in trial.people().passive]
+    owners = [table.name for table in trial.people().label_owners]
+    for protection in (Plain(), BFV()):
+        if not accepted(algorithm, protection):
+            continue
+        for owner in owners:
+            found = algorithm.findings(protection, passive, owner)
+            about = {finding.about for finding in found}
+            for finding in found:
+                if not finding.learns.strip() or finding.severity not in ("ok", "note", "leak"):
+                    raise CheckFailed(f"under {protection.name!r}, {finding!r} says nothing, or nothing known")
+                if finding.party == finding.about:
+                    raise CheckFailed(f"under {protection.name!r}, {finding!r}: a party learns about itself")
+            missing = set(passive) - about
+            if trial.talks and (owner not in about or missing):
+                raise CheckFailed(
+                    f"under {protection.name!r}, findings say nothing about {sorted(missing or {owner})}, whose values "
+                    "leave it: give reveals= to the declared exchange"
+                )
+
+
+def check_window(trial: Trial) -> None:
+    """With one message at a time on each link the parties do not block each other, and get the same bits."""
+    same(trial.plain, trial.run(trial.job(), window=1), "with one message at a time on each link")

@@ -1,0 +1,228 @@
+"""What `check_algorithm` asks of training: it learns, repeats itself, goes on from a checkpoint, and predicts."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+from securevfl.data import Parties
+from securevfl.data.table import TEST
+from securevfl.errors import SecureVFLError
+from securevfl.jobs.model import Model, predict
+from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
+from securevfl.jobs.store import read_tree, write_tree
+from securevfl.site import Keeper
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.trial import Trial, same, seen
+from securevfl.training import PassiveRole
+from securevfl.training.role import ActiveRole, Role
+
+__all__ = [
+    "check_alone",
+    "check_batches",
+    "check_determinism",
+    "check_held_out_rows",
+    "check_learning",
+    "check_learning_from_others",
+    "check_numbers_of_parties",
+    "check_prediction",
+    "check_resuming",
+]
+
+_LEAST_AUC = 0.65
+
+
+def check_batches(trial: Trial) -> None:
+    """In every step all parties take the same numbered rows."""
+    if not trial.talks:
+        return
+    with _batches_taken() as taken, suppress(SecureVFLError):  # parties with other rows soon disagree on shapes, too
+        trial.run(trial.job())
+    for (owner, name), batches in taken.items():
+        for step, (mine, theirs) in enumerate(zip(batches, taken.get((owner, owner), []), strict=False), 1):
+            if not np.array_equal(mine, theirs):
+                raise CheckFailed(
+                    f"in step {step} {name!r} takes rows {mine[:6].tolist()}… ({len(mine)}) and {owner!r} "
+                    f"{theirs[:6].tolist()}… ({len(theirs)}): training_rows has to give the same at all parties; what "
+                    "a party puts in for a row belongs in feed"
+                )
+
+
+@contextmanager
+def _batches_taken() -> Iterator[dict[tuple[str, str], list[np.ndarray]]]:
+    """(Label owner, party) → the rows of each training step inside."""
+    taken: dict[tuple[str, str], list[np.ndarray]] = {}
+    begin = Role.begin
+
+    def begun(role: Role) -> None:
+        begin(role)
+        if not isinstance(role, ActiveRole | PassiveRole):
+            return
+        train, mine = role.train_batch, taken.setdefault((role.site.active, role.site.name), [])
+
+        async def recorded(rows: np.ndarray) -> object:
+            mine.append(rows.copy())
+            return await train(rows)
+
+        vars(role)["train_batch"] = recorded
+
+    with mock.patch.object(Role, "begin", begun):
+        yield taken
+
+
+def check_learning(trial: Trial) -> None:
+    """On small parties with two and with three classes it finds something, and its loss stays finite."""
+    for classes in (2, 3):
+        people = trial.people(rows=400, classes=classes, overlap=0.4)
+        _check_auc(trial, people, f"of {classes} classes")
+
+
+def check_learning_from_others(trial: Trial) -> None:
+    """Where only the passive parties' columns tell the class, it learns from them."""
+    if trial.talks:
+        _check_auc(trial, trial.revealing(), "which only the passive parties' columns tell")
+
+
+def _check_auc(trial: Trial, people: Parties, what: str) -> None:
+    ran = trial.run(trial.job(epochs=max(12, trial.algorithm.least_epochs + 6)), people)
+    first = ran.trained[people.label_owners[0].name]
+    if not first.epochs:
+        raise CheckFailed("the active party has no epochs to show")
+    if not all(np.isfinite(epoch.loss) for epoch in first.epochs):
+        raise CheckFailed(f"its loss is not finite: {[epoch.loss for epoch in first.epochs]}")
+    auc = first.test.get("auc", 0.0)
+    if not auc >= _LEAST_AUC:
+        raise CheckFailed(
+            f"after {len(first.epochs)} epochs its AUC on test rows {what} is {auc:.3f}; {_LEAST_AUC} at least was "
+            "expected: does every party feed the rows of the batch, and are the learning rates right?"
+        )
+
+
+def check_determinism(trial: Trial) -> None:
+    """One seed gives the same bits twice, and another seed other ones."""
+    same(trial.plain, trial.run(trial.job()), "two runs with one seed")
+    other = trial.run(trial.job(seed=4))
+    if seen(other) == seen(trial.plain):
+        raise CheckFailed("two runs with different seeds give the same bits: derive what is random from role.seed(…)")
+
+
+def check_numbers_of_parties(trial: Trial) -> None:
+    """It runs with one passive party, with two and with three, or with as many as it says."""
+    most = trial.algorithm.most_passive
+    for passive in range(1, 4 if most is None else min(most, 3) + 1):
+        if passive != trial.passive:
+            _check_tested(trial.run(trial.job(), trial.people(passive)), f"with {passive} passive parties")
+
+
+def check_alone(trial: Trial) -> None:
+    """An active party without passive ones can train it too: baselines do."""
+    if trial.algorithm.many_owners:
+        return
+    _check_tested(trial.run(trial.job(), Parties.of(replace(trial.people().active, book=None))), "alone")
+
+
+def _check_tested(ran: Ran, how: str) -> None:
+    if not any(trained.test for trained in ran.trained.values()):
+        raise CheckFailed(f"{how}, no party has metrics of the test rows")
+
+
+class _Kept(Keeper):
+    """Keeps all checkpoints of a party in files, and hands out one of them.
+
+    Args:
+        folder: where files are.
+        party: whose.
+        start: the epoch to go on from; None keeps every epoch.
+    """
+
+    def __init__(self, folder: Path, party: str, start: int | None = None) -> None:
+        self.start = start
+        self._path = folder / party
+
+    def saved(self) -> dict[str, object] | None:
+        if self.start is None:
+            return None
+        tree = read_tree(self._file(self.start))
+        return tree if isinstance(tree, dict) else None
+
+    def wants(self, epoch: int) -> bool:
+        return self.start is None
+
+    def save(self, epoch: int, state: dict[str, object]) -> None:
+        write_tree(self._file(epoch), state)
+
+    def _file(self, epoch: int) -> Path:
+        return self._path.with_suffix(f".{epoch}.safetensors")
+
+
+def check_resuming(trial: Trial) -> None:
+    """A run that goes on from the checkpoint of any epoch gives the same bits as one that was not interrupted."""
+    names = [*trial.people(), *([COORDINATOR] if trial.algorithm.many_owners else [])]
+    with tempfile.TemporaryDirectory() as folder:
+        work = trial.job()
+        try:
+            whole = trial.run(work, keepers={name: _Kept(Path(folder), name) for name in names})
+        except TypeError as error:
+            raise CheckFailed(f"its state cannot be kept: {error}") from error
+        same(trial.plain, whole, "a run that keeps checkpoints, and one that does not")
+        last = max(len(trained.epochs) for trained in whole.trained.values())
+        for epoch in range(1, last + 1):
+            what = f"resumed after epoch {epoch} of {last} (does remember() give all that later epochs depend on?)"
+            try:
+                again = trial.run(work, keepers={name: _Kept(Path(folder), name, epoch) for name in names})
+            except (SecureVFLError, TypeError) as error:
+                raise CheckFailed(f"{what}, the run ends with {type(error).__name__}: {error}") from error
+            same(whole, again, what)
+
+
+def check_prediction(trial: Trial) -> None:
+    """A model that was saved and loaded predicts the test rows as training scored them."""
+    work, ran, people = trial.job(), trial.plain, trial.people()
+    owner = people.label_owners[0]
+    members = Parties.of(owner, *people.passive)
+    parts = {name: ran.trained[name].model for name in members if ran.trained[name].model}
+    if set(parts) != set(members):
+        raise CheckFailed(f"{sorted(set(members) - set(parts))} has no part of the model: is part_of_model() empty?")
+    with tempfile.TemporaryDirectory() as folder:
+        Model(job=work, parts=parts).save(folder)
+        model = Model.load(folder, work)
+    aligned = join_parties(members, work)
+    found = predict(model, members, aligned=aligned)
+    rows, wanted = ran.split.test, ran.trained[owner.name].scores
+    gap = np.abs(found.probabilities[rows] - wanted).max() if len(rows) else 0.0
+    if not gap <= 1e-5:
+        raise CheckFailed(
+            f"predicted probabilities of test rows are up to {gap:.3g} from those that training scored: is a part of "
+            "the model missing in `parts` or in remember()?"
+        )
+
+
+def check_held_out_rows(trial: Trial) -> None:
+    """Other labels and other features of the test rows do not change what is trained."""
+    people = trial.people()
+    owner = people.label_owners[0]
+    if owner.fold is None or owner.label is None:
+        return
+    tested = {identifier for identifier, fold in zip(owner.ids, owner.fold, strict=True) if fold == TEST}
+    flipped = replace(owner, label=np.where(owner.fold == TEST, 1 - owner.label, owner.label))
+    changed = [
+        replace(
+            table,
+            columns={
+                column: np.where([identifier in tested for identifier in table.ids], 9.0, values)
+                for column, values in table.columns.items()
+            },
+        )
+        for table in people.passive
+    ]
+    others = [table for table in people.label_owners if table.name != owner.name]
+    again = trial.run(trial.job(), Parties.of(flipped, *others, *changed))
+    for name, trained in trial.plain.trained.items():
+        if again.trained[name].epochs != trained.epochs:
+            raise CheckFailed(f"with other labels and features in the test rows, {name!r} trains another model")

@@ -1,0 +1,238 @@
+"""A trial: one algorithm on small parties in this process, with what checks look at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any, TypeVar
+from unittest import mock
+
+import numpy as np
+
+from securevfl.cut import BFV, Plain, Protection
+from securevfl.data import Parties
+from securevfl.errors import PartyFailed
+from securevfl.jobs.programs import run_programs, sites_of
+from securevfl.jobs.receipt import check_protection
+from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
+from securevfl.party import Job, consent_party, train_party
+from securevfl.site import Keeper, Site
+from securevfl.testing.failure import CheckFailed
+from securevfl.testing.parties import label_owners, scarce, silent_active
+from securevfl.training import Algorithm, Trained
+from securevfl.training.role import Role
+from securevfl.transport import WINDOW, Exchange
+
+__all__ = ["Trial", "roles_begun", "same", "seen"]
+
+T = TypeVar("T")
+_TICK, _IDLE = 0.25, 12
+"""Seconds between two looks at a run, and after how many without a message it counts as stuck."""
+
+
+class Trial:
+    """An algorithm and the small parties that it is tried on.
+
+    Args:
+        algorithm: with the settings to try.
+    """
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+        self._people: dict[tuple[int, int, int, float], Parties] = {}
+
+    @property
+    def passive(self) -> int:
+        """Passive parties in most runs: two, or fewer where the algorithm says so."""
+        most = self.algorithm.most_passive
+        return 2 if most is None else min(2, most)
+
+    def people(
+        self, passive: int | None = None, *, rows: int = 140, classes: int = 2, overlap: float = 0.25
+    ) -> Parties:
+        """Small parties: one active or, where the algorithm is for several, two label owners.
+
+        Args:
+            passive: number of passive parties; `passive` of the trial unless given.
+            rows: how many people there are.
+            classes: number of classes.
+            overlap: share of the training rows that all parties hold, with one label owner.
+        """
+        count = self.passive if passive is None else passive
+        key = (count, rows, classes, overlap)
+        if key not in self._people:
+            self._people[key] = (
+                label_owners(2, count, max(rows // 3, 20), classes=classes)
+                if self.algorithm.many_owners
+                else scarce(count, rows, classes=classes, overlap=overlap)
+            )
+        return self._people[key]
+
+    def revealing(self, classes: int = 2) -> Parties:
+        """Aligned parties of which only the passive ones' columns tell the class."""
+        return silent_active(self.people(rows=300, classes=classes, overlap=0.9))
+
+    def job(self, protection: Protection | None = None, **changes: Any) -> Job:
+        """A short job; long enough for the algorithm's last stage."""
+        plan = {"epochs": max(4, self.algorithm.least_epochs + 1), "batch_size": 32, "seed": 3} | changes
+        return Job(algorithm=self.algorithm, protection=protection or Plain(), **plan)
+
+    def declared(self, protection: Protection, passive: int | None = None) -> tuple[Exchange, ...]:
+        """What the algorithm declares."""
+        return self.algorithm.exchanges(protection, self.passive if passive is None else passive)
+
+    @property
+    def talks(self) -> bool:
+        """Whether the parties exchange anything to train with."""
+        return bool(self.declared(Plain()))
+
+    @cached_property
+    def plain(self) -> Ran:
+        """The short job without protection, run once for all checks."""
+        return self.run(self.job())
+
+    @property
+    def few(self) -> Parties:
+        """Fewer people, for runs under encryption."""
+        return self.people(rows=80, overlap=0.5)
+
+    def few_job(self, protection: Protection) -> Job:
+        """A job for them."""
+        return self.job(protection, batch_size=16, epochs=max(2, self.algorithm.least_epochs))
+
+    @cached_property
+    def sealed(self) -> Ran:
+        """That job under BFV, run once for all checks."""
+        return self.run(self.few_job(BFV()), self.few)
+
+    def run(
+        self,
+        job: Job,
+        people: Parties | None = None,
+        *,
+        window: int = WINDOW,
+        keepers: Mapping[str, Keeper] | None = None,
+    ) -> Ran:
+        """Run a job with all parties in this process.
+
+        Args:
+            job: what to run.
+            people: the parties; `people()` unless given.
+            window: bytes on their way in each direction of each link.
+            keepers: party → what keeps its checkpoints.
+
+        Raises:
+            CheckFailed: the parties wait for each other.
+            SecureVFLError: whatever ended the run.
+        """
+        people = people or self.people()
+        owners = [table.name for table in people.label_owners]
+        coordinator = COORDINATOR if job.algorithm.many_owners else ""
+        names = [*people, *([coordinator] if coordinator else [])]
+        aligned = join_parties(people, job)
+        sites = sites_of(
+            job, names, owners=owners, run="check", coordinator=coordinator, keepers=keepers, window=window
+        )
+        tables = dict(people)
+
+        async def program(site: Site) -> Trained:
+            table = tables.get(site.name)
+            await consent_party(site, table, job)
+            return await train_party(site, table, aligned.alignments.get(site.name, {}), job)
+
+        programs: dict[str, Callable[[], Awaitable[Trained]]] = {
+            name: partial(_going_on, partial(program, site), sites) for name, site in sites.items()
+        }
+        try:
+            trained = run_programs(programs, sites)
+        except PartyFailed as error:
+            if isinstance(error.__cause__, CheckFailed):
+                raise error.__cause__ from None
+            raise
+        ledgers = {name: site.ledger for name, site in sites.items()}
+        resumed = any(keeper.saved() is not None for keeper in (keepers or {}).values())
+        own = {name: ledgers[name] for name in people}
+        check_protection(job, own, [table.name for table in people.passive], resumed=resumed)
+        return Ran(trained=trained, ledgers=ledgers, split=trained[owners[0]].split)
+
+
+async def _going_on(work: Callable[[], Awaitable[T]], sites: Mapping[str, Site]) -> T:
+    """What `work` returns.
+
+    Raises:
+        CheckFailed: no party records a message any more, and the event loop has nothing to do.
+    """
+    task = asyncio.ensure_future(work())
+    idle, before = 0, -1
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_TICK)
+            now = sum(len(site.ledger.lines) for site in sites.values())
+            idle, before = (idle + 1 if now == before else 0), now
+            if idle >= _IDLE:
+                last = ", ".join(f"{name!r} {_last(site)}" for name, site in sites.items())
+                raise CheckFailed(
+                    f"the parties wait for each other: {last}; both ends of a link must not send before they receive: "
+                    "use link.exchange, or let one of them receive first"
+                )
+        return await task
+    finally:
+        task.cancel()
+
+
+def _last(site: Site) -> str:
+    entries = site.ledger.entries
+    return f"last {entries[-1].way} {entries[-1].what!r}" if entries else "sent nothing"
+
+
+@contextmanager
+def roles_begun() -> Iterator[list[Role]]:
+    """The roles that begin inside, in their order."""
+    found: list[Role] = []
+    begin = Role.begin
+
+    def begun(role: Role) -> None:
+        begin(role)
+        found.append(role)
+
+    with mock.patch.object(Role, "begin", begun):
+        yield found
+
+
+def seen(ran: Ran) -> dict[str, tuple[object, ...]]:
+    """Party with labels → all that it has to show, exactly."""
+    return {
+        name: ([(e.loss, e.valid) for e in t.epochs], t.test, t.best_epoch, t.stopped, t.scores.tolist())
+        for name, t in ran.trained.items()
+        if t.epochs
+    }
+
+
+def same(one: Ran, other: Ran, what: str) -> None:
+    """Hold two runs against each other, bit by bit.
+
+    Args:
+        one: a run.
+        other: one that has to be the same.
+        what: in which respect they differ, for the message.
+
+    Raises:
+        CheckFailed: the first difference.
+    """
+    for name, first in seen(one).items():
+        second = seen(other).get(name)
+        if second == first:
+            continue
+        if second is None or len(first) != len(second):
+            raise CheckFailed(f"{what}: {name!r} has nothing to show in one of the runs")
+        for epoch, (a, b) in enumerate(zip(one.trained[name].epochs, other.trained[name].epochs, strict=False), 1):
+            if a != b:
+                raise CheckFailed(
+                    f"{what}: at {name!r}, epoch {epoch} has loss {a.loss!r} and {b.loss!r}, and metrics {a.valid} and "
+                    f"{b.valid}"
+                )
+        scores = one.trained[name].scores, other.trained[name].scores
+        gap = float(np.abs(scores[0] - scores[1]).max()) if scores[0].shape == scores[1].shape else np.inf
+        raise CheckFailed(f"{what}: the epochs of {name!r} are the same and its test scores are {gap:.3g} apart")

@@ -1,0 +1,230 @@
+"""`securevfl check`: everything in a job that would fail before it runs, in one go, and nothing that would not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from securevfl import cli
+from securevfl.data.sample import SAMPLE, table_mistakes
+from securevfl.jobs import check_file
+from securevfl.jobs.files import PartySection
+
+GOOD = """
+[job]
+epochs = 2
+[[party]]
+name = "bank"
+file = "bank.csv"
+id = "ref"
+label = "late"
+categorical = ["region"]
+[[party]]
+name = "shop"
+file = "shop.csv"
+id = "customer"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    bank = "".join(f"P{i},{i % 50},{'NSEW'[i % 4]},{i % 2}\n" for i in range(30))
+    (tmp_path / "bank.csv").write_text("ref,age,region,late\n" + bank, encoding="utf-8")
+    shop = "".join(f"P{i},{i / 7:.2f}\n" for i in range(30))
+    (tmp_path / "shop.csv").write_text("customer,spent\n" + shop, encoding="utf-8")
+    return tmp_path
+
+
+def _check(folder: Path, text: str, **options: str) -> tuple[list[str], list[str], int]:
+    (folder / "job.toml").write_text(text, encoding="utf-8")
+    found = check_file(folder / "job.toml", **options)
+    return list(found.mistakes), list(found.refusals), found.exit_code
+
+
+def test_a_job_without_mistakes(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _check(folder, GOOD) == ([], [], 0)
+    cli.app(["check", str(folder / "job.toml")], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "nothing to correct. SplitNN, plain, 2 epochs; bank with labels, shop without" in said
+    assert not (folder / "runs").exists()
+
+
+TEN = """
+baselines = ["alon"]
+[job]
+epochs = 0
+[algorithm]
+name = "splitnn"
+hiden = 3
+[protection]
+name = "plain"
+[policy.shopp]
+sealed = true
+[[party]]
+name = "bank"
+file = "bank.csv"
+id = "reff"
+label = "late"
+[[party]]
+name = "shop"
+file = "shop.csv"
+id = "customer"
+[[party]]
+name = "network"
+file = "none.csv"
+id = "k"
+[[party]]
+name = "lab"
+file = "lab.parquet"
+id = "k"
+label = "y"
+classes = ["a", "b"]
+"""
+
+
+def test_ten_mistakes_of_ten_sorts_are_listed_in_one_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "shop.csv").write_text("customer,spent,note\nP1,1.0,x\nP1,nan,y\n", encoding="utf-8")
+    lab = {"k": ["a", None], "x": [1.0, float("inf")], "y": ["a", "c"]}
+    pa_parquet.write_table(pa.table(lab), folder / "lab.parquet")
+    (folder / "job.toml").write_text(TEN, encoding="utf-8")
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["check", "job.toml"])
+    assert ended.value.code == 2
+    lines = capsys.readouterr().out.splitlines()
+    expected = [
+        "baselines[0] is 'alon'; did you mean 'alone'",
+        "job.epochs is 0; a whole number from 1 to 100000 was expected",
+        "algorithm has no 'hiden'; did you mean 'hidden'",
+        "unknown id column of bank.csv: 'reff'; did you mean 'ref'",
+        "bank.csv: column 'region' holds text, 'N' in row 1; list it in categorical",
+        "shop.csv: doubled identifiers: 'P1' in rows 1 and 2",
+        "shop.csv: column 'spent' is null or NaN in 1 of 2 rows",
+        "shop.csv: column 'note' holds text, 'x' in row 1",
+        "none.csv does not exist",
+        "lab.parquet: id column 'k' is null or empty in 1 rows",
+        "lab.parquet: column 'x' is infinite in 1 of 2 rows",
+        "lab.parquet: the label in row 2 is 'c'; the classes are ['a', 'b']",
+        "policy.shopp is the policy of nobody; did you mean 'shop'",
+    ]
+    for words in expected:
+        assert [line for line in lines if words in line], words
+    assert len(lines) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('label = "late"', ""), "none of 2 parties owns labels"),
+        (("epochs = 2", "epochs = 2\ndevice = 'cuda:99'"), "device 'cuda:99' is not there"),
+        (('label = "late"', 'label = "lat"'), "unknown label column of"),
+        (('label = "late"', 'label = "late"\nclasses = [0, 2]'), "the label in row 2 is 1; the classes are [0, 2]"),
+        (('id = "customer"', 'id = "customer"\nfeatures = ["spend"]'), "did you mean 'spent'"),
+        (('id = "customer"', 'id = "customer"\nlabel = "spent"'), "has one label owner, and bank, shop own labels"),
+        (('file = "shop.csv"', 'file = "job.toml"'), "unknown id column of"),
+        (('file = "shop.csv"', 'file = "."'), "does not exist or is no file"),
+        (("[job]\nepochs = 2", '[algorithm]\nname = "risa"\nself_training = 3\n[job]\nepochs = 2'), "give it more"),
+        (
+            ("[job]\nepochs = 2", 'baselines = ["alone"]\nalgorithm = "multi_vfl"\n[job]\nepochs = 2'),
+            "baselines are for one",
+        ),
+    ],
+)
+def test_what_would_fail_is_named(folder: Path, change: tuple[str, str], words: str) -> None:
+    assert change[0] in GOOD
+    mistakes, refusals, code = _check(folder, GOOD.replace(*change))
+    assert not refusals
+    assert code == 2
+    assert words in " ".join(mistakes)
+
+
+def test_too_many_passive_parties(folder: Path) -> None:
+    third = '[[party]]\nname = "third"\nfile = "shop.csv"\nid = "customer"\n'
+    mistakes, _, _ = _check(folder, 'algorithm = "fedcvt"\n' + GOOD + third)
+    assert "is for one active and 1 passive party; there are 2 passive ones (shop, third)" in mistakes[0]
+
+
+def test_refusals_alone_have_a_code_of_their_own(folder: Path) -> None:
+    policies = "[policy.bank]\nsealed = true\n[policy.shop]\nmax_epsilon = 1.0\n"
+    mistakes, refusals, code = _check(folder, GOOD + policies)
+    assert (mistakes, code) == ([], 3)
+    assert refusals[0].startswith("'bank' refuses the job: activations and gradients would cross in the clear")
+    assert "'shop' refuses the job" in refusals[1]
+    assert "without noise" in refusals[1]
+    assert _check(folder, GOOD + policies + "min_masking = -1")[2] == 2
+    sealed = 'algorithm = "fedcvt"\nprotection = "bfv"\n'
+    assert _check(folder, sealed + GOOD)[2] == 3
+
+
+def test_a_book_of_labels_shows_pairwise_intersections(folder: Path) -> None:
+    text = '[data]\nname = "limited_credit"\nlabels = "all"\nrows = 200\noverlap = 0.3\n'
+    assert _check(folder, text) == ([], [], 0)
+    _, refusals, code = _check(folder, text + "[policy.network]\npairwise_intersections = false\n")
+    assert code == 3
+    assert "'network' refuses the job: 'bank' would learn the pairwise intersection" in refusals[0]
+
+
+def test_named_data_sets_are_tried(folder: Path) -> None:
+    mistakes, _, _ = _check(folder, '[data]\nname = "mnist"\npath = "nowhere"\n')
+    assert "there is no file or folder 'nowhere'" in mistakes[0]
+    mistakes, _, _ = _check(folder, '[data]\nname = "default_credit"\nrows = 3\n')
+    assert mistakes == ["data: rows is 3; the table has 30000: give a whole number from 20 to 30000"]
+
+
+def test_predicting_needs_no_labels(folder: Path) -> None:
+    text = GOOD.replace('label = "late"\n', 'features = ["age", "region"]\n')
+    assert _check(folder, text, active="bank") == ([], [], 0)
+    assert "did you mean 'bank'" in _check(folder, text, active="bnk")[0][0]
+
+
+def test_only_a_sample_is_read(folder: Path) -> None:
+    rows = "".join(f"P{i},{i}\n" for i in range(SAMPLE))
+    (folder / "shop.csv").write_text("customer,spent\n" + rows + "P0,x\n", encoding="utf-8")
+    use = PartySection(name="shop", file="shop.csv", id="customer")
+    assert table_mistakes(folder / "shop.csv", use.use) != []  # pyarrow takes the type from its first block
+    (folder / "shop.csv").write_text("customer,spent\n" + rows + "P0,1\n", encoding="utf-8")
+    assert table_mistakes(folder / "shop.csv", use.use) == []
+    (folder / "shop.csv").write_text("customer,spent\nP1,1\nP1,2\n" + rows, encoding="utf-8")
+    found = table_mistakes(folder / "shop.csv", use.use)
+    assert "shop.csv, first 1,000 rows: doubled identifiers: 'P1' in rows 1 and 2" in found[0]
+
+
+def test_tables_that_are_none_are_mistakes(folder: Path) -> None:
+    use = PartySection(name="shop", file="t", id="k", label="y").use
+    texts = {
+        "empty.csv": b"",
+        "header.csv": b"k,x,y\n",
+        "latin.csv": b"k,\xff,y\n1,2,0\n",
+        "text.csv": b"k,x,y\n\xff\xfe,2,0\n",
+        "short.csv": b"k,x,y\n1,2\n",
+        "doubled.csv": b"k,x,x,y\n1,2,3,0\n",
+        "not.parquet": b"PAR1 no",
+        "zip.csv.gz": b"no gzip",
+    }
+    for name, content in texts.items():
+        (folder / name).write_bytes(content)
+        assert table_mistakes(folder / name, use), name
+    nested = pa.table({"k": ["a"], "x": [[1.0]], "y": [{"a": 1}]})
+    pa_parquet.write_table(nested, folder / "nested.parquet")
+    assert len(table_mistakes(folder / "nested.parquet", use)) == 2
+    broken = pa.table({"k": pa.array([b"\xff"]).view(pa.string()), "x": np.ones(1), "y": [1]})
+    pa_parquet.write_table(broken, folder / "broken.parquet")
+    assert "not UTF-8" in table_mistakes(folder / "broken.parquet", use)[0]
+
+
+def test_sweeps_are_checked_too(folder: Path) -> None:
+    sweep = '[axis]\nvalues = [0.1]\n[[data]]\nname = "digits"\n[[method]]\nalgorithm = "splitnn"\n'
+    assert _check(folder, sweep) == ([], [], 0)
+    mistakes, _, code = _check(folder, sweep.replace("0.1", "nan").replace("splitnn", "splitn"))
+    assert (len(mistakes), code) == (2, 2)
+
+
+def test_what_is_no_file_is_a_mistake(tmp_path: Path) -> None:
+    assert "does not exist" in check_file(tmp_path / "none.toml").mistakes[0]
+    assert "is not TOML" in _check(tmp_path, "[")[0][0]
