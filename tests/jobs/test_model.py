@@ -142,7 +142,7 @@ def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
     result = sv.simulate(JOB.replace(epochs=1), parties())
     with pytest.raises(sv.InputError, match="the model belongs to bank, shop1, shop2"):
         sv.predict(result.model(), parties(passive=1))
-    with pytest.raises(sv.UnknownNameError, match="column of '(bank|shop1|shop2)'"):
+    with pytest.raises(sv.UnknownNameError, match=r"column of '(bank|shop1|shop2)'"):
         sv.predict(result.model(), parties(width=2))
 
 

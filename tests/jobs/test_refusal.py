@@ -88,7 +88,8 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "messages of kind masked share",
     ),
     "shares drawn anew, momentum": (
-        sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.BFV(),
+        sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
+            protection=sv.cut.BFV(),
             algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5),
         ),
         "messages of kind masked share",
@@ -106,7 +107,8 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "activations would be decrypted without noise",
     ),
     "noise under a seal, gradients": (
-        sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))).replace(algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
+        sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))).replace(
+            algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,))
         ),
         "gradients would be decrypted without noise",
     ),
@@ -130,10 +132,12 @@ def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: st
 
 ACCEPTED: dict[str, sv.Job] = {
     "sealed": sealed(shop1=Policy(sealed=True, protections=frozenset({"paillier"}), min_security=112)),
-    "no shares drawn anew": sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.CKKS()
+    "no shares drawn anew": sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
+        protection=sv.cut.CKKS()
     ),
     "gradients that nobody opens": sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
-    "noise under a seal": sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))).replace(protection=sv.Paillier(bits=2048, dp=DP),
+    "noise under a seal": sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))).replace(
+        protection=sv.Paillier(bits=2048, dp=DP),
         algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
     ),
     "no leak that is known": sealed(bank=Policy(leaks=False)),
