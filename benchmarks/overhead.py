@@ -14,7 +14,6 @@ import argparse
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -87,7 +86,7 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
         "credit, SplitNN": (
             lambda: datasets.default_credit(overlap=0.85, seed=0, rows=rows),
             {
-                name: replace(base, protection=p, epochs=2 if name.endswith("2 epochs") else base.epochs)
+                name: base.replace(protection=p, epochs=2 if name.endswith("2 epochs") else base.epochs)
                 for name, p in protections(full=not quick).items()
             },
         )
@@ -97,46 +96,45 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
         ("Entity Augmentation", sv.EntityAugmentation(hidden=16, top=(16,), lr=0.005, cut_lr=0.5)),
         ("RISA", sv.RISA(hidden=16, top=(16,), lr=0.005, cut_lr=0.5, self_training=1)),
     ):
-        job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
+        job = base.replace(algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
         found[f"credit at 20 % overlap, {title}"] = (
             lambda: datasets.load("limited_credit", **limited),
-            {name: replace(job, protection=p) for name, p in few},
+            {name: job.replace(protection=p) for name, p in few},
         )
     for title, algorithm in (  # they hand over representations: nothing can seal them
         ("FedCVT", sv.FedCVT(bottom=(16,), lr=0.005)),
         ("FedDA", sv.FedDA(hidden=16, top=(16,), bottom=(16,), lr=0.005, cut_lr=0.5, first=1, generator_steps=40)),
     ):
-        job = replace(base, algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
+        job = base.replace(algorithm=algorithm, epochs=max(3, algorithm.least_epochs), steps=20, scale="quantile")
         noisy = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8)))
         found[f"credit at 20 % overlap, {title}"] = (
             lambda: datasets.load("limited_credit", **limited),
-            {"plain": job, "DP on features, ε = 8": replace(job, protection=noisy)},
+            {"plain": job, "DP on features, ε = 8": job.replace(protection=noisy)},
         )
-    cnn = replace(
-        base,
+    cnn = base.replace(
         algorithm=sv.SplitNN(bottom="cnn", hidden=64, top=(64,), lr=0.001, cut_lr=0.1),
         epochs=2,
         batch_size=64,
         steps=10 if quick else 60,
     )
-    images = {name: replace(cnn, protection=p) for name, p in few}
+    images = {name: cnn.replace(protection=p) for name, p in few}
     if torch.cuda.is_available():
-        images["plain, GPU"] = replace(cnn, device="cuda")
+        images["plain, GPU"] = cnn.replace(device="cuda")
     size = {"rows": 1500, "test_rows": 500} if quick else {"rows": 8000, "test_rows": 2000}
     found["MNIST halves, SplitNN with CNN bottoms"] = (
         lambda: datasets.load("mnist", overlap=1.0, seed=0, **size),
         images,
     )
     many = sv.MultiVFL(bottom=(16,), hidden=16, top=(16,), lr=0.001, cut_lr=0.1)
-    rounds = replace(base, algorithm=many, epochs=2, batch_size=64, steps=5 if quick else 15)
-    blind = replace(many, aggregation="ckks")
+    rounds = base.replace(algorithm=many, epochs=2, batch_size=64, steps=5 if quick else 15)
+    blind = many.replace(aggregation="ckks")
     found["MNIST strips, Multi-VFL, two label owners"] = (
         lambda: datasets.load("mnist", rows=3000, test_rows=500, pieces="strips", owners=2, owner_rows=1000, seed=0),
         {
             "plain": rounds,
-            "plain, aggregation under CKKS": replace(rounds, algorithm=blind),
-            "CKKS, aggregation under CKKS": replace(rounds, algorithm=blind, protection=sv.CKKS()),
-            "BFV, aggregation under CKKS": replace(rounds, algorithm=blind, protection=sv.BFV()),
+            "plain, aggregation under CKKS": rounds.replace(algorithm=blind),
+            "CKKS, aggregation under CKKS": rounds.replace(algorithm=blind, protection=sv.CKKS()),
+            "BFV, aggregation under CKKS": rounds.replace(algorithm=blind, protection=sv.BFV()),
         },
     )
     return found

@@ -12,13 +12,11 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from securevfl.algorithms.split import epoch_batches
 from z_attacks import View, feature_errors, full_batch, gram_error, label_auc, transcript
 
 import securevfl as sv
@@ -26,8 +24,11 @@ from securevfl.cut import ActiveCut, CutSpec, PassiveCut, Protection
 from securevfl.cut.integers import scaled_gradient
 from securevfl.data import FeatureEncoder
 from securevfl.jobs.machine import machine, versions
-from securevfl.jobs.simulation import Aligned, split_rows
+from securevfl.jobs.simulation import Aligned
+from securevfl.party.numbering import own_split
+from securevfl.privacy import Noised, bare
 from securevfl.site import Site
+from securevfl.training.split import epoch_batches
 
 RUNS = 9
 """Runs of a job with noise, whose AUC differs from run to run: their mean counts. One of them is attacked."""
@@ -64,9 +65,9 @@ class Tap:
         self.z.append(z.double().numpy().copy())
         return z
 
-    async def backward(self, gradient: torch.Tensor) -> None:
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
         point = self.spec.fixed_point  # S = η G, rounded as the cut rounds it
-        self.steps[len(self.z) - 1] = scaled_gradient(gradient, point) * 2.0**-point.fs
+        self.steps[len(self.z) - 1] = scaled_gradient(bare(gradient), point) * 2.0**-point.fs
         await self.cut.backward(gradient)
 
     def snapshot(self) -> object:
@@ -94,20 +95,20 @@ def tapped(protection: Any, tap: Tap, gradients: dict[str, list[np.ndarray]]) ->
     """The same protection; the parties take notes."""
 
     class Tapped(type(protection)):  # type: ignore[misc]
-        def active_cut(self, site: Site, spec: CutSpec, noise: float) -> Tap:
-            return tap.on(super().active_cut(site, spec, noise), spec)
+        def active_cut(self, site: Site, spec: CutSpec) -> Tap:
+            return tap.on(super().active_cut(site, spec), spec)
 
-        def passive_cut(self, site: Site, spec: CutSpec, noise: float) -> PassiveTap:
-            return PassiveTap(super().passive_cut(site, spec, noise), gradients.setdefault(site.name, []))
+        def passive_cut(self, site: Site, spec: CutSpec) -> PassiveTap:
+            return PassiveTap(super().passive_cut(site, spec), gradients.setdefault(site.name, []))
 
-    return Tapped(**{field.name: getattr(protection, field.name) for field in fields(protection)})
+    return Tapped(**{name: getattr(protection, name) for name in protection.__struct_fields__})
 
 
 def watch(job: sv.Job, parties: sv.Parties, aligned: Aligned, noise: float = 0.0, seed: int = 0) -> View:
     """Run a job and keep what its active party sees."""
     tap, gradients = Tap(noise, seed), dict[str, list[np.ndarray]]()
-    result = sv.simulate(replace(job, protection=tapped(job.protection, tap, gradients)), parties, aligned=aligned)
-    split = split_rows(parties, aligned, job)
+    result = sv.simulate(job.replace(protection=tapped(job.protection, tap, gradients)), parties, aligned=aligned)
+    split = own_split(parties.active, aligned.parties[parties.active.name], job)
     number = np.full(aligned.common, -1)
     number[np.concatenate([split.train, split.valid])] = np.arange(len(split.train) + len(split.valid))
     batches, z, steps, labels, at = [], [], [], [], 0
@@ -187,22 +188,22 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
     """Name → job, noise on z, and after which epochs to attack."""
 
     def with_(**changes: Any) -> sv.Job:
-        return replace(job, algorithm=replace(job.algorithm, **changes))
+        return job.replace(algorithm=job.algorithm.replace(**changes))
 
     def noisy(**arguments: Any) -> sv.Job:
-        return replace(job, protection=sv.Plain(fixed_point=True, dp=sv.DP(features=sv.Gaussian(**arguments))))
+        return job.replace(protection=sv.Plain(fixed_point=True, dp=sv.DP(features=sv.Gaussian(**arguments))))
 
     labels = sv.Plain(fixed_point=True, dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
 
     if quick:
         return {
-            "batches of 256": (replace(job, epochs=4), 0.0, (1, 4)),
-            "DP on features, ε = 2": (replace(noisy(epsilon=2.0), epochs=4), 0.0, (4,)),
+            "batches of 256": (job.replace(epochs=4), 0.0, (1, 4)),
+            "DP on features, ε = 2": (noisy(epsilon=2.0).replace(epochs=4), 0.0, (4,)),
         }
     return {
         "batches of 256": (job, 0.0, (1, 2, 3, 4, 8)),
-        "batches of 64": (replace(job, batch_size=64, epochs=4), 0.0, (3, 4)),
-        "full batch": (replace(job, batch_size=1 << 16), 0.0, (3, 8)),
+        "batches of 64": (job.replace(batch_size=64, epochs=4), 0.0, (3, 4)),
+        "full batch": (job.replace(batch_size=1 << 16), 0.0, (3, 8)),
         "η = 0.1 instead of 1": (with_(cut_lr=0.1), 0.0, (3, 8)),
         "momentum 0.9, decay 0.001, η = 0.2": (
             with_(cut_momentum=0.9, cut_weight_decay=1e-3, cut_lr=0.2),
@@ -210,15 +211,15 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
             (3, 8),
         ),
         "h = 32": (with_(hidden=32), 0.0, (1, 2)),
-        "h = 4": (replace(with_(hidden=4), epochs=16), 0.0, (4, 8, 16)),
+        "h = 4": (with_(hidden=4).replace(epochs=16), 0.0, (4, 8, 16)),
         "logistic regression, h = 1": (
-            replace(job, algorithm=sv.LogisticRegression(hidden=1, lr=0.005, cut_lr=1.0), epochs=24),
+            job.replace(algorithm=sv.LogisticRegression(hidden=1, lr=0.005, cut_lr=1.0), epochs=24),
             0.0,
             (8, 24),
         ),
         "trainable bottoms (16)": (with_(bottom=(16,)), 0.0, (1, 8)),
         "trainable bottoms (16), DP on labels, ε = 8": (
-            replace(with_(bottom=(16,)), protection=labels),
+            with_(bottom=(16,)).replace(protection=labels),
             0.0,
             (8,),
         ),
@@ -267,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         attack(name, epochs, *(watch(changed, parties, aligned, noise, seed) for seed in range(runs)))
 
     # Full batches need no turns: two linear systems.
-    view = watch(replace(job, batch_size=1 << 16, epochs=4), parties, aligned)
+    view = watch(job.replace(batch_size=1 << 16, epochs=4), parties, aligned)
     parts = {count: view.first(count) for count in (2, 3, 4)}
     found["Gram error in closed form"] = {
         f"{count} steps": gram_error(full_batch(part), part.truth[: part.rows]) for count, part in parts.items()
@@ -277,17 +278,17 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     if not options.quick:
         # Encryption changes nothing: the same job under Paillier shows the active party the same numbers, bit by bit.
         few = sv.datasets.default_credit(overlap=0.85, seed=0, rows=600)
-        short = replace(job, epochs=4, batch_size=128)
+        short = job.replace(epochs=4, batch_size=128)
         aligned = sv.align_parties(few, short)
         clear = watch(short, few, aligned)
-        sealed = watch(replace(short, protection=sv.Paillier(bits=2048)), few, aligned)
+        sealed = watch(short.replace(protection=sv.Paillier(bits=2048)), few, aligned)
         if not all((a == b).all() for a, b in zip(clear.z, sealed.z, strict=True)):
             raise SystemExit("under Paillier the active party saw other numbers than in the clear")
         print(f"\n{HEAD}")
         attack("under Paillier 2048, 256 training rows", (3, 4), sealed)
 
         everyone = sv.datasets.default_credit(overlap=0.85, seed=0)
-        whole = replace(job, epochs=4)
+        whole = job.replace(epochs=4)
         attack("the whole table", (4,), watch(whole, everyone, sv.align_parties(everyone, whole)))
         alone = sv.simulate(job, parties, baselines=["alone"]).run("alone").test["auc"]
         found["test AUC of the active party alone"] = alone

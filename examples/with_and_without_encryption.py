@@ -4,7 +4,6 @@ python examples/with_and_without_encryption.py [--rows 1500] [--bits 2048]
 """
 
 import argparse
-from dataclasses import replace
 
 import securevfl as sv
 
@@ -23,8 +22,8 @@ job = sv.Job(algorithm=sv.SplitNN(hidden=16, lr=0.005, cut_lr=0.5), epochs=2, ba
 result = sv.compare(
     {
         "plain": job,
-        "fixed": replace(job, protection=sv.Plain(fixed_point=True)),
-        "paillier": replace(job, protection=sv.Paillier(bits=options.bits)),
+        "fixed": job.replace(protection=sv.Plain(fixed_point=True)),
+        "paillier": job.replace(protection=sv.Paillier(bits=options.bits)),
     },
     parties,
     title="The same job with and without encryption",

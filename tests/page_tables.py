@@ -1,4 +1,4 @@
-"""The tables of docs/threat-model.md that are made from the code's findings and from the attack's figures.
+"""The tables of docs/threat-model.md that are made from what the code declares and from the attack's figures.
 
 python tests/page_tables.py    writes them into the page; a test holds that it has them.
 """
@@ -8,19 +8,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from securevfl.algorithms.leakage import at_the_cut
-
 import securevfl as sv
-from securevfl.algorithms import ALGORITHMS, Algorithm
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.errors import SecureVFLError
 from securevfl.privacy import Finding
+from securevfl.training import Algorithm, algorithms, find_algorithm
 
-__all__ = ["FIGURES", "PAGE", "SEALED", "blocks", "written"]
+__all__ = ["FIGURES", "NAMES", "PAGE", "SEALED", "blocks", "written"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "threat-model.md"
@@ -34,6 +31,10 @@ WAYS: dict[str, Protection] = {
     "sealed": sv.Paillier(),
     "sealed + DP": sv.Paillier(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
 }
+NAMES = sorted(algorithms(), key=lambda name: (name != "splitnn", name))
+"""Of all algorithms, the one that the others are compared with first."""
+VARIANTS: dict[str, dict[str, dict[str, str]]] = {"multi_vfl": {', aggregation="ckks"': {"aggregation": "ckks"}}}
+"""Algorithm → what a row of its own is called and configured by, beside the row of the defaults."""
 BOTTOMS: dict[str, tuple[int, ...]] = {"identity": (), "trainable": (4,)}
 ACTIVE, PASSIVE = "A", ("P", "Q")
 
@@ -51,35 +52,40 @@ def _said(findings: Sequence[Finding]) -> str:
     return "; ".join(dict.fromkeys(f"{bold[f.severity]}: {f.learns}" for f in findings))
 
 
-def _kinds(name: str) -> dict[str, Algorithm]:
-    """Kind of bottom → the algorithm with it."""
-    found = {}
-    for kind, bottom in BOTTOMS.items():
-        try:
-            found[kind] = ALGORITHMS[name](bottom=bottom)  # type: ignore[call-arg]
-        except SecureVFLError:
-            continue
+def _rows() -> list[tuple[str, str, Algorithm]]:
+    """Algorithm as the tables call it, kind of bottom, configuration."""
+    found = []
+    for name in NAMES:
+        variants: dict[str, dict[str, str]] = {"": {}} | VARIANTS.get(name, {})
+        for more, settings in variants.items():
+            for kind, bottom in BOTTOMS.items():
+                try:
+                    algorithm = find_algorithm(name).of({"bottom": bottom, **settings})
+                except SecureVFLError:
+                    continue
+                found.append((f"`{name}{more}`", kind, algorithm))
     return found
 
 
 def _findings(algorithm: Algorithm, protection: Protection) -> list[Finding] | None:
     """What it says under this protection, with DP on features only where on labels cannot be had; None if refused."""
-    for dp in (protection.dp, replace(protection.dp, gradients=False) if protection.dp else None):
-        asked = replace(protection, dp=dp)  # type: ignore[type-var]
+    asked = [protection]
+    if protection.dp is not None:
+        asked.append(protection.replace(dp=sv.DP(features=protection.dp.features)))
+    for one in asked:
         try:
-            algorithm.check(asked)
+            algorithm.check(one)
         except SecureVFLError:
             continue
-        if (dp is None) == (protection.dp is None):
-            return algorithm.findings(asked, PASSIVE[: algorithm.most_passive or len(PASSIVE)], ACTIVE)
+        return algorithm.findings(one, PASSIVE[: algorithm.most_passive or len(PASSIVE)], ACTIVE)
     return None
 
 
 def _cut() -> str:
     rows = []
     for way, protection in WAYS.items():
-        for kind in BOTTOMS:
-            found = at_the_cut(protection, active=ACTIVE, passive=PASSIVE, trainable=kind == "trainable")
+        for kind, bottom in BOTTOMS.items():
+            found = sv.SplitNN(bottom=bottom).findings(protection, PASSIVE, ACTIVE)
             sides = [[f for f in found if (f.party == ACTIVE) == active] for active in (True, False)]
             rows.append([way, kind, *map(_said, sides)])
     return _table(["protection", "bottoms", "the active party learns", "a passive party learns"], rows)
@@ -92,34 +98,33 @@ def _worst(findings: Sequence[Finding]) -> str:
 
 def _algorithms() -> str:
     rows = []
-    for name in ALGORITHMS:
-        for kind, algorithm in _kinds(name).items():
-            cells = []
-            for protection in WAYS.values():
-                found = _findings(algorithm, protection)
-                if found is None:
-                    cells.append("refused")
-                    continue
-                to_active = [f for f in found if f.party == ACTIVE]
-                cells.append(f"{_worst(to_active)} / {_worst([f for f in found if f.party in PASSIVE])}")
-            rows.append([f"`{name}`", kind if ALGORITHMS[name].exchanges else "–", *cells])
+    for name, kind, algorithm in _rows():
+        cells = []
+        for protection in WAYS.values():
+            found = _findings(algorithm, protection)
+            if found is None:
+                cells.append("refused")
+                continue
+            to_active = [f for f in found if f.party == ACTIVE]
+            cells.append(f"{_worst(to_active)} / {_worst([f for f in found if f.party in PASSIVE])}")
+        sends = bool(algorithm.exchanges(WAYS["plain"], len(PASSIVE)))
+        rows.append([name, kind if sends else "–", *cells])
     return _table(["algorithm", "bottoms", *WAYS], list(map(list, dict.fromkeys(map(tuple, rows)))))
 
 
 def _beyond() -> str:
     rows = []
-    for name in ALGORITHMS:
-        algorithm = _kinds(name)["trainable"] if "trainable" in _kinds(name) else _kinds(name)["identity"]
-        protection = WAYS["plain" if algorithm.reveals or _findings(algorithm, WAYS["sealed"]) is None else "sealed"]
+    for name, algorithm in {name: algorithm for name, _, algorithm in _rows()}.items():
+        protection = WAYS["plain" if _findings(algorithm, WAYS["sealed"]) is None else "sealed"]
         found = _findings(algorithm, protection) or []
-        usual = at_the_cut(protection, active=ACTIVE, passive=PASSIVE, trainable=algorithm.trainable)
-        usual += at_the_cut(protection, active=ACTIVE, passive=PASSIVE[:1], trainable=algorithm.trainable)
+        cut = sv.SplitNN(bottom=BOTTOMS["trainable" if algorithm.trainable else "identity"])
+        usual = [f for parties in (PASSIVE, PASSIVE[:1]) for f in cut.findings(protection, parties, ACTIVE)]
         more = [f for f in found if f not in usual]
         sides = [[f for f in more if f.party in who] for who in ((ACTIVE,), PASSIVE)]
         rest = [f for f in more if f.party not in (ACTIVE, *PASSIVE)]
         if more:
             third = "; ".join(f"{f.party}: {f.learns}" for f in rest)
-            rows.append([f"`{name}`", *map(_said, sides), third])
+            rows.append([name, *map(_said, sides), third])
     return _table(["algorithm", "the active party learns", "a passive party learns", "others learn"], rows)
 
 

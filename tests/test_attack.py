@@ -77,7 +77,7 @@ def test_watching_changes_nothing(attack: ModuleType) -> None:
     parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=300)
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), protection=sv.Plain(fixed_point=True), epochs=2)
     aligned = sv.align_parties(parties, job)
-    watched = replace(job, protection=attack.tapped(job.protection, attack.Tap(), {}))
+    watched = job.replace(protection=attack.tapped(job.protection, attack.Tap(), {}))
     assert watched.digest == job.digest
     one, other = (sv.simulate(run, parties, aligned=aligned).scores["plain"] for run in (job, watched))
     assert np.array_equal(one, other)
