@@ -276,7 +276,7 @@ class Releases:
             self._add(GaussianRelease(release.sigma, lost), release.what)
         except PolicyError as error:
             raise PolicyError(
-                f"{error}; an interrupted run may have released a row {lost} times more than its checkpoint counts: to "
+                f"{error}; an interrupted run may have released a row {lost} times more than is remembered: to "
                 f"go on, {self.party!r} has to allow that too (a new run spends more, and nobody adds the two up)"
             ) from error
 
