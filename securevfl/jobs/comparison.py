@@ -129,7 +129,9 @@ def compare(
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
         split = own_split(chief, aligned.parties[chief.name], first)
-        figures, ran = _baseline(key, first.replace(protection=Plain()), parties, aligned, split, observer)
+        own = {name: policy for name, policy in first.policies.items() if name == chief.name}
+        plain = first.replace(protection=Plain(), policies=own)
+        figures, ran = _baseline(key, plain, parties, aligned, split, observer)
         runs.append(figures)
         scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():

@@ -13,9 +13,10 @@ import numpy as np
 from securevfl.align import Alignment, join, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
+from securevfl.party.program import check_roster
 from securevfl.privacy import Ledger, Reading
 from securevfl.site import Keeper, Observer, Site
 from securevfl.training import Split, Trained
@@ -76,12 +77,36 @@ def _owners(parties: Parties) -> list[str]:
     return [table.name for table in parties.label_owners]
 
 
-def _all_parties(job: Job, parties: Parties) -> tuple[list[str], str]:
-    """Names of all that run a job, and the coordinator's among them, empty without one."""
+def _sites(
+    job: Job,
+    parties: Parties,
+    *,
+    run: str,
+    coordinated: bool = False,
+    observer: Observer | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
+) -> dict[str, Site]:
+    """A site for each party and, where the run is `coordinated` and the algorithm needs one, for the coordinator.
+
+    A user's mistakes end here, before anything runs: each party's program would find them too.
+
+    Raises:
+        InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
+        UnknownNameError: a policy of a party that is none.
+    """
     if COORDINATOR in parties:
         raise InputError(f"a party is called {COORDINATOR!r}, which is the name of the one without a table: rename it")
-    coordinator = COORDINATOR if job.algorithm.many_owners else ""
-    return [*parties, *([coordinator] if coordinator else [])], coordinator
+    for name in job.policies:
+        if name not in parties:
+            raise UnknownNameError("party with a policy", name, parties)
+    coordinator = COORDINATOR if coordinated and job.algorithm.many_owners else ""
+    names = [*parties, *([coordinator] if coordinator else [])]
+    sites = sites_of(
+        job, names, owners=_owners(parties), run=run, coordinator=coordinator, observer=observer, keepers=keepers
+    )
+    for site in sites.values():
+        check_roster(site, job)
+    return sites
 
 
 def align_parties(parties: Parties, job: Job, observer: Observer | None = None, *, run: str = "alignment") -> Aligned:
@@ -99,11 +124,11 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         InputError: identifiers that are empty or doubled.
     """
     owners = _owners(parties)
-    sites = sites_of(job, parties, owners=owners, run=run, observer=observer)
-    sites[owners[0]].observer.phase("alignment")
+    sites = _sites(job, parties, run=run, observer=observer)
 
     async def program(site: Site, table: PartyTable) -> Alignments:
         await consent_party(site, table, job)
+        site.observer.phase("alignment")
         return await align_party(site, table)
 
     found = run_programs({name: partial(program, site, parties[name]) for name, site in sites.items()}, sites)
@@ -139,8 +164,7 @@ def consent_parties(jobs: Sequence[Job], parties: Parties) -> None:
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
     """
     for job in jobs:
-        names, coordinator = _all_parties(job, parties)
-        sites = sites_of(job, names, owners=_owners(parties), run="consent", coordinator=coordinator)
+        sites = _sites(job, parties, run="consent", coordinated=True)
         tables = dict(parties)
         run_programs({n: partial(consent_party, site, tables.get(n), job) for n, site in sites.items()}, sites)
 
@@ -171,8 +195,7 @@ def run_parties(
         SecureVFLError: any other, as the party raised it.
     """
     owners = _owners(parties)
-    names, coordinator = _all_parties(job, parties)
-    sites = sites_of(job, names, owners=owners, run=run, coordinator=coordinator, observer=observer, keepers=keepers)
+    sites = _sites(job, parties, run=run, coordinated=True, observer=observer, keepers=keepers)
     tables = dict(parties)
 
     async def program(site: Site) -> Trained:
@@ -199,7 +222,7 @@ def predict_parties(
         run: name, for the ledgers.
     """
     active = parties.active.name
-    sites = sites_of(job, parties, owners=[active], run=run)
+    sites = _sites(job, parties, run=run)
 
     async def program(site: Site) -> np.ndarray:
         await consent_party(site, parties[site.name], job)

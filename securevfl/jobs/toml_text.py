@@ -35,7 +35,7 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file} is not TOML: {error}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{file} is not a {what} file: {str(error) or 'it nests too deeply'}") from None
+        raise InputError(f"{file} is not a {what} file: {error}") from None
     if _too_wide(content):
         raise InputError(f"{file} is not TOML: it has a whole number of more than 64 bits")
     return content

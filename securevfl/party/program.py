@@ -30,6 +30,7 @@ from securevfl.transport import ACTIVE, PASSIVE
 __all__ = [
     "Alignments",
     "align_party",
+    "check_roster",
     "closing",
     "consent_party",
     "note_spent",
@@ -181,7 +182,7 @@ async def closing(site: Site, work: Awaitable[T]) -> T:
     try:
         result = await work
     except asyncio.CancelledError:
-        site.ledger.close("cancelled: another party failed")
+        site.ledger.close("cancelled: another party failed, or the run was interrupted")
         raise
     except PolicyError as error:
         site.ledger.close(f"failed: {type(error).__name__}: {error}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [
@@ -120,6 +122,9 @@ def human_seconds(seconds: float) -> str:
     return f"{seconds * 1e3:.0f} ms" if seconds >= 1e-3 else "< 1 ms"
 
 
-def short(run: RunRecord) -> str:
-    """The title without the family's name, for axes and legends."""
-    return run.title.removeprefix("VFL, ")
+def short(run: RunRecord, runs: Sequence[RunRecord]) -> str:
+    """The run's title, for axes and legends: without the algorithm's name where all `runs` of jobs have the same."""
+    names = {one.title.partition(", ")[0] for one in runs if not one.baseline}
+    if run.baseline or len(names) > 1:
+        return run.title
+    return run.title.removeprefix(f"{names.pop()}, ") or run.title

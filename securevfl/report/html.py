@@ -59,7 +59,7 @@ def _headlines(record: Record) -> list[Headline]:
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
         times = f"× {ratio:,.0f}" if ratio >= 10 else f"× {ratio:.1f}"
-        detail = short(sealed)
+        detail = short(sealed, record.runs)
         if "auc" in sealed.test and "auc" in plain.test:
             detail += f"; AUC {_signed(sealed.test['auc'] - plain.test['auc'], 4)} against plain"
         found.append(Headline(times, "time to seal it", detail))

@@ -34,9 +34,9 @@ def colors(runs: Sequence[RunRecord]) -> dict[str, str]:
     return {run.key: _FIXED.get(run.key) or next(spare) for run in runs}
 
 
-def _label(run: RunRecord) -> str:
+def _label(run: RunRecord, runs: Sequence[RunRecord]) -> str:
     """The run's name for an axis: one line of printable characters, not too long."""
-    text = " ".join("".join(c if c.isprintable() else " " for c in short(run)).split())
+    text = " ".join("".join(c if c.isprintable() else " " for c in short(run, runs)).split())
     return text if len(text) <= _LABEL else text[: _LABEL - 1].rstrip() + "…"
 
 
@@ -102,7 +102,7 @@ def auc_by_epoch(record: Record) -> str | None:
     last = max(x for _, x, _ in ends)
     for (y, x, run), place in zip(sorted(ends, key=lambda e: e[0]), places, strict=True):
         axes.annotate(
-            _label(run),
+            _label(run, record.runs),
             (x, y),
             (last + 0.03 * max(last - 1, 1) + 0.08, place),
             color=palette[run.key],
@@ -157,7 +157,7 @@ def test_auc(record: Record) -> str | None:
         better = gain(record, run)
         note = "" if better is None else f" ({better:+.3f})".replace("-", "−")
         _beside(axes, value, i, f"{value:.3f}{note}")
-    _run_labels(axes, runs)
+    _run_labels(axes, record, runs)
     axes.set_xlim(start, max(values) + 0.42 * (max(values) - start))
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "test-auc", "AUC on the test rows of each run")
@@ -168,8 +168,8 @@ def _beside(axes: Any, x: float, y: float, text: str) -> None:
     axes.annotate(text, (x, y), (5, 0), textcoords="offset points", va="center", fontsize=9.5, color=INK)
 
 
-def _run_labels(axes: Any, runs: Sequence[RunRecord]) -> None:
-    axes.set_yticks(range(len(runs)), [_label(run) for run in runs], parse_math=False)
+def _run_labels(axes: Any, record: Record, runs: Sequence[RunRecord]) -> None:
+    axes.set_yticks(range(len(runs)), [_label(run, record.runs) for run in runs], parse_math=False)
     axes.tick_params(axis="y", labelcolor=INK, labelsize=9.5)
     axes.invert_yaxis()
 
@@ -218,7 +218,7 @@ def seconds_by_phase(record: Record) -> str | None:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_seconds(value)))
     else:
         axes.set_xlim(0, max(totals) * 1.4)
-    _run_labels(axes, runs)
+    _run_labels(axes, record, runs)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "seconds", "Seconds of work in an epoch, all parties together")
 
@@ -246,6 +246,6 @@ def bytes_by_direction(record: Record) -> str | None:
     if not log:
         axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: human_bytes(value)))
-    _run_labels(axes, runs)
+    _run_labels(axes, record, runs)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
     return _svg(figure, "bytes", "Bytes sent in an epoch, each way")

@@ -150,7 +150,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """"alone", "pooled", "plain", "paillier", "dp", …: unique in the record"""
     title: str
-    """as shown: "VFL, sealed by Paillier 2048" """
+    """as shown: "SplitNN, Paillier 2048 bits" """
     baseline: bool
     """True for runs that need no federation (alone) or that nobody may do (pooled)"""
     protection: str

@@ -64,7 +64,7 @@ def test_the_order_depends_on_the_seed_and_not_on_the_tables_order() -> None:
     one = align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)
     shuffled = sv.Parties.of(_table("a", ids[::-1], label=True), _table("b", ids[5:] + ids[:5]))
     two = align_parties(shuffled, JOB)
-    other = align_parties(shuffled, replace(JOB, seed=4))
+    other = align_parties(shuffled, JOB.replace(seed=4))
     names = [shuffled["a"].ids[row] for row in two.parties["a"].rows]
     assert [ids[row] for row in one.parties["a"].rows] == names
     assert [shuffled["a"].ids[row] for row in other.parties["a"].rows] != names
@@ -112,7 +112,7 @@ def test_a_party_with_other_rows_than_it_says_is_found_by_all(monkeypatch: pytes
     with pytest.raises(
         sv.AlignmentError, match="do not have the same common rows in the same order; nothing was trained"
     ):
-        sv.simulate(replace(JOB, epochs=1), parties(passive=1))
+        sv.simulate(JOB.replace(epochs=1), parties(passive=1))
 
 
 def test_a_lost_match_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,9 +151,9 @@ def test_a_party_may_refuse_that_pairwise_intersections_are_learned() -> None:
     strict = sv.Policy(pairwise_intersections=False)
     people = _with_two_and_a_book()
     with pytest.raises(sv.PolicyError, match="pairwise intersection with 'b', which the policy forbids"):
-        align_parties(people, replace(JOB, policies={"b": strict}))
+        align_parties(people, JOB.replace(policies={"b": strict}))
     without = sv.Parties.of(replace(people["a"], book=None), people["b"], people["c"])
-    assert align_parties(without, replace(JOB, policies={"b": strict})).common == 12
+    assert align_parties(without, JOB.replace(policies={"b": strict})).common == 12
 
 
 def _with_two_and_a_book() -> sv.Parties:
@@ -258,7 +258,7 @@ def _renamed_with_book() -> sv.Parties:
 def test_a_set_larger_than_a_policy_accepts_is_refused(passive: int) -> None:
     people = parties(passive=passive)
     with pytest.raises(sv.ProtocolError, match="at most 20 are accepted: raise max_set_size"):
-        align_parties(people, replace(JOB, policies={"shop1": sv.Policy(max_set_size=20)}))
+        align_parties(people, JOB.replace(policies={"shop1": sv.Policy(max_set_size=20)}))
 
 
 def _lying(monkeypatch: pytest.MonkeyPatch, liar: str, step: str, change: Callable[[np.ndarray], np.ndarray]) -> None:
@@ -325,7 +325,7 @@ def test_rows_cannot_be_sent_one_by_one(monkeypatch: pytest.MonkeyPatch, passive
 @pytest.mark.parametrize("strict", ["bank", "shop1"])
 def test_each_party_demands_as_many_common_rows_as_it_likes(passive: int, strict: str) -> None:
     """The active party before it tells anybody."""
-    job = replace(JOB, policies={strict: sv.Policy(min_intersection=10_000)})
+    job = JOB.replace(policies={strict: sv.Policy(min_intersection=10_000)})
     with pytest.raises(sv.PolicyError, match="at least 10000") as caught:
         align_parties(parties(passive=passive), job)
     ledgers = {ledger.party: ledger for ledger in caught.value.ledgers}

@@ -205,7 +205,7 @@ def test_a_protection_that_the_algorithm_cannot_have_is_a_policy_error(tmp_path:
 
 
 def test_texts_that_only_look_like_toml(tmp_path: Path) -> None:
-    with pytest.raises(sv.InputError, match=r"nests too deeply|is not TOML"):
+    with pytest.raises(sv.InputError, match=r"is not a job file: .*recursion"):
         _read(tmp_path, "x = " + "[" * 5_000)
     with pytest.raises(sv.InputError, match="more than 64 bits"):
         _read(tmp_path, "x = 0x" + "f" * 5_000)

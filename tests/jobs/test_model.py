@@ -42,7 +42,7 @@ def limited(seed: int = 0) -> sv.Parties:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_a_run_that_broke_off_goes_on(algorithm: sv.SplitNN, tmp_path: Path) -> None:
-    job, people = replace(JOB, algorithm=algorithm), limited()
+    job, people = JOB.replace(algorithm=algorithm), limited()
     whole = sv.simulate(job, people)
     with pytest.raises(sv.PartyFailed, match="the lights went out"):
         sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(3))
@@ -60,7 +60,7 @@ def test_so_does_one_in_exact_integers(
     protection: sv.Plain | sv.Paillier, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ready_keys(monkeypatch)
-    job = replace(JOB, protection=protection, epochs=2, algorithm=replace(JOB.algorithm, bottom=(3,)))
+    job = JOB.replace(protection=protection, epochs=2, algorithm=JOB.algorithm.replace(bottom=(3,)))
     people, key = parties(passive=2, rows=60), protection.name
     whole = sv.simulate(job, people)
     with pytest.raises(sv.PartyFailed):
@@ -73,7 +73,7 @@ def test_checkpoints_of_another_job_are_refused(tmp_path: Path) -> None:
     people = parties()
     sv.simulate(JOB, people, checkpoints=tmp_path)
     with pytest.raises(sv.InputError, match="another job or party"):
-        sv.simulate(replace(JOB, seed=5), people, checkpoints=tmp_path)
+        sv.simulate(JOB.replace(seed=5), people, checkpoints=tmp_path)
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS, ids=lambda a: a.name)
 def test_a_saved_model_predicts_what_the_run_scored(algorithm: sv.SplitNN, tmp_path: Path) -> None:
-    job, people = replace(JOB, algorithm=algorithm), limited()
+    job, people = JOB.replace(algorithm=algorithm), limited()
     result = sv.simulate(job, people)
     folder = result.model().save(tmp_path / "model")
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -126,7 +126,7 @@ def test_a_saved_model_predicts_what_the_run_scored(algorithm: sv.SplitNN, tmp_p
 
 def test_new_rows_without_labels() -> None:
     people = parties(rows=400)
-    result = sv.simulate(replace(JOB, epochs=25, algorithm=sv.SplitNN(hidden=8, top=(8,), lr=0.03)), people)
+    result = sv.simulate(JOB.replace(epochs=25, algorithm=sv.SplitNN(hidden=8, top=(8,), lr=0.03)), people)
     fresh = parties(rows=90, seed=3)
     unlabelled = [replace(fresh["bank"], label=None, classes=()), *fresh.passive]
     found = sv.predict(result.model(), sv.Parties.of(*unlabelled, active="bank"))
@@ -139,22 +139,22 @@ def test_new_rows_without_labels() -> None:
 
 
 def test_predicting_with_other_parties_or_columns_is_an_error() -> None:
-    result = sv.simulate(replace(JOB, epochs=1), parties())
+    result = sv.simulate(JOB.replace(epochs=1), parties())
     with pytest.raises(sv.InputError, match="the model belongs to bank, shop1, shop2"):
         sv.predict(result.model(), parties(passive=1))
-    with pytest.raises(sv.UnknownNameError, match="column of 'bank'"):
+    with pytest.raises(sv.UnknownNameError, match=r"column of '(bank|shop1|shop2)'"):
         sv.predict(result.model(), parties(width=2))
 
 
 def test_a_model_of_another_job_or_none_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(sv.InputError, match="holds no model"):
         sv.Model.load(tmp_path, JOB)
-    sv.simulate(replace(JOB, epochs=1), parties()).model().save(tmp_path)
+    sv.simulate(JOB.replace(epochs=1), parties()).model().save(tmp_path)
     with pytest.raises(sv.InputError, match="trained by another job"):
         sv.Model.load(tmp_path, JOB)
     (tmp_path / "bank.model.safetensors").write_bytes(b"no model")
     with pytest.raises(sv.InputError, match="damaged"):
-        sv.Model.load(tmp_path, replace(JOB, epochs=1))
+        sv.Model.load(tmp_path, JOB.replace(epochs=1))
 
 
 # differential privacy
@@ -176,7 +176,7 @@ AT_Z = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=20.0))
 def test_what_a_broken_epoch_released_is_counted(
     bottom: tuple[int, ...], dp: sv.DP, whole: int, resumed: int, tmp_path: Path
 ) -> None:
-    job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=(), bottom=bottom), protection=sv.Plain(dp=dp), epochs=3)
+    job = JOB.replace(algorithm=sv.SplitNN(hidden=4, top=(), bottom=bottom), protection=sv.Plain(dp=dp), epochs=3)
     people = parties()
     assert {e.releases for e in sv.simulate(job, people).run("plain-dp").epsilon} == {whole}
     for _ in range(resumed - whole or 1):
@@ -189,11 +189,11 @@ def test_what_a_broken_epoch_released_is_counted(
 
 def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> None:
     algorithm = sv.SplitNN(hidden=4, top=(), bottom=(3,))
-    job, people = replace(JOB, algorithm=algorithm, protection=sv.Plain(dp=NOISY), epochs=3), parties()
+    job, people = JOB.replace(algorithm=algorithm, protection=sv.Plain(dp=NOISY), epochs=3), parties()
     for _ in range(2):
         with pytest.raises(sv.PartyFailed):
             sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
-    strict = replace(job, policies={"shop1": sv.Policy(max_epsilon=31.0)})
+    strict = job.replace(policies={"shop1": sv.Policy(max_epsilon=31.0)})
     with pytest.raises(sv.PolicyError, match="may have released a row 2 times more"):
         sv.simulate(strict, people, checkpoints=tmp_path)
     run = sv.simulate(job, people, checkpoints=tmp_path).run("plain-dp")
@@ -203,7 +203,7 @@ def test_each_break_counts_and_a_policy_can_refuse_to_go_on(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("dp", [NOISY, AT_Z], ids=["once", "z"])
 def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, tmp_path: Path) -> None:
-    job = replace(JOB, algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=2)
+    job = JOB.replace(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=2)
     people = parties()
     result = sv.simulate(job, people)
     spent = result.run("plain-dp").epsilon[0]
@@ -218,6 +218,6 @@ def test_each_prediction_is_one_more_release_and_the_ledger_says_so(dp: sv.DP, t
             for note in notes:
                 assert note["noise_multiplier"] == pytest.approx(spent.noise_multiplier)
                 assert 0 < float(str(note["epsilon_rdp"])) <= spent.epsilon_rdp
-    strict = replace(job, policies={"shop2": sv.Policy(max_epsilon=1.0)})
+    strict = job.replace(policies={"shop2": sv.Policy(max_epsilon=1.0)})
     with pytest.raises(sv.PolicyError, match=r"the policy allows 1"):
         sv.predict(replace(result.model(), job=strict), people)

@@ -46,11 +46,11 @@ def _only_refusals(crossed: list[Message], count: int) -> None:
 
 
 def plain(dp: sv.DP | None = None, **policies: Policy) -> sv.Job:
-    return replace(JOB, protection=sv.Plain(dp=dp), policies=policies)
+    return JOB.replace(protection=sv.Plain(dp=dp), policies=policies)
 
 
 def sealed(**policies: Policy) -> sv.Job:
-    return replace(JOB, protection=sv.Paillier(bits=2048), policies=policies)
+    return JOB.replace(protection=sv.Paillier(bits=2048), policies=policies)
 
 
 REFUSALS: dict[str, tuple[sv.Job, str]] = {
@@ -63,10 +63,10 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     "no protection": (plain(shop2=Policy(protections=frozenset())), "the policy accepts nothing"),
     "another scheme": (sealed(bank=Policy(protections=frozenset({"bfv", "plain"}))), "accepts bfv, plain"),
     "a scheme that may be chosen": (
-        replace(sealed(bank=Policy(protections=frozenset({"bfv", "ckks"}))), protection=sv.cut.Auto()),
+        sealed(bank=Policy(protections=frozenset({"bfv", "ckks"}))).replace(protection=sv.cut.Auto()),
         "'paillier' and the policy accepts bfv, ckks",
     ),
-    "BFV": (replace(sealed(bank=Policy(min_security=192)), protection=sv.cut.BFV()), "BFV gives 128 bits of security"),
+    "BFV": (sealed(bank=Policy(min_security=192)).replace(protection=sv.cut.BFV()), "BFV gives 128 bits of security"),
     "key": (sealed(shop1=Policy(min_key_bits=3072)), "key has 2048 bits; the policy demands at least 3072"),
     "security": (sealed(shop1=Policy(min_security=128)), "key has 2048 bits; the policy demands at least 3072"),
     "noise sent": (plain(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))), "activations would cross without noise"),
@@ -88,15 +88,14 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "messages of kind masked share",
     ),
     "shares drawn anew, momentum": (
-        replace(
-            sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))),
+        sealed(shop2=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
             protection=sv.cut.BFV(),
             algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5),
         ),
         "messages of kind masked share",
     ),
     "shares drawn anew, if chosen": (
-        replace(sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))), protection=sv.cut.Auto()),
+        sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.Auto()),
         "messages of kind masked share",
     ),
     "initial weights": (
@@ -108,9 +107,8 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         "activations would be decrypted without noise",
     ),
     "noise under a seal, gradients": (
-        replace(
-            sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
-            algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
+        sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))).replace(
+            algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,))
         ),
         "gradients would be decrypted without noise",
     ),
@@ -134,12 +132,11 @@ def test_a_refused_job_sends_its_refusal_and_nothing_else(job: sv.Job, words: st
 
 ACCEPTED: dict[str, sv.Job] = {
     "sealed": sealed(shop1=Policy(sealed=True, protections=frozenset({"paillier"}), min_security=112)),
-    "no shares drawn anew": replace(
-        sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))), protection=sv.cut.CKKS()
+    "no shares drawn anew": sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(
+        protection=sv.cut.CKKS()
     ),
     "gradients that nobody opens": sealed(bank=Policy(noised=frozenset({Kind.GRADIENT}))),
-    "noise under a seal": replace(
-        sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))),
+    "noise under a seal": sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION, Kind.GRADIENT}))).replace(
         protection=sv.Paillier(bits=2048, dp=DP),
         algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
     ),
@@ -147,13 +144,13 @@ ACCEPTED: dict[str, sv.Job] = {
     "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
     "noise on labels": plain(sv.DP(labels=sv.Gaussian()), bank=Policy(max_epsilon=8.0, leaks=False)),
     "drawn labels": plain(sv.DP(labels=sv.RandomisedResponse()), bank=Policy(max_epsilon=8.0)),
-    "any scheme": replace(sealed(shop1=Policy(min_security=128)), protection=sv.cut.Auto()),
+    "any scheme": sealed(shop1=Policy(min_security=128)).replace(protection=sv.cut.Auto()),
     "a noise multiplier": plain(
         sv.DP(features=sv.Gaussian(noise_multiplier=3.0), labels=sv.Gaussian(noise_multiplier=3.0)),
         shop1=Policy(max_epsilon=2.0),
     ),
     "plain": plain(shop1=Policy(protections=frozenset({"plain"}), forbidden=frozenset({Kind.METRIC}))),
-    "nothing crosses": replace(plain(shop1=Policy(sealed=True, max_epsilon=1.0)), algorithm=sv.Local(hidden=2)),
+    "nothing crosses": plain(shop1=Policy(sealed=True, max_epsilon=1.0)).replace(algorithm=sv.Local(hidden=2)),
 }
 
 
@@ -251,15 +248,15 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
 TRAINABLE = sv.SplitNN(hidden=2, top=(), bottom=(2,))
 PROMISED: dict[str, tuple[sv.Job, int]] = {
     "plain": (plain(), 2),
-    "plain, trainable": (replace(plain(), algorithm=TRAINABLE), 1),
+    "plain, trainable": (plain().replace(algorithm=TRAINABLE), 1),
     "Paillier": (sealed(), 1),
-    "BFV": (replace(sealed(), protection=sv.cut.BFV()), 2),
-    "BFV, trainable": (replace(sealed(), protection=sv.cut.BFV(), algorithm=TRAINABLE), 1),
+    "BFV": (sealed().replace(protection=sv.cut.BFV()), 2),
+    "BFV, trainable": (sealed().replace(protection=sv.cut.BFV(), algorithm=TRAINABLE), 1),
     "CKKS, momentum": (
-        replace(sealed(), protection=sv.cut.CKKS(), algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5)),
+        sealed().replace(protection=sv.cut.CKKS(), algorithm=sv.SplitNN(hidden=2, top=(), cut_momentum=0.5)),
         1,
     ),
-    "auto": (replace(sealed(), protection=sv.cut.Auto(offers=("bfv",), mbit=100.0)), 1),
+    "auto": (sealed().replace(protection=sv.cut.Auto(offers=("bfv",), mbit=100.0)), 1),
     "FedCVT": (sv.Job(algorithm=sv.FedCVT(), epochs=2, batch_size=64), 1),
 }
 

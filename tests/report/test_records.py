@@ -33,9 +33,9 @@ from securevfl.report.record import (
 KEYS = {
     "alone": "bank alone",
     "pooled": "pooled in the clear",
-    "plain": "VFL, plain",
-    "paillier": "VFL, Paillier 2048",
-    "dp": "VFL, DP on features + labels, ε = 8",
+    "plain": "SplitNN, plain",
+    "paillier": "SplitNN, Paillier 2048",
+    "dp": "SplitNN, DP on features + labels, ε = 8",
 }
 
 

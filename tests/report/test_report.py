@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -32,8 +31,8 @@ def record() -> Record:
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=32)
     jobs = {
         "plain": job,
-        "paillier": replace(job, protection=sv.Plain(fixed_point=True)),
-        "dp": replace(job, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian()))),
+        "paillier": job.replace(protection=sv.Plain(fixed_point=True)),
+        "dp": job.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian()))),
     }
     return sv.compare(jobs, parties(rows=200), title="A <b>bold</b> & hostile title", command="make it").record
 
@@ -145,7 +144,7 @@ def test_plots_are_valid_and_show_every_run(record: Record, plot: object) -> Non
     text = " ".join("".join(node.itertext()) for node in root.iter() if node.tag.endswith("text"))
     for run in record.runs:
         if not run.baseline:
-            assert run.title.removeprefix("VFL, ") in text
+            assert run.title.removeprefix("SplitNN, ") in text
 
 
 def test_plots_without_data_are_left_out(lone: Record) -> None:
