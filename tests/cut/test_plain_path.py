@@ -8,43 +8,19 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.algorithms import Plan, Split, SplitNN, Table
 from securevfl.cut import CutSpec, Plain
-from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.site import Site
-from securevfl.transport import Array, Message, memory_pair
-
-
-def _sites(*passive: str) -> dict[str, Site]:
-    names = ("bank", *passive)
-    ends = {}
-    for name in passive:
-        ends["bank", name], ends[name, "bank"] = memory_pair()
-    sites = {}
-    for name in names:
-        peers = passive if name == "bank" else ("bank",)
-        ledger, policy, clock = Ledger(name, run="r", job="00"), Policy(), Clock()
-        sites[name] = Site(
-            name=name,
-            role="active" if name == "bank" else "passive",
-            active="bank",
-            passive=passive,
-            links={peer: Link(name, peer, ends[name, peer], ledger, policy, clock) for peer in peers},
-            ledger=ledger,
-            policy=policy,
-            clock=clock,
-            job="00",
-            seed=0,
-            private_seed=1,
-        )
-    return sites
+from securevfl.testing import sites
+from securevfl.training import NumberedRows, Split
+from securevfl.training.halves import forget_gradients
+from securevfl.training.rows import Features
+from securevfl.transport import Array, Message
 
 
 def test_steps_leave_snapshots_and_what_was_sent_as_they_were() -> None:
-    sites, spec = _sites("shop"), CutSpec(width=3, lr=0.5, batch_size=4)
+    world, spec = sites(passive=("shop",)), CutSpec(width=3, lr=0.5, batch_size=4)
     a, sent = torch.randn(4, 2), list[Array]()
-    top, bottom = Plain().active_cut(sites["bank"], spec), Plain().passive_cut(sites["shop"], spec)
-    channel = sites["shop"].links["bank"]._channel
+    top, bottom = Plain().active_cut(world["a"], spec), Plain().passive_cut(world["shop"], spec)
+    channel = world["shop"].links["a"]._channel
     original = channel.send
 
     async def send(message: Message) -> int:
@@ -87,25 +63,21 @@ def _weights(state: object) -> torch.Tensor:
 
 def test_features_of_rows_that_a_party_lacks_are_the_fill() -> None:
     x = torch.arange(12.0).reshape(6, 2) + 1
-    table = Table(
+    table = NumberedRows(
         x=x,
         split=Split(np.arange(2), np.arange(2, 3), np.arange(3, 4)),
         name="bank",
         rest={"bank": 2, "shop": 3},
-        y=torch.zeros(9, dtype=torch.int64),
-        classes=2,
     )
-    role = SplitNN().active(_sites("shop")["bank"], Plan(epochs=1, batch_size=2, patience=None), Plain(), table)
+    features = Features(table, "cpu")
     rows = np.array([5, 0, 6, 8, -1, 4])
     expected = torch.stack([x[5], x[0], *(torch.zeros(2) for _ in range(3)), x[4]])
-    assert torch.equal(role.features(rows), expected)
-    assert torch.equal(role.features(rows[:2]), x[[5, 0]])
-    assert role.features(rows[:0]).shape == (0, 2)
+    assert torch.equal(features(rows), expected)
+    assert torch.equal(features(rows[:2]), x[[5, 0]])
+    assert features(rows[:0]).shape == (0, 2)
 
 
 def test_a_step_forgets_gradients_that_were_left_on_its_parameters() -> None:
-    from securevfl.algorithms.halves import forget_gradients
-
     layer = nn.Linear(2, 1)
     optimizer = torch.optim.Adam(layer.parameters())
     torch.autograd.backward(layer(torch.ones(1, 2)).sum())
