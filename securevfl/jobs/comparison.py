@@ -64,8 +64,8 @@ def simulate(
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on.
-        checkpoints: folder in which each party keeps its state after every epoch; a run that broke off goes on from
-            there.
+        checkpoints: folder in which each party keeps its state after every epoch; an interrupted run goes on
+            from there.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -201,7 +201,7 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
         if baseline not in BASELINES:
             raise UnknownNameError("baseline", baseline, BASELINES)
     for reserved in {"alignment", *BASELINES} & set(jobs):
-        raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses it itself")
+        raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses this name itself")
     first = next(iter(jobs.values()))
     for mistake in wrong_baselines(first.algorithm, baselines):
         raise InputError(mistake)
@@ -210,10 +210,10 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) 
             if name not in parties:
                 raise UnknownNameError("party with a policy", name, parties)
         if job.algorithm.many_owners != first.algorithm.many_owners:
-            raise InputError(f"job {key!r} and the first have one label owner and several: compare them apart")
+            raise InputError(f"job {key!r} and the first: only one has several label owners; compare them apart")
         for what in ("seed", "valid", "test"):
             if getattr(job, what) != getattr(first, what):
-                raise InputError(f"job {key!r} has another {what} than the first: runs on other rows do not compare")
+                raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     return first
 
 

@@ -58,7 +58,7 @@ class Model:
             party = file.name.removesuffix(".model.safetensors")
             needed = {"role", "batch_size", "fill", "encoder", "classes", "names"}
             if not isinstance(tree, dict) or needed - set(tree) or tree.get("party") != party:
-                raise InputError(f"{file} is no part of a model of {party!r}")
+                raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
             if tree.get("job") != job.digest:
                 raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
             parts[party] = tree

@@ -105,7 +105,7 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
         job: what was asked for.
         ledgers: party → its ledger.
         passive: the passive parties' names.
-        resumed: whether the run went on from a checkpoint; there may have been nothing left to train.
+        resumed: whether the run went on from a checkpoint; there may be nothing left to train.
 
     Raises:
         ProtectionInactive: a protection was asked for and is not to be seen in what was sent.
@@ -131,7 +131,7 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
         asked = dp is not None and (dp.features if name in passive else dp.gradients) is not None
         row_level = [e for e in content if _row_level(e, training)]
         if asked and content and not any(entry.noise > 0 for entry in row_level):
-            raise ProtectionInactive(f"{name!r} was to add differentially private noise and no message tells of any")
+            raise ProtectionInactive(f"{name!r} was to add differentially private noise, and no message carries any")
 
 
 def _row_level(entry: Entry, training: Exchanges) -> bool:

@@ -1,7 +1,7 @@
 """Files for what was learned: trees of dicts, lists, numbers, texts and tensors as safetensors, never as pickles.
 
 A tree becomes tensors and a JSON skeleton in the file's metadata. Reading creates plain values and tensors and runs
-nothing; whoever reads a file of somebody else's gets numbers, not programs.
+nothing; a file from somebody else can hold numbers, not programs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def read_tree(path: Path) -> object:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if metadata.get("format") != _FORMAT:
-                raise InputError(f"{path} is no file of this version ({_FORMAT}): was it written by securevfl?")
+                raise InputError(f"{path} is not a file of this version ({_FORMAT}): was it written by securevfl?")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
         return _unpack(json.loads(metadata["tree"]), tensors, 0)
     except FileNotFoundError:

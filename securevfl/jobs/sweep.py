@@ -110,7 +110,7 @@ def run_sweep(
 
 
 def _finished(file: Path) -> dict[str, Cell]:
-    """Cells of an earlier run; a last line that broke off is cut off."""
+    """Cells of an earlier run; an incomplete last line is dropped."""
     found: dict[str, Cell] = {}
     if not file.exists():
         return found

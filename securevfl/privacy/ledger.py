@@ -291,7 +291,7 @@ def _compare_ends(chains: Sequence[Chain]) -> None:
             if sent[: len(got)] != got or (complete and len(sent) != len(got)):
                 raise AuditError(
                     f"run {run!r}: {party!r} says that it sent {len(sent)} messages to {peer!r}, whose ledger "
-                    f"tells of {len(got)} received, and they differ"
+                    f"has {len(got)} received ones, and they differ"
                 )
 
 

@@ -242,7 +242,7 @@ class Releases:
         epochs_lost: int,
         over: bool,
     ) -> None:
-        """Count what a run that broke off may have released after its last checkpoint. The plan stays as it is, at all
+        """Count what an interrupted run may have released after its last checkpoint. The plan stays as it is, at all
         parties alike, so that ε can exceed what was planned; it is reported so.
 
         Args:
@@ -276,8 +276,8 @@ class Releases:
             self._add(GaussianRelease(release.sigma, lost), release.what)
         except PolicyError as error:
             raise PolicyError(
-                f"{error}; a run broke off and may have released a row {lost} times more than is remembered: to go on, "
-                f"{self.party!r} has to allow that too (beginning anew spends more, and nobody counts it)"
+                f"{error}; an interrupted run may have released a row {lost} times more than is remembered: to "
+                f"go on, {self.party!r} has to allow that too (a new run spends more, and nobody adds the two up)"
             ) from error
 
     def spent(self) -> list[Spent]:
