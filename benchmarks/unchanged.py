@@ -43,7 +43,7 @@ SETTINGS: Mapping[str, tuple[str, dict[str, Any]]] = {
 }
 PLAIN_ONLY = {"fedcvt", "fedda", "local", "multi_vfl"}
 UNDER_BFV = {"splitnn", "risa"}
-"""With momentum each side rounds its own share, which is random: two such runs of one version differ in the last place."""
+"""With momentum each side rounds its own random share: two such runs of one version differ in the last place."""
 
 
 def digest(*arrays: object) -> str:
