@@ -150,10 +150,11 @@ class Active(ActiveRole):
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         logits = await self.half.forward(self.activations(self.feed(rows)), train=True)
-        loss = self.loss(self.label_noise.correct(logits), self.targets(rows)).sum()
+        targets = self.targets(rows)
+        loss = self.loss(self.label_noise.correct(logits), targets).sum()
         if isinstance(self.half.cut, PerturbedCut):
             self.half.cut.labels = self.labels(rows)
-        noised = self.label_noise.gradient(loss, logits, rows)
+        noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)
         else:

@@ -170,14 +170,15 @@ class LabelNoise:
         """Logits of the label that was drawn, from logits of the true one; the same where labels are exact."""
         return logits if self.drawn is None else self.drawn.correct(logits)
 
-    def gradient(self, loss: torch.Tensor, logits: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor] | None:
+    def gradient(self, logits: torch.Tensor, targets: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor] | None:
         """``∂loss/∂logits`` with noise, (n, outputs), over the nominal batch; None where gradients carry none.
 
-        Labels enter here and nowhere else: everything below learns from what this returns.
+        Labels enter here and nowhere else: everything below learns from what this returns. The loss is the role's, and
+        no other: noise is sized by what that one states of its sensitivity.
 
         Args:
-            loss: the sum over the batch.
-            logits: it came from, (n, outputs).
+            logits: (n, outputs).
+            targets: as the loss takes them, (n,) or (n, classes).
             rows: numbers of the batch's rows, (n,).
 
         Raises:
@@ -186,7 +187,7 @@ class LabelNoise:
         if self.release is None:
             return None
         role = self._role
-        (exact,) = torch.autograd.grad(loss, logits)
+        (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
         first, *also = map(role.table.people, role.labelled_by(rows))
         size = role.plan.batch_size
         return self.release(exact, first, also=also).map(lambda gradient: gradient / size)
