@@ -203,6 +203,11 @@ def _other(role: Role) -> Role:
 
 
 def parse_nonce(text: object) -> bytes:
+    """A session's nonce from its hexadecimal form.
+
+    Raises:
+        MalformedError: no hexadecimal text, or too few bytes.
+    """
     try:
         nonce = bytes.fromhex(text) if isinstance(text, str) else b""
     except ValueError:

@@ -174,6 +174,7 @@ class AutoActive(_Auto[SealedActive]):
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
+        """See `ActiveCut.setup`."""
         site = self._site
         widths, holders = {}, {}
         for name in site.passive:
@@ -227,9 +228,11 @@ class AutoActive(_Auto[SealedActive]):
         return Speed(2 * _PROBE / max(seconds[1] - seconds[0], 1e-6), seconds[0] / 2)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
         return await self._ready.forward(rows, train=train)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
         await self._ready.backward(gradient)
 
 
@@ -237,6 +240,7 @@ class AutoPassive(_Auto[SealedPassive]):
     """A passive party's side: measures, answers the probe, and takes a choice that the job offers."""
 
     async def setup(self, width: int, *, trainable: bool) -> None:
+        """See `PassiveCut.setup`."""
         site = self._site
         link = site.links[site.active]
         with site.clock.he():
@@ -259,9 +263,11 @@ class AutoPassive(_Auto[SealedPassive]):
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
+        """See `PassiveCut.forward`."""
         await self._ready.forward(activations, train=train, noise=noise)
 
     async def backward(self) -> torch.Tensor | None:
+        """See `PassiveCut.backward`."""
         return await self._ready.backward()
 
 

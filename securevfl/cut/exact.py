@@ -32,6 +32,7 @@ class FixedActive(FloatActive):
     protection = "plain, fixed point"
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
         shape = (rows, self._spec.width)
         point = self._spec.fixed_point
         parts = []
@@ -44,6 +45,7 @@ class FixedActive(FloatActive):
         return to_float(sum(parts, np.zeros(shape, dtype=object)), point.fz, self._spec.device)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
         passive, point = self._site.passive, self._spec.fixed_point
         parts = apart(gradient, passive) if self._spec.reduce == "none" else dict.fromkeys(passive, gradient)
         steps = {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
@@ -68,6 +70,7 @@ class FixedPassive:
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
+        """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
         message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
@@ -80,6 +83,7 @@ class FixedPassive:
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
+        """See `PassiveCut.forward`."""
         point = self._spec.fixed_point
         x = mapped(activations, lambda a: fixed_activations(a, point))
         self._fed = bare(x) if train else None
@@ -98,6 +102,7 @@ class FixedPassive:
         return z.astype(np.int64)
 
     async def backward(self) -> torch.Tensor | None:
+        """See `PassiveCut.backward`."""
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
         fed, self._fed = once(self._fed), None
         array = checked(self._link.peer, message.arrays["gradient"], (len(fed), self._spec.width))
@@ -109,7 +114,9 @@ class FixedPassive:
         return back
 
     def snapshot(self) -> object:
+        """See `PassiveCut.snapshot`."""
         return self._weights.state()
 
     def restore(self, state: object) -> None:
+        """See `PassiveCut.restore`."""
         self._weights.load(*as_share(state))

@@ -45,6 +45,7 @@ class FloatActive:
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
+        """See `ActiveCut.setup`."""
         widths = await receive_widths(self._site, self._spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
 
@@ -55,6 +56,7 @@ class FloatActive:
         await fan_out(self._links, send)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
         shape = (rows, self._spec.width)
         parts = []
         for link in self._links:
@@ -68,6 +70,7 @@ class FloatActive:
         return sum(others, first.detach())  # its own tensor: the caller may ask for its gradient
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
         if self._spec.reduce == "none":
             parts = apart(gradient, self._site.passive)
 
@@ -82,9 +85,11 @@ class FloatActive:
         await fan_out(self._links, send)
 
     def snapshot(self) -> object:
+        """See `ActiveCut.snapshot`."""
         return None
 
     def restore(self, state: object) -> None:
+        """See `ActiveCut.restore`."""
         pass
 
 
@@ -104,6 +109,7 @@ class FloatPassive:
         self._fed: torch.Tensor | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
+        """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
         message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
@@ -114,6 +120,7 @@ class FloatPassive:
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
+        """See `PassiveCut.forward`."""
         self._fed = bare(activations) if train else None
         z = mapped(activations, lambda a: a @ self._weights)
         if noise is not None:
@@ -122,6 +129,7 @@ class FloatPassive:
         await self._link.send(Kind.ACTIVATION, "cut/forward", z=z)
 
     async def backward(self) -> torch.Tensor | None:
+        """See `PassiveCut.backward`."""
         message = await self._link.receive(Kind.GRADIENT, "cut/backward", "gradient")
         fed, self._fed = once(self._fed), None
         gradient = checked(self._link.peer, message.arrays["gradient"], (fed.shape[0], self._spec.width))
@@ -141,9 +149,11 @@ class FloatPassive:
         return change if self._velocity is None else change + spec.momentum * self._velocity
 
     def snapshot(self) -> object:
+        """See `PassiveCut.snapshot`."""
         return self._weights, self._velocity
 
     def restore(self, state: object) -> None:
+        """See `PassiveCut.restore`."""
         if not isinstance(state, tuple | list) or len(state) != 2 or not isinstance(state[0], torch.Tensor):
             raise TypeError(f"a {type(state).__name__} is no snapshot of this block")
         self._weights, self._velocity = state

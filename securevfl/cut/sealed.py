@@ -164,6 +164,7 @@ class SealedActive:
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
+        """See `ActiveCut.setup`."""
         site, spec, scheme = self._site, self._spec, self._scheme
         widths = await receive_widths(site, spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
@@ -204,6 +205,7 @@ class SealedActive:
         await link.send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
         if self._changed:
             await fan_out(self._links(), self._send_weights)
             self._changed = False
@@ -226,6 +228,7 @@ class SealedActive:
         return to_float(z, point.fz, device)
 
     async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
         steps = self._steps(gradient)
         sealed: dict[str, np.ndarray | Noised[np.ndarray]] = {}
 
@@ -271,9 +274,11 @@ class SealedActive:
         return dict.fromkeys(self._peers, mapped(gradient, lambda g: scaled_gradient(g, point)))
 
     def snapshot(self) -> object:
+        """See `ActiveCut.snapshot`."""
         return {name: peer.share.state() for name, peer in self._peers.items()}
 
     def restore(self, state: object) -> None:
+        """See `ActiveCut.restore`."""
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
         with _working(self._site.clock):
@@ -308,6 +313,7 @@ class SealedPassive:
         self._fed: np.ndarray | None = None
 
     async def setup(self, width: int, *, trainable: bool) -> None:
+        """See `PassiveCut.setup`."""
         site, spec, scheme = self._site, self._spec, self._scheme
         await announce(site, spec, self.protection, width, trainable)
         pairs = await agree_masks(site, site.passive, "securevfl cut masks v1") if spec.reduce == "sum" else []
@@ -344,6 +350,7 @@ class SealedPassive:
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
     ) -> None:
+        """See `PassiveCut.forward`."""
         mine, point = self._ready, self._spec.fixed_point
         x = mapped(activations, lambda a: fixed_activations(a, point))
         extra = None if noise is None else noise.added(lambda drawn: fixed_noise(drawn, point))
@@ -365,6 +372,7 @@ class SealedPassive:
             await self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
 
     async def backward(self) -> torch.Tensor | None:
+        """See `PassiveCut.backward`."""
         mine, link, clock = self._ready, self._link, self._site.clock
         message = await link.receive(Kind.CIPHERTEXT, "cut/backward", "c")
         x, self._fed = once(self._fed), None
@@ -387,9 +395,11 @@ class SealedPassive:
         return back
 
     def snapshot(self) -> object:
+        """See `PassiveCut.snapshot`."""
         return self._ready.share.state()
 
     def restore(self, state: object) -> None:
+        """See `PassiveCut.restore`."""
         with _working(self._site.clock):
             self._ready.share.load(*as_share(state))
         self._stale = True

@@ -21,9 +21,11 @@ class Several:
         self.expected = f"a list of {length.count('values') + ', each ' if length.any else ''}{item.expected}"
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return isinstance(value, Sequence | Set) and not isinstance(value, str | bytes | bytearray)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if not self.fits(value, plain=plain) or not isinstance(value, Sequence | Set):
             found.append(f"{path} is {shown(value)}; {self.expected} was expected")
             return value
@@ -43,9 +45,11 @@ class Record:
         self.expected = f"a list of {len(items)} values: {', '.join(item.expected for item in items)}"
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return isinstance(value, list | tuple)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if not isinstance(value, list | tuple) or len(value) != len(self._items):
             found.append(f"{path} is {shown(value)}; {self.expected} was expected")
             return value
@@ -61,9 +65,11 @@ class Named:
         self.expected = f"names with {item.expected} for each"
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return isinstance(value, Mapping)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if not isinstance(value, Mapping):
             found.append(f"{path} is {shown(value)}; {self.expected} was expected")
             return value
@@ -84,9 +90,11 @@ class Either:
         self.expected = " or ".join(member.expected for member in members)
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return any(member.fits(value, plain=plain) for member in self._members)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         best: Mistakes | None = None
         for member in self._members:
             if not member.fits(value, plain=plain):

@@ -38,7 +38,9 @@ class Accepts(Protocol):
     """
 
     @property
-    def expected(self) -> str: ...
+    def expected(self) -> str:
+        """What it takes, in words."""
+        ...
 
     def fits(self, value: object, *, plain: bool) -> bool:
         """Whether the value has the right type; its bounds are another matter."""
@@ -78,6 +80,7 @@ class Leaf:
     expected: str
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         raise NotImplementedError
 
     def _refuse(self, value: object, path: str, found: Mistakes, reason: str = "") -> None:
@@ -96,6 +99,7 @@ class Bounds:
 
     @property
     def any(self) -> bool:
+        """Whether there is a bound at all."""
         return (self.low, self.high, self.above, self.below) != (None, None, None, None)
 
     def hold(self, value: float) -> bool:
@@ -137,11 +141,13 @@ class Number(Leaf):
         self.expected = ("a whole number" if self._whole else "a number") + bounds.words()
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         if isinstance(value, bool):
             return False
         return hasattr(value, "__index__") if self._whole else isinstance(value, numbers.Real)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if self.fits(value, plain=plain):
             try:
                 number = operator.index(value) if self._whole else float(value)  # type: ignore[arg-type]
@@ -161,9 +167,11 @@ class Exact(Leaf):
         self.expected = expected
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return isinstance(value, self._kind)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if not self.fits(value, plain=plain):
             self._refuse(value, path, found)
         return value
@@ -177,6 +185,7 @@ class Text(Exact):
         super().__init__(str, "a text" + (f" of {length.count('letters')}" if length.any else ""))
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if not isinstance(value, str) or not self._length.hold(len(value)):
             self._refuse(value, path, found)
         return value
@@ -191,12 +200,14 @@ class Choice(Leaf):
         self.expected = "one of " + ", ".join(map(repr, members))
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return any(type(value) is type(known) for known in self._members) or self._is_member(value)
 
     def _is_member(self, value: object) -> bool:
         return self._enumeration is not None and isinstance(value, self._enumeration)
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         if self._is_member(value):
             return value
         for known, member in self._members.items():
@@ -216,7 +227,9 @@ class Whatever:
     expected = "anything"
 
     def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
         return True
 
     def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
         return value

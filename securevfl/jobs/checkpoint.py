@@ -40,6 +40,7 @@ class FolderKeeper(Keeper):
         return {int(match[1]) for match in found if match}
 
     def path(self, epoch: int) -> Path:
+        """Where the checkpoint after `epoch` lies."""
         return self.folder / f"{self.party}.epoch-{epoch}.safetensors"
 
     def saved(self) -> dict[str, object] | None:

@@ -62,6 +62,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, tag="message", tag_field=
 
     @property
     def guard(self) -> Guard:
+        """How the message was protected."""
         return Guard(self.cipher, self.bits, self.key, self.noise)
 
 
@@ -173,6 +174,7 @@ class Ledger:
 
     @property
     def entries(self) -> list[Entry]:
+        """The messages, without notes, in their order."""
         return [line for line in self.lines if isinstance(line, Entry)]
 
     def to_jsonl(self) -> bytes:
@@ -190,10 +192,12 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def party(self) -> str:
+        """Whose chain it is."""
         return self.opening.party
 
     @property
     def run(self) -> str:
+        """Name of the run."""
         return self.opening.run
 
 

@@ -42,6 +42,8 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One epoch: loss, validation metrics, and each party's time and bytes."""
+
     epoch: int
     """from 1"""
     train_loss: float
@@ -115,6 +117,8 @@ class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages and bytes of one direction of one link."""
+
     sender: str
     receiver: str
     messages: int
@@ -122,6 +126,8 @@ class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PartyRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One party's table: its role, rows and columns."""
+
     name: str
     role: str
     """"active" or "passive" """
@@ -130,6 +136,8 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AlignmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How the parties were aligned, and what came of it."""
+
     protocol: str
     common: int
     train: int
@@ -171,6 +179,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished run or comparison: all figures, as in `metrics.json`."""
+
     format: int = FORMAT
     name: str
     title: str

@@ -79,6 +79,7 @@ class ActiveHalf:
         return mlp([architecture.hidden, *architecture.top, outputs])
 
     async def setup(self) -> None:
+        """See `Part.setup`."""
         await self.cut.setup()
 
     def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
@@ -119,9 +120,11 @@ class ActiveHalf:
         self.optimizer.step()
 
     def snapshot(self) -> object:
+        """See `Part.snapshot`."""
         return copy.deepcopy(self.model.state_dict()), self.cut.snapshot()
 
     def restore(self, state: object) -> None:
+        """See `Part.restore`."""
         weights, cut = as_pair(state)
         self.model.load_state_dict(weights)
         self.cut.restore(cut)
@@ -164,6 +167,7 @@ class PassiveHalf:
         )
 
     async def setup(self) -> None:
+        """See `Part.setup`."""
         await self.cut.setup(self.width, trainable=self.trainable)
 
     async def forward(
@@ -183,9 +187,11 @@ class PassiveHalf:
             self.optimizer.step()
 
     def snapshot(self) -> object:
+        """See `Part.snapshot`."""
         return copy.deepcopy(self.bottom.state_dict()), self.cut.snapshot()
 
     def restore(self, state: object) -> None:
+        """See `Part.restore`."""
         weights, cut = as_pair(state)
         self.bottom.load_state_dict(weights)
         self.cut.restore(cut)
@@ -234,14 +240,18 @@ class Networks:
         self.optimizer.step()
 
     def snapshot(self) -> object:
+        """See `Part.snapshot`."""
         return copy.deepcopy(self.model.state_dict())
 
     def restore(self, state: object) -> None:
+        """See `Part.restore`."""
         self.model.load_state_dict(as_dict(state))
 
     def state(self) -> State:
+        """See `Part.state`."""
         return {"weights": self.snapshot(), "optimizer": copy.deepcopy(self.optimizer.state_dict())}
 
     def load(self, state: Mapping[str, object]) -> None:
+        """See `Part.load`."""
         self.restore(state["weights"])
         self.optimizer.load_state_dict(as_dict(state["optimizer"]))

@@ -42,6 +42,7 @@ class Whole:
     """The whole value."""
 
     def of(self, normal: str) -> str | None:
+        """See `BlockKey.of`."""
         return normal
 
 
@@ -60,6 +61,7 @@ class Prefix:
             raise LinkageError(f"a prefix of {self.length!r} characters; 1 to 64 are possible")
 
     def of(self, normal: str) -> str | None:
+        """See `BlockKey.of`."""
         return normal[: self.length]
 
 
@@ -68,6 +70,7 @@ class Soundex:
     """The sound of an English name (Russell and Odell 1918, as the US National Archives code it)."""
 
     def of(self, normal: str) -> str | None:
+        """See `BlockKey.of`."""
         return soundex(normal)
 
 

@@ -39,9 +39,11 @@ class XorFold:
     """
 
     def before(self, bits: int) -> int:
+        """See `Hardening.before`."""
         return 2 * bits
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
+        """See `Hardening.apply`."""
         half = filters.shape[1] // 2
         folded: np.ndarray = filters[:, :half] ^ filters[:, half:]
         return folded
@@ -58,11 +60,13 @@ class Balanced:
     """
 
     def before(self, bits: int) -> int:
+        """See `Hardening.before`."""
         if bits % 128:
             raise LinkageError(f"a balanced encoding of {bits} bits; a multiple of 128 is needed")
         return bits // 2
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
+        """See `Hardening.apply`."""
         both = np.concatenate([filters, ~filters], axis=1)
         return both[:, permutation(key, both.shape[1])]
 
@@ -92,9 +96,11 @@ class Blip:
         return math.log((1 - self.flip) / self.flip)
 
     def before(self, bits: int) -> int:
+        """See `Hardening.before`."""
         return bits
 
     def apply(self, filters: np.ndarray, key: bytes) -> np.ndarray:
+        """See `Hardening.apply`."""
         draws = np.frombuffer(os.urandom(4 * filters.size), dtype="<u4").reshape(filters.shape)
         flipped: np.ndarray = filters ^ (draws < round(self.flip * 2**32))
         return flipped

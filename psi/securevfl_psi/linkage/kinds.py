@@ -52,11 +52,13 @@ class Text:
         _require(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
 
     def normal(self, value: object) -> str | None:
+        """See `Kind.normal`."""
         text = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", _written(value)).casefold())
         letters = (c if c.isalnum() else " " for c in text if not unicodedata.combining(c))
         return " ".join("".join(letters).split()) or None
 
     def tokens(self, normal: str) -> list[str]:
+        """See `Kind.tokens`."""
         return list(dict.fromkeys(_grams(normal, self.q)))
 
 
@@ -79,10 +81,12 @@ class Code:
         _require(1 <= self.q <= 4, f"q-grams of q = {self.q!r}; 1 to 4 are possible")
 
     def normal(self, value: object) -> str | None:
+        """See `Kind.normal`."""
         text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", _written(value)).casefold())
         return "".join(c for c in text if c.isalnum()) or None
 
     def tokens(self, normal: str) -> list[str]:
+        """See `Kind.tokens`."""
         grams = _grams(normal, self.q)
         return [f"{i}:{gram}" for i, gram in enumerate(grams)] if self.positional else list(dict.fromkeys(grams))
 
@@ -108,6 +112,7 @@ class Date:
         )
 
     def normal(self, value: object) -> str | None:
+        """See `Kind.normal`."""
         if isinstance(value, np.datetime64):
             value = None if np.isnat(value) else str(value.astype("datetime64[D]"))
         if isinstance(value, date | datetime):
@@ -124,6 +129,7 @@ class Date:
         raise LinkageError("is no date: write it as 1999-12-31, 19991231 or 31.12.1999, or leave it out (None)")
 
     def tokens(self, normal: str) -> list[str]:
+        """See `Kind.tokens`."""
         year, month, day = normal[:4], normal[4:6], normal[6:]
         places = [f"{i}:{digit}" for i, digit in enumerate(normal)]
         return [*places, f"y{year}", f"m{month}", f"d{day}"]
@@ -149,6 +155,7 @@ class Number:
         _require(good, f"step {self.step!r} and reach {self.reach!r}; 0 < step <= reach <= 256 step is needed")
 
     def normal(self, value: object) -> str | None:
+        """See `Kind.normal`."""
         text = _written(value).strip()
         if not text:
             return None
@@ -162,6 +169,7 @@ class Number:
         return str(round(place))
 
     def tokens(self, normal: str) -> list[str]:
+        """See `Kind.tokens`."""
         centre, half = int(normal), max(1, round(self.reach / self.step / 2))
         return [str(place) for place in range(centre - half, centre + half + 1)]
 
