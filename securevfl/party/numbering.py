@@ -146,17 +146,22 @@ async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: 
     }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
-    classes = _whole(message, "classes", 0, 1 << 16, link.peer)
+    classes = _whole(message, "classes", 2, 1 << 16, link.peer)
     shared = _whole(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
     size = rows if how == _BY_MARK else 0
-    if how not in (_BY_SEED, _BY_MARK, _TRAIN_ALL) or fold.dtype != np.uint8 or fold.shape != (size,):
+    ways = (_BY_SEED, _BY_MARK, _TRAIN_ALL) if len(site.label_owners) > 1 else (_BY_SEED, _BY_MARK)
+    if how not in ways or fold.dtype != np.uint8 or fold.shape != (size,):
         raise ProtocolError(
             f"{link.peer!r} splits {rows} common rows by {how!r:.20} with {fold.dtype} marks of shape {fold.shape}; "
-            f"by 'seed', 'mark' or 'train', with {size} marks, was expected"
+            f"by {' or '.join(map(repr, ways))}, with {size} marks, was expected"
         )
     if fold.max(initial=0) > TEST:
         raise ProtocolError(f"{link.peer!r} marks a common row {fold.max()}; 0 trains, 1 validates and 2 tests")
+    if how == _BY_MARK and len(np.unique(fold)) <= TEST:
+        raise ProtocolError(f"{link.peer!r} marks no common row to train, to validate or to test; each needs one")
+    if sum(count for count, _ in counts.values()) > _MOST:
+        raise ProtocolError(f"{link.peer!r} announces more than {_MOST} rows of all parties beside the aligned ones")
     return Agreed(counts=counts, classes=classes, shared=shared, split=_split(str(how), fold, rows, job), others=others)
 
 

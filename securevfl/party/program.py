@@ -164,7 +164,8 @@ async def predict_party(
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
     mine = NumberedRows(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
-    plan = replace(job.plan, batch_size=int(model["batch_size"]))
+    # As often as training planned to use a row: there are no training rows here to derive it from.
+    plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
     setting = Setting(site=site, plan=plan, protection=job.protection, table=mine)
     program: ActiveProgram | PassiveProgram
     if site.role == PASSIVE:

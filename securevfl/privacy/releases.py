@@ -7,7 +7,7 @@ is asked for, before anything leaves; at the end `close` checks that what was pl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import Counted, Spent, protects
 
-__all__ = ["Releases"]
+__all__ = ["Releases", "check_together"]
 
 
 class Releases:
@@ -328,5 +328,36 @@ class Releases:
         for release, (_, own) in zip(self._every, kept, strict=True):
             release.load(own)
 
+    @property
+    def planned(self) -> tuple[tuple[Release, tuple[str, ...]], ...]:
+        """What is planned, and what of a row each of it depends on."""
+        return tuple(self._planned)
+
+    @property
+    def delta(self) -> float:
+        """The smallest δ of all mechanisms; 1 without any."""
+        return self._delta
+
     def __len__(self) -> int:
         return len(self._every)
+
+
+def check_together(party: str, policy: Policy, every: Sequence[Releases]) -> None:
+    """Hold what several `Releases` of one party plan, together, against its policy.
+
+    Args:
+        party: whose they are.
+        policy: the party's own.
+        every: for example one for each label owner that a data owner trains with.
+
+    Raises:
+        PolicyError: they add up to more than the policy allows.
+    """
+    planned = [item for releases in every for item in releases.planned]
+    if not planned:
+        return
+    accountant = Accountant(party, min(releases.delta for releases in every))
+    for release, subjects in planned:
+        accountant.add(release, subjects)
+    for about in {about for _, subjects in planned for about in subjects}:
+        policy.check_epsilon(accountant.epsilon_rdp(about), f"{about} to all label owners")

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from securevfl.cut import Protection
+from securevfl.errors import InputError
 from securevfl.privacy import JointRelease, LabelRelease, Noised, RowRelease
 from securevfl.privacy.loss import Loss
 from securevfl.privacy.noise import NoiseShare
@@ -208,12 +209,23 @@ class LabelNoise:
             rows: numbers of the batch's rows, (n,).
 
         Raises:
+            InputError: targets that are no probabilities.
             PolicyError: a label would be released more often than planned.
         """
         if self.release is None:
             return None
         role = self._role
+        if targets.is_floating_point() and not _are_probabilities(targets):
+            raise InputError(
+                "a batch's targets are no probabilities of the classes (from 0, with sum 1), so the loss's stated "
+                "sensitivity says nothing about them: noise on their gradient would be sized wrongly"
+            )
         (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
         first, *also = map(role.table.people, role.labelled_by(rows))
         size = role.plan.batch_size
         return self.release(exact, first, also=also).map(lambda gradient: gradient / size)
+
+
+def _are_probabilities(targets: torch.Tensor) -> bool:
+    sums = targets.sum(dim=-1)
+    return bool((targets >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())

@@ -245,7 +245,8 @@ class Role(ABC):
 
     def part_of_model(self) -> State:
         """This party's part of the model, to predict with."""
-        return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.features.fill}
+        times = self.times(self.plan.epochs)
+        return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.features.fill, "times": times}
 
 
 class ActiveRole(Role):

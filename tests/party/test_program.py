@@ -72,7 +72,8 @@ def test_the_marked_split_reaches_the_passive_parties_as_a_message() -> None:
 @pytest.mark.parametrize(
     ("change", "match"),
     [
-        ({"classes": -1}, "announces classes -1"),
+        ({"classes": 1}, "announces classes 1"),
+        ({"split": "train"}, "by 'seed' or 'mark', with"),
         ({"shared": 9}, "announces shared 9"),
         ({"split": "moon"}, "splits"),
         ({"rows shop1": 3}, "tells other counts"),
@@ -137,3 +138,27 @@ def test_it_returns_what_training_returns() -> None:
     found, _ = together(PLAIN, parties(passive=1))
     assert isinstance(found["shop1"], Trained)
     assert found["shop1"].model["classes"] == 2
+
+
+def test_targets_that_are_no_probabilities_get_no_noise_sized_for_them() -> None:
+    """Ten times the label would move the gradient ten times as far as the loss states."""
+    import torch
+
+    from securevfl.training.noise import _are_probabilities
+
+    assert _are_probabilities(torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
+    assert not _are_probabilities(torch.tensor([[0.0, 10.0]]))
+    assert not _are_probabilities(torch.tensor([[-1.0, 2.0]]))
+
+
+@pytest.mark.parametrize("steps", [None, 6])
+def test_a_prediction_plans_the_releases_that_training_planned(steps: int | None) -> None:
+    dp = sv.DP(features=sv.Gaussian(epsilon=8, noise_multiplier=3.0))
+    policy = {"shop1": Policy(max_epsilon=8.0)}
+    job = PLAIN.replace(protection=sv.Plain(dp=dp), steps=steps, policies=policy)
+    people = parties(passive=1)
+    result = sv.simulate(job, people)
+    spent = result.record.runs[0].epsilon[0]
+    prediction = sv.predict(result.model(), people)
+    notes = [n.values for n in prediction.ledgers["shop1"].lines if getattr(n, "note", "") == "epsilon"]
+    assert [note["noise_multiplier"] for note in notes] == [spent.noise_multiplier]

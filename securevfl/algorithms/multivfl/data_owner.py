@@ -12,6 +12,7 @@ import torch
 
 from securevfl.algorithms.splitnn import Passive, SplitNN
 from securevfl.privacy import Spent
+from securevfl.privacy.releases import check_together
 from securevfl.site import Keeper, Site
 from securevfl.training.program import PassiveProgram, Program
 from securevfl.training.role import Setting
@@ -61,6 +62,7 @@ class DataOwner(Program):
             own = replace(setting, site=replace(setting.site, keeper=self.shelves[owner]))
             self.copies[owner] = Passive(config, own)
             self.programs[owner] = PassiveProgram(self.copies[owner])
+        check_together(site.name, site.policy, [copy.releases for copy in self.copies.values()])
         self.first = next(iter(self.programs.values()))
         self.trained = Trained(split=self.first.role.table.split)
 
