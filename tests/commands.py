@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -21,10 +22,21 @@ def run(*arguments: str) -> int:
     return int(ended.value.code or 0)
 
 
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def start(*arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "securevfl_psi", *arguments]
     environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    return subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    return subprocess.Popen(  # a background job's children begin with SIGINT ignored
+        command,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        preexec_fn=_heed_interrupts,  # noqa: PLW1509
+    )
 
 
 def port(process: subprocess.Popen[str]) -> str:

@@ -409,7 +409,7 @@ def test_names_stand_for_defaults() -> None:
 
 
 def test_comparisons_are_of_the_same_rows() -> None:
-    with pytest.raises(sv.InputError, match="another seed"):
+    with pytest.raises(sv.InputError, match="differ in seed"):
         sv.compare({"a": PLAIN, "b": PLAIN.replace(seed=9)}, parties())
     with pytest.raises(sv.UnknownNameError, match="did you mean 'pooled'"):
         sv.simulate(PLAIN, parties(), baselines=("poled",))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_psi.errors import MalformedError, PSIError
-from securevfl_psi.wire import HEADER_BYTES, Frame, FrameReader, FrameWriter, Kind
+from securevfl_psi.wire import _MOST, HEADER_BYTES, Frame, FrameReader, FrameWriter, Kind
 
 TAG = b"12345678"
 
@@ -20,7 +20,7 @@ def _ends() -> tuple[FrameWriter, FrameReader]:
 @given(st.lists(st.tuples(st.sampled_from(list(Kind)), st.binary(max_size=64)), max_size=8), st.integers(1, 40))
 def test_frames_arrive_whole_however_they_are_cut(messages: list[tuple[Kind, bytes]], step: int) -> None:
     writer, reader = _ends()
-    messages = [(kind, payload[: {Kind.FINISHED: 0, Kind.COUNT: 8}.get(kind, 64)]) for kind, payload in messages]
+    messages = [(kind, payload[: min(_MOST[kind], 64)]) for kind, payload in messages]
     stream = b"".join(writer.write(kind, payload) for kind, payload in messages)
     got: list[Frame] = []
     for start in range(0, len(stream), step):
