@@ -397,11 +397,11 @@ def test_the_docstring_runs_and_the_names_are_sorted() -> None:
     assert sorted(linkage.__all__) == linkage.__all__
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
+def _precision_and_recall_of_the_example(folder: Path) -> tuple[float, float]:
     script = Path(__file__).parents[2] / "examples" / "link_records.py"
     done = subprocess.run(
         [sys.executable, str(script), "--rows", "400"],
-        cwd=tmp_path,
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=200,
@@ -410,7 +410,13 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = re.search(r"In truth: precision ([\d.]+), recall ([\d.]+)", done.stdout)
     assert found
-    assert min(float(found[1]), float(found[2])) > 0.9  # the key is random: 0.983 to 0.993 mostly, 0.945 was seen
+    return float(found[1]), float(found[2])
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """Its key is random: nine of ten runs had a precision of 0.98 to 0.99 and one of 0.945, so a second key may try."""
+    if min(_precision_and_recall_of_the_example(tmp_path)) <= 0.95:
+        assert min(_precision_and_recall_of_the_example(tmp_path)) > 0.95
 
 
 def test_febrl4_is_linked_at_a_threshold_chosen_without_the_truth() -> None:
