@@ -97,15 +97,18 @@ def _open(page: Path) -> None:
 
 
 def _show(result: sv.Result, folder: Path) -> Path:
-    from securevfl.report import comparison_table, learned_table, receipt_table
+    from securevfl.report import comparison_table, learned_table, receipt_table, warnings_text, worst_text
 
     page = result.report(folder)
+    out.print(worst_text(result.record), soft_wrap=True)
     out.print(comparison_table(result.record))
     federated = [run for run in result.record.runs if not run.baseline]
     if federated:
         out.print(learned_table(result.record))
     for run in federated:
         out.print(receipt_table(run))
+    if (warnings := warnings_text(result.record)) is not None:
+        out.print(warnings, soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
     out.print(f"Check the ledgers with: securevfl audit {folder}", soft_wrap=True, highlight=False)
     return page
@@ -216,10 +219,13 @@ def sweep_command(
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
     """Show a finished run again, and write its page again."""
-    from securevfl.report import Record, comparison_table, write
+    from securevfl.report import Record, comparison_table, warnings_text, worst_text, write
 
     record = Record.read(folder / "metrics.json")
+    out.print(worst_text(record), soft_wrap=True)
     out.print(comparison_table(record))
+    if (warnings := warnings_text(record)) is not None:
+        out.print(warnings, soft_wrap=True)
     out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
 
 

@@ -302,6 +302,8 @@ def _record(
         learned=_learned(findings),
         rows_trained=sum(ran.trained[owner].rows for owner in owners),
         notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
+        warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
+        constant=chief.constant,
     )
 
 

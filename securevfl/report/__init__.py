@@ -14,7 +14,14 @@ from securevfl.report.sweep_record import (
     summary,
     verdicts,
 )
-from securevfl.report.terminal import comparison_table, learned_table, receipt_table, render_text
+from securevfl.report.terminal import (
+    comparison_table,
+    learned_table,
+    receipt_table,
+    render_text,
+    warnings_text,
+    worst_text,
+)
 
 __all__ = [
     "Cell",
@@ -35,6 +42,8 @@ __all__ = [
     "sweep_table",
     "verdict_table",
     "verdicts",
+    "warnings_text",
+    "worst_text",
     "write",
     "write_sweep",
 ]

@@ -10,6 +10,7 @@ __all__ = [
     "active_name",
     "baseline",
     "bytes_per_epoch",
+    "constant_of",
     "cost_per_epoch",
     "directions",
     "epsilon_of",
@@ -19,6 +20,7 @@ __all__ = [
     "phases_by_party",
     "short",
     "verified",
+    "worst",
 ]
 
 
@@ -128,3 +130,44 @@ def short(run: RunRecord, runs: Sequence[RunRecord]) -> str:
     if run.baseline or len(names) > 1:
         return run.title
     return run.title.removeprefix(f"{names.pop()}, ") or run.title
+
+
+def constant_of(record: Record) -> str:
+    """What accuracy and log-loss are to be compared with, in words; empty where no run says it."""
+    constant = next((run.constant for run in record.runs if run.constant), None)
+    if constant is None:
+        return ""
+    return (
+        f"Always giving the training rows' class shares scores accuracy {constant['accuracy']:.4f} "
+        f"and log-loss {constant['log_loss']:.4f}."
+    )
+
+
+def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
+    """For each federated run, the worst that each party learns of others.
+
+    Returns:
+        Run, severity, and a sentence such as "bank can read or compute data of network, retailer"; parties with the
+        same severity share a line, the most severe comes first.
+    """
+    words = {
+        "leak": "can read or compute data of",
+        "note": "learns something limited of",
+        "ok": "learns nothing but by design of",
+    }
+    found = []
+    for run in record.runs:
+        learned: dict[str, dict[str, dict[str, None]]] = {}
+        for line in run.learned:
+            severity = line.severity if line.severity in words else "leak"  # what nobody knows is not harmless
+            for party in line.party.split(", "):
+                learned.setdefault(party, {}).setdefault(severity, {}).update(dict.fromkeys(line.about.split(", ")))
+        for severity, text in words.items():
+            said = [
+                f"{party} {text} {', '.join(about[severity])}"
+                for party, about in learned.items()
+                if severity == next(one for one in words if one in about)
+            ]
+            if said:
+                found.append((run, severity, "; ".join(said)))
+    return found

@@ -12,6 +12,7 @@ from securevfl.report import plots
 from securevfl.report.derived import (
     active_name,
     baseline,
+    constant_of,
     cost_per_epoch,
     directions,
     epsilon_of,
@@ -21,6 +22,7 @@ from securevfl.report.derived import (
     phases_by_party,
     short,
     verified,
+    worst,
 )
 from securevfl.report.record import Record
 from securevfl.report.template import fill
@@ -110,6 +112,8 @@ def render(record: Record) -> str:
         federated=[run for run in record.runs if not run.baseline],
         active=active_name(record),
         verified=verified(record),
+        worst=worst(record),
+        constant=constant_of(record),
         colors=plots.colors(record.runs),
         gain={run.key: gain(record, run) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},

@@ -176,6 +176,14 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     learned: list[LearnedRecord] = []
     rows_trained: int = 0
     notes: list[str] = []
+    warnings: list[str] = []
+    """what to look at before the figures: training that went nowhere, classes with hardly any rows"""
+    constant: dict[str, float] = {}
+    """accuracy and log-loss on the test rows of always giving the training rows' class shares"""
+    deviation: dict[str, float] = {}
+    """metric → standard deviation over `draws`; `test` holds the means then"""
+    draws: int = 1
+    """how often the run was repeated with new noise"""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from securevfl.report.derived import (
+    constant_of,
     cost_per_epoch,
     directions,
     epsilon_of,
@@ -17,16 +18,20 @@ from securevfl.report.derived import (
     human_bytes,
     human_seconds,
     verified,
+    worst,
 )
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 
-__all__ = ["comparison_table", "learned_table", "receipt_table", "render_text"]
+__all__ = ["comparison_table", "learned_table", "receipt_table", "render_text", "warnings_text", "worst_text"]
 
 _COLOURS = {"ok": "green", "note": "yellow", "leak": "red"}
 
 
 def _number(run: RunRecord, metric: str, digits: int) -> str:
-    return f"{run.test[metric]:.{digits}f}" if metric in run.test else "–"
+    if metric not in run.test:
+        return "–"
+    spread = run.deviation.get(metric)
+    return f"{run.test[metric]:.{digits}f}" + ("" if spread is None else f"\n± {spread:.{digits}f}")
 
 
 def comparison_table(record: Record) -> Table:
@@ -81,9 +86,28 @@ def comparison_table(record: Record) -> Table:
     table.caption = Text(
         f"{a.common:,} common rows{agreed}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
         "Figures are of the test rows; time is that of all parties together."
+        + (f" {words}" if (words := constant_of(record)) else "")
     )
     table.caption_justify = "left"
     return table
+
+
+def warnings_text(record: Record) -> RenderableType | None:
+    """What to look at before the figures, in red, a line each; None where there is nothing."""
+    lines = [
+        Text.assemble(("warning: ", "bold red"), (f"{run.title}: {warning}", "red"))
+        for run in record.runs
+        for warning in run.warnings
+    ]
+    return Group(*lines) if lines else None
+
+
+def worst_text(record: Record) -> RenderableType:
+    """The worst that each party could read of another, by run: what the report opens with."""
+    lines = []
+    for run, severity, sentence in worst(record):
+        lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{run.title}: {sentence}"))
+    return Group(*lines)
 
 
 def learned_table(record: Record) -> Table:

@@ -16,6 +16,7 @@ import torch
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, Reading, Spent, fan_out
 from securevfl.training.checkpoints import Checkpoints
+from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import Epoch, Trained
 from securevfl.training.split import chunks
@@ -137,6 +138,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
+        check_classes(self.classes_of(role.table.split.train))
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")
@@ -146,7 +148,26 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role.restore(progress.kept)
         observer.phase("test")
         self.trained.test = await self.evaluate(role.table.split.test, keep=True)
+        self.judge()
         return self.ended()
+
+    def classes_of(self, rows: np.ndarray) -> np.ndarray:
+        """Classes of numbered rows, without those that the active party does not know."""
+        labels = self.role.labels(rows).cpu().numpy()
+        return labels[labels >= 0]
+
+    def judge(self) -> None:
+        """Say what a constant prediction would score, and what a user should be warned of."""
+        task, split = self.role.task, self.role.table.split
+        train, valid, test = (self.classes_of(rows) for rows in (split.train, split.valid, split.test))
+        if not self.trained.test:
+            return
+        trained = self.trained
+        trained.constant = constant_metrics(task, train, test)
+        parts = {"training": train, "validation": valid, "test": test}
+        trained.warnings += few_rows(task.classes, parts)
+        on_valid = constant_metrics(task, train, valid)
+        trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant)
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()

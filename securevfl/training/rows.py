@@ -166,6 +166,8 @@ class Trained:
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
         notes: what the report should tell of this party's part in the run.
+        warnings: what the user should look at before anything else: training that went nowhere, classes without rows.
+        constant: at the active party: metrics on the test rows of always giving the training rows' class shares.
         split: which aligned rows trained, validated and tested.
     """
 
@@ -182,6 +184,8 @@ class Trained:
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     notes: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    constant: dict[str, float] = field(default_factory=dict)
     split: Split = field(default_factory=Split.empty)
 
     def restore_readings(self, readings: object) -> None:

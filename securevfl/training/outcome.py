@@ -1,0 +1,119 @@
+"""What a user should hear about how training ended, beside the metrics: what a constant prediction would have scored,
+classes with hardly any rows, and training that went nowhere.
+
+A run that ends without an error may still be worthless: its loss is finite and worse than that of always giving the
+class shares, or its validation rows hold one row of a class. Both are warnings, in words that name the cure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.errors import InputError
+from securevfl.training.rows import Epoch
+from securevfl.training.task import Task
+
+__all__ = ["check_classes", "constant_metrics", "few_rows", "went_nowhere"]
+
+_LAST = 3
+"""Epochs at the end that are looked at."""
+
+_MARGIN = 1.02
+"""A loss within two per cent of the constant prediction's is no better and no worse."""
+
+_FEW = 10
+"""Rows of a class below which a metric of that class says little."""
+
+_STRATIFY = "stratify = true in [job] (Job(stratify=True)) gives each part its share of every class"
+
+
+def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+    """Accuracy and log-loss on `rows` of always giving the class shares of the training rows.
+
+    Args:
+        task: the classification.
+        train: classes of the training rows, (n,).
+        rows: classes of the rows that are scored, (m,).
+
+    Returns:
+        ``accuracy``, that of the class that is most frequent in training; ``log_loss``, infinite where a class is
+        scored that training has no row of. Empty without rows.
+    """
+    if not len(train) or not len(rows):
+        return {}
+    shares = np.bincount(train, minlength=task.classes) / len(train)
+    with np.errstate(divide="ignore"):
+        losses = -np.log(shares[rows])
+    return {"accuracy": float((rows == shares.argmax()).mean()), "log_loss": float(losses.mean())}
+
+
+def check_classes(train: np.ndarray, names: str = "training") -> None:
+    """Refuse to train where there is nothing to tell apart.
+
+    Raises:
+        InputError: all rows are of one class; says how many, and the cure.
+    """
+    if len(train) and len(np.unique(train)) == 1:
+        raise InputError(
+            f"all {len(train):,} {names} rows are of one class (number {int(train[0])}), so there is nothing to learn: "
+            f"find more common rows; {_STRATIFY}"
+        )
+
+
+def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
+    """Which parts of the split hold hardly any row of a class, in words.
+
+    Args:
+        classes: number of classes.
+        parts: what rows are for → their classes.
+    """
+    found = []
+    for what, labels in parts.items():
+        if not len(labels):
+            continue
+        counts = np.bincount(labels, minlength=classes)
+        scarce = np.flatnonzero(counts < min(_FEW, len(labels) // classes + 1))
+        if len(scarce):
+            listed = ", ".join(f"{counts[k]:,} of class {k}" for k in scarce[:4]) + (" …" if len(scarce) > 4 else "")
+            found.append(
+                f"of {len(labels):,} {what} rows only {listed}: metrics that rest on so few say little; "
+                f"find more common rows; {_STRATIFY}"
+            )
+    return found
+
+
+def went_nowhere(
+    epochs: Sequence[Epoch], constant: dict[str, float], test: dict[str, float], on_test: dict[str, float]
+) -> list[str]:
+    """Whether the last epochs' validation loss, or the kept model's test loss, is worse than that of always giving the
+    class shares, in words.
+
+    Args:
+        epochs: the history.
+        constant: `constant_metrics` of the validation rows.
+        test: the kept model's metrics on the test rows.
+        on_test: `constant_metrics` of the test rows.
+    """
+    losses = [epoch.valid["log_loss"] for epoch in epochs[-_LAST:] if "log_loss" in epoch.valid]
+    compared = [
+        (
+            f"the validation log-loss of the last {'epoch' if len(losses) == 1 else f'{len(losses)} epochs'} was "
+            + ", ".join(f"{loss:.3g}" for loss in losses),
+            sum(losses) / max(len(losses), 1),
+            constant.get("log_loss", math.inf),
+        ),
+        (
+            f"the test log-loss is {test.get('log_loss', 0):.3g}",
+            test.get("log_loss", 0.0),
+            on_test.get("log_loss", math.inf),
+        ),
+    ]
+    return [
+        f"{what}; always giving the training rows' class shares has {bound:.3g}: training diverged or overfitted; "
+        "lower the learning rates, train fewer epochs (patience = …), or take less noise"
+        for what, loss, bound in compared
+        if loss > bound * _MARGIN
+    ][:1]

@@ -1,0 +1,99 @@
+"""What a run says of its own worth: constant predictions, classes without rows, training that went nowhere."""
+
+import math
+
+import numpy as np
+import pytest
+
+import securevfl as sv
+from securevfl.report.derived import worst
+from securevfl.report.record import LearnedRecord
+from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
+from securevfl.training.rows import Epoch
+from securevfl.training.task import Task
+
+
+def test_constant_metrics_are_those_of_scikit_learn_s_dummy() -> None:
+    from sklearn.dummy import DummyClassifier
+    from sklearn.metrics import accuracy_score, log_loss
+
+    rng = np.random.default_rng(0)
+    train, rows = rng.integers(0, 3, 500), rng.integers(0, 3, 200)
+    dummy = DummyClassifier(strategy="prior").fit(np.zeros((500, 1)), train)
+    probabilities = dummy.predict_proba(np.zeros((200, 1)))
+    found = constant_metrics(Task(classes=3), train, rows)
+    assert found["log_loss"] == pytest.approx(log_loss(rows, probabilities, labels=[0, 1, 2]))
+    assert found["accuracy"] == accuracy_score(rows, dummy.predict(np.zeros((200, 1))))
+
+
+def test_a_class_that_training_lacks_costs_a_constant_prediction_everything() -> None:
+    assert constant_metrics(Task(classes=3), np.array([0, 1]), np.array([2]))["log_loss"] == math.inf
+    assert constant_metrics(Task(classes=2), np.array([0, 1]), np.array([], dtype=int)) == {}
+
+
+def test_rows_of_one_class_are_refused_with_the_cure() -> None:
+    check_classes(np.array([0, 1, 0]))
+    with pytest.raises(sv.InputError, match=r"all 3 training rows are of one class.*stratify = true"):
+        check_classes(np.array([1, 1, 1]))
+
+
+def test_few_rows_of_a_class_are_named_by_part() -> None:
+    enough = np.repeat([0, 1], 40)
+    assert few_rows(2, {"training": enough, "test": enough}) == []
+    [warning] = few_rows(2, {"training": enough, "validation": np.repeat([0, 1], [60, 3])})
+    assert "of 63 validation rows only 3 of class 1" in warning
+
+
+@pytest.mark.parametrize(
+    ("losses", "test", "warned"),
+    [
+        ([0.9, 0.5, 0.49, 0.48], 0.48, False),
+        ([0.4, 0.6, 0.7, 0.9], 0.48, True),
+        ([0.501, 0.502, 0.503], 0.5, False),  # no better and no worse
+        ([0.5, 0.5, 0.5], 0.7, True),  # the kept model, on the test rows
+        ([0.4, 0.4, 0.4, 0.6], 0.4, False),  # one bad epoch at the end
+    ],
+)
+def test_training_that_went_nowhere(losses: list[float], test: float, warned: bool) -> None:
+    constant = {"log_loss": 0.5}
+    epochs = [Epoch(1.0, {"log_loss": loss}) for loss in losses]
+    assert bool(went_nowhere(epochs, constant, {"log_loss": test}, constant)) is warned
+
+
+def test_a_run_that_diverges_without_an_error_says_so_in_record_and_terminal() -> None:
+    parties = sv.datasets.default_credit(rows=700, overlap=0.9, seed=0)
+    wild = sv.Job(algorithm=sv.SplitNN(hidden=8, bottom=(8,), lr=1.0, cut_lr=3.0), epochs=4, batch_size=64)
+    result = sv.simulate(wild, parties)
+    [run] = result.record.runs
+    assert any("diverged" in warning for warning in run.warnings)
+    from securevfl.report import comparison_table, render, render_text, warnings_text
+
+    text = warnings_text(result.record)
+    assert text is not None
+    assert "diverged" in render_text(text)
+    assert "diverged" in render(result.record)
+    assert f"accuracy {run.constant['accuracy']:.4f}" in " ".join(render_text(comparison_table(result.record)).split())
+    labels = np.asarray(parties.active.label)
+    assert run.constant["accuracy"] == pytest.approx(max(np.bincount(labels)) / len(labels), abs=0.1)
+
+
+def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> None:
+    parties = sv.datasets.default_credit(rows=400, overlap=0.9, seed=0)
+    record = sv.simulate(sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1), parties).record
+    lines = [
+        LearnedRecord(party="bank", about="network", learns="a", severity="note"),
+        LearnedRecord(party="bank", about="network, retailer", learns="b", severity="leak"),
+        LearnedRecord(party="network, retailer", about="bank", learns="c", severity="ok"),
+        LearnedRecord(party="retailer", about="network", learns="d", severity="new"),
+    ]
+    import msgspec
+
+    [run] = record.runs
+    changed = msgspec.structs.replace(record, runs=[msgspec.structs.replace(run, learned=lines)])
+    assert [(severity, sentence) for _, severity, sentence in worst(changed)] == [
+        (
+            "leak",
+            "bank can read or compute data of network, retailer; retailer can read or compute data of network",
+        ),
+        ("ok", "network learns nothing but by design of bank"),
+    ]
