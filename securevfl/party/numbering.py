@@ -15,7 +15,7 @@ from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.privacy import fan_out
-from securevfl.site import Site
+from securevfl.site import Site, derive_seed
 from securevfl.training import NumberedRows, Split
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
@@ -72,7 +72,7 @@ async def agree_rows(
     """
     labels = alignment.labelled if job.algorithm.uses_book else {}
     known = labels.get(site.name, np.arange(0))
-    others = _others(table, alignment, known) if job.algorithm.uses_others else known[:0]
+    others = _others(site, table, alignment, known) if job.algorithm.uses_others else known[:0]
     mine = (len(others), min(len(known), len(others)))
     if site.role == PASSIVE:
         return await _told(site, mine, len(alignment.rows), job, others)
@@ -94,10 +94,15 @@ async def agree_rows(
     return Agreed(counts=counts, classes=classes, shared=shared, split=parts, others=others)
 
 
-def _others(table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
-    """The party's rows that are not aligned and may train: first those whose labels the active party knows."""
-    free = np.arange(table.rows) if table.fold is None else np.flatnonzero(table.fold == TRAIN)
-    return np.concatenate([known, np.setdiff1d(free, np.concatenate([alignment.rows, known]))])
+def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
+    """The party's rows that are not aligned and may train: first those whose labels the active party knows, in the
+    order that both agreed on; then the rest, in an order of the party's own, which shows nobody how its table is
+    sorted. The same in every run of the job at this party, resumed ones among them."""
+    free = np.ones(table.rows, dtype=bool) if table.fold is None else table.fold == TRAIN
+    free[alignment.rows] = False
+    free[known] = False
+    generator = np.random.default_rng(derive_seed(site.private_seed, "order of rows"))
+    return np.concatenate([known, generator.permutation(np.flatnonzero(free))])
 
 
 def _choice(
