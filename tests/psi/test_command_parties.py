@@ -135,6 +135,7 @@ def test_the_summary_says_who_learned_what(protocol: str, learns: str, tables: P
     assert f"that bank sent {8 if protocol == 'dh' else 3} rows" in lines["shop learned"]
     knows_rows = {"dh": learns == "both", "unsafe_salted_hash": learns == "both"}.get(protocol, False)
     assert ("which of its rows shop has" in lines["bank learned"]) == knows_rows
+    assert ("and which, if it deviated" in lines["shop learned"]) == (protocol == "cardinality")
     assert lines["verified"].startswith("shop proved") == knows_rows
     proved = dict(other.lines())["verified"].startswith("bank proved")
     assert proved == (protocol in ("dh", "unsafe_salted_hash"))

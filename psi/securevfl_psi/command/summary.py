@@ -73,9 +73,11 @@ class Summary:
 
     def _learned(self, receiver: bool, other: str, size: int) -> str:
         told = receiver or self.learns == "both"
+        # A receiver can blind each identifier by a scalar of its own, and recognise the answers.
+        number = "how many rows are common, " + ("and which, if it deviated" if receiver else "not which")
         texts: dict[Protocol, str] = {
             "dh": f"which of its rows {other} has" if told else "nothing more",
-            "cardinality": "how many rows are common, not which" if told else "nothing more",
+            "cardinality": number if told else "nothing more",
             "pseudonyms": f"which of its rows {other} has, and a pseudonym of every row of both"
             if receiver
             else "a pseudonym of each of its own rows",
