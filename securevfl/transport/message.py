@@ -60,7 +60,13 @@ _REVEALS: Mapping[Kind, str] = {
 
 _TITLES = {"paillier": "Paillier", "bfv": "BFV", "ckks": "CKKS"}
 _STRENGTHS = {1024: 80, 2048: 112, 3072: 128, 7680: 192, 15360: 256}
-_WIDEST_MODULUS = 881
+_MOST_PAILLIER = 16384
+"""A modulus of n that no scheme of this toolkit has; its strength is not known."""
+_DEGREE = 8192
+"""N of every BFV and CKKS key of this toolkit; keys of another degree are refused where they are read."""
+_WIDEST_MODULI: Mapping[int, int] = MappingProxyType({1024: 27, 2048: 54, 4096: 109, 8192: 218, 16384: 438, 32768: 881})
+"""N → most bits of q at 128 bits of security against classical attacks, for ternary secrets: Homomorphic Encryption
+Standard (Albrecht et al. 2018), table 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +106,18 @@ class Guard:
 
         Of ciphers it is derived from the size of the modulus, never told by a peer; of masks and blindings it is `bits`
         as the sender tells it, which no receiver can check. Paillier: comparable strengths of NIST SP 800-57 part 1
-        rev. 5, table 2. BFV and CKKS: 128, the level at which both are set up, for moduli that the tables of the
-        homomorphic encryption standard (Albrecht et al. 2018, table 1) have at that level: up to 881 bits.
+        rev. 5, table 2. BFV and CKKS: 128, the level at which both are set up, for moduli that the homomorphic
+        encryption standard (Albrecht et al. 2018, table 1) rates at that level for N = 8192, the only degree here: up
+        to 218 bits. Longer ones have no known strength.
         """
         match self.cipher:
             case "paillier":
-                return max((strength for size, strength in _STRENGTHS.items() if self.bits >= size), default=0)
+                known = self.bits <= _MOST_PAILLIER
+                return max(
+                    (strength for size, strength in _STRENGTHS.items() if known and self.bits >= size), default=0
+                )
             case "bfv" | "ckks":
-                return 128 if 0 < self.bits <= _WIDEST_MODULUS else 0
+                return 128 if 0 < self.bits <= _WIDEST_MODULI[_DEGREE] else 0
             case "masked" | "blinded":
                 return max(self.bits, 0)
             case _:

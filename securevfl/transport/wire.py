@@ -34,6 +34,9 @@ __all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "size"]
 
 VERSION = 1
 _MAGIC = b"SVFL"
+_LONGEST_SIDE = 1 << 62
+"""Sides of arrays stay below it, and below it again multiplied by each other: numpy counts in 63 bits, even where
+another side is zero and there is nothing to count."""
 _PREFIX = struct.Struct("<4sHHII")
 
 # The closed list of element types on the wire.
@@ -158,6 +161,9 @@ def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise WireError(f"header cannot be read: {error}") from None
     offset += _pad(header_length)
+    cipher, bits, _, noise = header.guard
+    if not (0 <= bits <= 1 << 16 and 0 <= noise < math.inf):
+        raise WireError(f"guard {cipher!r} of {bits} bits with noise {noise}; bits are 0 to 65536, noise is finite")
     arrays = _read_arrays(view, offset, header.arrays, limits)
     return Message(header.kind, header.what, arrays, header.meta, Guard(*header.guard))
 
@@ -174,6 +180,8 @@ def _read_arrays(
             raise WireError(f"array {name!r} has element type {code!r}; the wire carries {', '.join(_DTYPES)}")
         if len(shape) > limits.dimensions or any(side < 0 for side in shape):
             raise WireError(f"array {name!r} has shape {shape}; at most {limits.dimensions} sides, none negative")
+        if math.prod(max(side, 1) for side in shape) * dtype.itemsize >= _LONGEST_SIDE:
+            raise WireError(f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more: no array has")
         if name in arrays:
             raise WireError(f"array {name!r} appears twice in one message")
         count = math.prod(shape)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -121,3 +123,30 @@ def test_element_types_off_the_list_cannot_be_sent() -> None:
     for array in (np.zeros(2, dtype=object), np.zeros(2, dtype=complex), torch.zeros(2, dtype=torch.bfloat16)):
         with pytest.raises(WireError, match="element type"):
             encode(Message(Kind.CONTROL, "x", {"a": array}))
+
+
+def _claiming(shape: tuple[int, ...], guard: tuple[str, int, str, float] = ("none", 0, "", 0.0)) -> bytes:
+    """A message without a body, whose header claims an array of this shape."""
+    header = msgspec.msgpack.encode(("control", "x", {}, guard, [("a", "|u1", shape)] if shape else []))
+    return struct.pack("<4sHHII", b"SVFL", 1, 0, len(header), 0) + header + bytes(-len(header) % 8)
+
+
+@pytest.mark.parametrize("shape", [(0, 2**63), (2**64 - 1, 0), (2**63, 2**63, 0), (2**62, 0), (2**31, 2**31, 0)])
+def test_an_empty_array_with_a_side_that_numpy_cannot_count_is_refused(shape: tuple[int, ...]) -> None:
+    """No byte is missing, since another side is zero: numpy itself would raise its own error."""
+    with pytest.raises(WireError, match=r"multiply to 2\^62 bytes or more"):
+        decode(_claiming(shape))
+
+
+def test_empty_arrays_of_sides_that_are_possible_arrive() -> None:
+    assert decode(_claiming((2**31, 0, 7))).arrays["a"].shape == (2**31, 0, 7)
+
+
+@pytest.mark.parametrize(
+    "guard",
+    [("bfv", -5, "", 0.0), ("paillier", 2**63 - 1, "k", 0.0), ("none", 0, "", float("nan")), ("none", 0, "", -1.0)],
+)
+def test_guards_that_no_message_has_are_refused(guard: tuple[str, int, str, float]) -> None:
+    """A length of 2^63 bits would rate as the strongest key there is, and noise that is no number as noise."""
+    with pytest.raises(WireError, match="noise is finite"):
+        decode(_claiming((), guard))
