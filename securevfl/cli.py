@@ -1,4 +1,4 @@
-"""The command line: `securevfl demo | check | run | predict | sweep | report | audit | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | report | audit | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
 not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
@@ -68,6 +68,10 @@ app.add_typer(
     typer.Typer(cls=_PSICommands, help="Which rows do two tables have in common, without showing the others?"),
     name="psi",
 )
+
+
+policies = typer.Typer(help="A party's own policy, in a file of its own.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(policies, name="policy")
 
 
 def _bars() -> AbstractContextManager[RunBars]:
@@ -144,6 +148,30 @@ def check_command(
     out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
 
 
+@policies.command("check")
+def policy_check_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
+    policy: Annotated[Path, typer.Argument(help='A policy file, TOML: party = "…" and what it demands.')],
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+) -> None:
+    """Say what of a job a party's policy would refuse, and which change of the job would satisfy all parties."""
+    from securevfl.jobs import check_policy
+
+    found = check_policy(job, policy, active=active)
+    for line in found.refusals:
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if not found.refusals:
+        out.print(f"{found.party!r} accepts {job}.", markup=False, highlight=False, soft_wrap=True)
+        return
+    if found.cures:
+        out.print("All parties would accept the job with one of these in it:")
+    for cure in found.cures:
+        out.print(f"  {cure}", markup=False, highlight=False, soft_wrap=True)
+    if not found.cures:
+        out.print("No change of protection, noise or bottoms that was tried satisfies all parties.")
+    raise typer.Exit(found.exit_code)
+
+
 @app.command("run")
 def run_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
@@ -153,9 +181,12 @@ def run_command(
     checkpoints: Annotated[
         Path | None, typer.Option(help="Folder for the parties' checkpoints; a run that broke off goes on from there.")
     ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option(help="A party's policy file; once for each. Added to what the job file says.")
+    ] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
-    file = sv.read_job(job)
+    file = sv.read_job(job, policies=policy or ())
     folder = folder or Path("runs") / file.name
     with _ledgers_kept(folder), _bars() as bars:
         result = sv.simulate(

@@ -1,6 +1,7 @@
 """Jobs: running them in one process, comparing them, and what came of it.
 
-- `files`, `sweep_file`: job files and sweep files. `check`: what would fail, before anything runs.
+- `files`, `sweep_file`: job files and sweep files. `check`, `policy_check`: what would fail, and what
+  a party's own policy refuses, before anything runs.
 - `simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many.
 - `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers.
 
@@ -13,6 +14,8 @@ from securevfl.jobs.comparison import BASELINES, compare, simulate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict
+from securevfl.jobs.policy_check import PolicyChecked, check_policy
+from securevfl.jobs.policy_file import read_policy
 from securevfl.jobs.result import Result, write_ledgers
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import run_sweep
@@ -29,17 +32,20 @@ __all__ = [
     "Job",
     "JobFile",
     "Model",
+    "PolicyChecked",
     "Prediction",
     "Result",
     "Sweep",
     "align_parties",
     "audit",
     "check_file",
+    "check_policy",
     "compare",
     "demo",
     "join_parties",
     "predict",
     "read_job",
+    "read_policy",
     "read_sweep",
     "run_sweep",
     "simulate",

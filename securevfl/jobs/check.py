@@ -16,7 +16,7 @@ from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
 from securevfl.party import Job, rule_against, too_few_epochs, wrong_parties
 
-__all__ = ["Checked", "check_file"]
+__all__ = ["Checked", "Roster", "check_file", "refusals", "roster_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Checked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Roster:
+class Roster:
     """Who takes part, as far as it is known without the tables' rows."""
 
     owners: Sequence[str]
@@ -80,18 +80,11 @@ def _check_sweep(file: Path) -> Checked:
 
 def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
     sections, broken, mistakes = read_job_sections(file)
-    refusals: list[str] = []
-    roster = None
+    refused: list[str] = []
     for party in sections.party:
         mistakes += table_mistakes(party.path_from(file.parent), party.use)
-    if isinstance(content.get("party"), list):
-        roster, found = _listed(content["party"], active)
-        mistakes += found
-    elif sections.data is not None and not sections.data_mistakes():
-        try:
-            roster = _loaded(sections)
-        except InputError as error:
-            mistakes.append(f"data: {error}")
+    roster, found = roster_of(sections, content, active)
+    mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
     job = None
@@ -101,17 +94,35 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
         except InputError as error:
             mistakes.append(str(error))
         except PolicyError as error:
-            refusals.append(str(error))
+            refused.append(str(error))
     if job is not None and roster is not None:
-        refusals += _refusals(job, roster)
+        refused += refusals(job, roster)
     return Checked(
         mistakes=tuple(dict.fromkeys(mistakes)),
-        refusals=tuple(dict.fromkeys(refusals)),
+        refusals=tuple(dict.fromkeys(refused)),
         summary=_summary(job, roster, sections),
     )
 
 
-def _listed(sections: Sequence[object], active: str) -> tuple[_Roster | None, list[str]]:
+def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
+    """Who takes part in a job file, None where that cannot be said, and what is wrong with that.
+
+    Args:
+        sections: of the file.
+        content: of the file, as TOML.
+        active: name of the active party, where no table has labels: to predict.
+    """
+    if isinstance(content.get("party"), list):
+        return _listed(content["party"], active)
+    if sections.data is None or sections.data_mistakes():
+        return None, []
+    try:
+        return _loaded(sections), []
+    except InputError as error:
+        return None, [f"data: {error}"]
+
+
+def _listed(sections: Sequence[object], active: str) -> tuple[Roster | None, list[str]]:
     """Who takes part by ``[[party]]``, sections with mistakes included, and what is wrong with that."""
     named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
     names = [str(one["name"]) for one in named]
@@ -120,24 +131,24 @@ def _listed(sections: Sequence[object], active: str) -> tuple[_Roster | None, li
     owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
     if not owners:
         return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does"]
-    return _Roster(owners=owners, passive=[name for name in names if name not in owners]), []
+    return Roster(owners=owners, passive=[name for name in names if name not in owners]), []
 
 
-def _loaded(sections: JobSections) -> _Roster:
+def _loaded(sections: JobSections) -> Roster:
     """Who takes part in a named data set.
 
     Raises:
         InputError: it cannot be loaded.
     """
     parties = sections.load(Path(), "")
-    return _Roster(
+    return Roster(
         owners=[table.name for table in parties.label_owners],
         passive=[table.name for table in parties.passive],
         books=frozenset(name for name, table in parties.items() if table.book is not None),
     )
 
 
-def _about_parties(sections: JobSections, broken: frozenset[str], roster: _Roster) -> list[str]:
+def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:
     """Parties, epochs and baselines that the algorithm cannot serve, and policies of nobody."""
     found = [
         f"policy.{name} is the policy of nobody{nearest(name, roster.names)}"
@@ -151,7 +162,7 @@ def _about_parties(sections: JobSections, broken: frozenset[str], roster: _Roste
     return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
 
 
-def _refusals(job: Job, roster: _Roster) -> list[str]:
+def refusals(job: Job, roster: Roster) -> list[str]:
     """The rules of the parties' policies that the job breaks."""
     found = []
     for name in roster.names:
@@ -161,7 +172,7 @@ def _refusals(job: Job, roster: _Roster) -> list[str]:
     return found
 
 
-def _summary(job: Job | None, roster: _Roster | None, sections: JobSections) -> str:
+def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> str:
     if job is None or roster is None:
         return ""
     looked = f"; of each table, the first {SAMPLE:,} rows were read" if sections.party else ""

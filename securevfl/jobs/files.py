@@ -3,7 +3,7 @@ that was found, what was expected, and the nearest name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -19,6 +19,7 @@ from securevfl.data.columns import ColumnUse
 from securevfl.data.loaders import PARQUET
 from securevfl.data.table import wrong_name
 from securevfl.errors import InputError
+from securevfl.jobs.policy_file import with_policies
 from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import Job, JobOptions
 from securevfl.privacy import Policy
@@ -145,12 +146,13 @@ class JobFile:
     baselines: tuple[str, ...]
 
 
-def read_job(path: str | Path, *, active: str = "") -> JobFile:
+def read_job(path: str | Path, *, active: str = "", policies: Sequence[str | Path] = ()) -> JobFile:
     """Read a job file; relative file names in it are relative to it.
 
     Args:
         path: the file.
         active: name of the active party, where no table has labels: to predict.
+        policies: parties' own policy files; of a party that has a policy in the job file too, both hold.
 
     Raises:
         InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading the tables raises,
@@ -162,6 +164,8 @@ def read_job(path: str | Path, *, active: str = "") -> JobFile:
     raise_all(file, found)
     try:
         job = sections.build()
+        if policies:
+            job = job.replace(policies=with_policies(job.policies, policies))
         parties = sections.load(file.parent, active)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
