@@ -54,6 +54,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.okvs", quick=("--trials", "200")),
     Benchmark("benchmarks.linkage", quick=("--quick",)),
     Benchmark("benchmarks.unchanged"),
+    Benchmark("benchmarks.mutations", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
 

@@ -1,0 +1,100 @@
+"""What a break is, and how it is tried."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ROOT", "Break", "Outcome", "attempt", "broken"]
+
+ROOT = Path(__file__).parents[2]
+_COPIED = ("securevfl", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
+_FILES = ("pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "CHANGELOG.md", "SECURITY.md")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Break:
+    """One deliberate break.
+
+    Attributes:
+        name: in words, what is wrong then.
+        file: relative to the root.
+        old: text that stands in the file exactly once.
+        new: what it is replaced by.
+        tests: what pytest is given; one of them has to fail.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of a break.
+
+    Attributes:
+        caught: whether a test failed.
+        by: the test that failed first, or what pytest said instead.
+        seconds: that the tests ran.
+    """
+
+    caught: bool
+    by: str
+    seconds: float
+
+
+def broken(one: Break, text: str) -> str:
+    """The file's text with the break in it.
+
+    Raises:
+        ValueError: `old` stands there not once, or the break changes nothing.
+    """
+    count = text.count(one.old)
+    if count != 1:
+        raise ValueError(f"{one.name}: {one.file} has its text {count} times, expected once: the code moved on")
+    if one.old == one.new:
+        raise ValueError(f"{one.name}: it changes nothing")
+    return text.replace(one.old, one.new)
+
+
+def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
+    """Run the break's tests on a copy of the code with the break in it.
+
+    Args:
+        one: the break.
+        folder: an empty folder for the copy; the same one serves for all breaks in turn.
+        limit: seconds after which the tests count as having noticed it by hanging.
+    """
+    if not (folder / "securevfl").is_dir():
+        for name in _COPIED:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
+        for name in _FILES:
+            if (ROOT / name).exists():
+                shutil.copy(ROOT / name, folder / name)
+    file = folder / one.file
+    right = file.read_text(encoding="utf-8")
+    file.write_text(broken(one, right), encoding="utf-8")
+    path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
+    environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rf", *one.tests]
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit, check=False
+        )
+        said, code = done.stdout, done.returncode
+    except subprocess.TimeoutExpired:
+        said, code = "FAILED (the tests hang)", 1
+    finally:
+        file.write_text(right, encoding="utf-8")
+    lines = said.splitlines()
+    first = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1] if lines else "")
+    return Outcome(caught=code == 1, by=first.split(" - ")[0], seconds=time.perf_counter() - start)

@@ -1,0 +1,8 @@
+"""All breaks, by part of the code."""
+
+from mutations.base import Break
+from mutations.breaks import noise, psi
+
+__all__ = ["BREAKS"]
+
+BREAKS: tuple[Break, ...] = (*psi.BREAKS, *noise.BREAKS)
