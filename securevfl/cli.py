@@ -10,12 +10,12 @@ A command imports what it needs when it runs: the help is there at once, and `se
 from __future__ import annotations
 
 import csv
+import io
 import os
 import shlex
 import sys
 import webbrowser
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,12 +24,16 @@ from rich.console import Console
 from typer.core import TyperGroup
 
 import securevfl as sv
+from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError, SecureVFLError
 
 if TYPE_CHECKING:
+    from securevfl.jobs.folder import RunFolder
     from securevfl.report.progress import RunBars
 
 __all__ = ["app", "main"]
+
+_OVERWRITE = "Replace the results of a finished run in the folder."
 
 app = typer.Typer(
     name="securevfl",
@@ -80,17 +84,12 @@ def _bars() -> AbstractContextManager[RunBars]:
     return run_bars(err)
 
 
-@contextmanager
-def _ledgers_kept(folder: Path) -> Iterator[None]:
-    """If the run inside fails, what left before is written down all the same, beside the results of an earlier run."""
-    try:
-        yield
-    except SecureVFLError as error:
-        if any(ledger.entries for ledger in error.ledgers):
-            from securevfl.jobs import write_ledgers
+def _run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractContextManager[RunFolder]:
+    """The folder that was asked for, or one called after the run, with a number where another run is in the way."""
+    from securevfl.jobs.folder import RunFolder
 
-            error.add_note(f"what left before is in {write_ledgers(error.ledgers, folder / 'failed')}")
-        raise
+    numbered = folder is None and not overwrite
+    return RunFolder.take(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
 
 
 def _open(page: Path) -> None:
@@ -100,10 +99,9 @@ def _open(page: Path) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def _show(result: sv.Result, folder: Path) -> Path:
+def _show(result: sv.Result, folder: Path, page: Path) -> Path:
     from securevfl.report import comparison_table, learned_table, receipt_table, warnings_text, worst_text
 
-    page = result.report(folder)
     out.print(worst_text(result.record), soft_wrap=True)
     out.print(comparison_table(result.record))
     federated = [run for run in result.record.runs if not run.baseline]
@@ -121,15 +119,19 @@ def _show(result: sv.Result, folder: Path) -> Path:
 @app.command("demo")
 def demo_command(
     full: Annotated[bool, typer.Option("--full", help="The whole table of 30,000 clients.")] = False,
-    folder: Annotated[Path, typer.Option("--out", help="Where the report goes.")] = Path("runs/credit"),
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the report goes; runs/credit, or runs/credit-2 …, if not given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
     seed: Annotated[int, typer.Option(help="Seed of the data split and of all that is learned.")] = 0,
     bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
 ) -> None:
     """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
-    with _ledgers_kept(folder), _bars() as bars:
+    with _run_folder(folder, "credit", overwrite=overwrite) as place, _bars() as bars:
         result = sv.demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
-    _open(_show(result, folder))
+        page = result.report(place.path)
+    _open(_show(result, place.path, page))
 
 
 @app.command("check")
@@ -176,8 +178,10 @@ def policy_check_command(
 def run_command(
     job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
     folder: Annotated[
-        Path | None, typer.Option("--out", help="Where the report goes; runs/<name> if not given.")
+        Path | None,
+        typer.Option("--out", help="Where the report goes; runs/<name>, or runs/<name>-2 …, if not given."),
     ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
     checkpoints: Annotated[
         Path | None, typer.Option(help="Folder for the parties' checkpoints; a run that broke off goes on from there.")
     ] = None,
@@ -187,8 +191,7 @@ def run_command(
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     file = sv.read_job(job, policies=policy or ())
-    folder = folder or Path("runs") / file.name
-    with _ledgers_kept(folder), _bars() as bars:
+    with _run_folder(folder, file.name, overwrite=overwrite) as place, _bars() as bars:
         result = sv.simulate(
             file.job,
             file.parties,
@@ -198,9 +201,9 @@ def run_command(
             observer=bars,
             checkpoints=checkpoints,
         )
-    _show(result, folder)
-    result.model().save(folder / "model")
-    out.print(f"Predict with: securevfl predict {job} {folder / 'model'}", soft_wrap=True, highlight=False)
+        page = place.keep(result)
+    _show(result, place.path, page)
+    out.print(f"Predict with: securevfl predict {job} {place.model}", soft_wrap=True, highlight=False)
 
 
 @app.command("predict")
@@ -211,15 +214,19 @@ def predict_command(
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
 ) -> None:
     """Predict on new rows with a trained model, all parties in this process."""
+    from securevfl.jobs.folder import ledgers_kept
+
     content = sv.read_job(job, active=active)
     trained = sv.Model.load(model, content.job)
-    with _ledgers_kept(file.parent), err.status("aligning and predicting"):
+    with ledgers_kept(file.parent), err.status("aligning and predicting"):
         found = sv.predict(trained, content.parties)
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream)
-        writer.writerow(["id", *found.classes])
-        for name, row in zip(found.ids, found.probabilities.tolist(), strict=True):
-            writer.writerow([name, *(f"{value:.6f}" for value in row)])
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["id", *found.classes])
+    for name, row in zip(found.ids, found.probabilities.tolist(), strict=True):
+        writer.writerow([name, *(f"{value:.6f}" for value in row)])
+    make_folder(file.parent)
+    write_whole(file, text.getvalue().encode())
     out.print(f"{len(found.ids):,} rows that all parties hold: {file}", soft_wrap=True, highlight=False)
 
 

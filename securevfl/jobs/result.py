@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
+from securevfl.durable import make_folder, write_whole
 from securevfl.errors import UnknownNameError
 from securevfl.jobs.model import Model
 from securevfl.privacy import Ledger
@@ -70,7 +71,13 @@ class Result:
         return render_text(receipt_table(self.run(key or self.record.runs[-1].key)), width=width)
 
     def report(self, folder: str | Path) -> Path:
-        """Write `metrics.json`, `ledger.jsonl`, `scores.csv` and `report.html` to `folder`; returns the page's path."""
+        """Write `ledger.jsonl`, `scores.csv`, `metrics.json` and `report.html` to `folder`, in this order, each whole
+        or not at all; returns the page's path.
+
+        Raises:
+            InputError: the page could not be written; everything else was.
+            OSError: something else could not be written; what comes before it was.
+        """
         target = Path(folder)
         write_ledgers([ledger for parties in self.ledgers.values() for ledger in parties.values()], target)
         self._write_scores(target / "scores.csv")
@@ -78,21 +85,16 @@ class Result:
 
     def _write_scores(self, path: Path) -> None:
         """The active party's test rows with the probability of the last class under each run."""
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(["id", *self.scores])
-            for i, name in enumerate(self.test_ids):
-                writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(["id", *self.scores])
+        for i, name in enumerate(self.test_ids):
+            writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
+        write_whole(path, text.getvalue().encode())
 
 
 def write_ledgers(ledgers: Sequence[Ledger], folder: Path) -> Path:
     """Write chains to `folder`, one after the other; returns the file's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    _replace(folder / LEDGER, b"".join(ledger.to_jsonl() for ledger in ledgers))
+    make_folder(folder)
+    write_whole(folder / LEDGER, b"".join(ledger.to_jsonl() for ledger in ledgers))
     return folder / LEDGER
-
-
-def _replace(path: Path, data: bytes) -> None:
-    temporary = path.with_suffix(path.suffix + ".tmp")
-    temporary.write_bytes(data)
-    os.replace(temporary, path)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
+from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 
 __all__ = ["read_tree", "write_tree"]
@@ -34,10 +34,8 @@ def write_tree(path: Path, tree: object) -> None:
     """
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_bytes(save(tensors, metadata={"format": _FORMAT, "tree": skeleton}))
-    os.replace(temporary, path)
+    make_folder(path.parent)
+    write_whole(path, save(tensors, metadata={"format": _FORMAT, "tree": skeleton}), private=True)
 
 
 def read_tree(path: Path) -> object:

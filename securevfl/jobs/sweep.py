@@ -17,6 +17,7 @@ import msgspec
 import torch
 
 from securevfl.data import datasets
+from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError, PartyFailed, SecureVFLError
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import join_parties, run_parties
@@ -74,10 +75,18 @@ def run_sweep(
         progress: called after each cell with cells done, cells in all, and the cell.
 
     Raises:
+        InputError: another process runs a sweep in this folder.
         SecureVFLError: a cell failed; the others' results are kept.
     """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    make_folder(target)
+    with locked(target, "wait for it to end, or give another folder"):
+        return _run_sweep(sweep, target, workers=workers, command=command, progress=progress)
+
+
+def _run_sweep(
+    sweep: Sweep, target: Path, *, workers: int, command: str, progress: Callable[[int, int, Cell], None] | None
+) -> SweepRecord:
     file = target / "cells.jsonl"
     done = _finished(file)
     todo = [spec for spec in sweep.specs if spec.key not in done]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
 
+from securevfl.durable import make_folder, write_whole
+from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.derived import (
     active_name,
@@ -129,11 +130,20 @@ def render(record: Record) -> str:
 
 
 def write(record: Record, folder: Path) -> Path:
-    """Write `metrics.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all; returns the page's path.
+
+    Raises:
+        InputError: the figures are there and the page could not be written.
+        OSError: the figures could not be written.
+    """
+    make_folder(folder)
     page = folder / "report.html"
-    for path, data in ((folder / "metrics.json", record.to_json()), (page, render(record).encode())):
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+    write_whole(folder / "metrics.json", record.to_json())
+    try:
+        write_whole(page, render(record).encode())
+    except OSError as error:
+        raise InputError(
+            f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "
+            f"securevfl report {folder}"
+        ) from error
     return page

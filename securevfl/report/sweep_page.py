@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import statistics
 from collections import Counter
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from securevfl.durable import make_folder, write_whole
 from securevfl.report.derived import human_seconds
 from securevfl.report.sweep import best_of, difference_text, mean_text, measured
 from securevfl.report.sweep_plots import quality, styles, swatch
@@ -172,10 +172,8 @@ def render_sweep(record: SweepRecord) -> str:
 
 def write_sweep(record: SweepRecord, folder: Path) -> Path:
     """Write `sweep.json` and `report.html` to `folder`, each whole or not at all; returns the page's path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     page = folder / "report.html"
-    for path, data in ((folder / "sweep.json", record.to_json()), (page, render_sweep(record).encode())):
-        temporary = path.with_name(path.name + ".tmp")
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+    write_whole(folder / "sweep.json", record.to_json())
+    write_whole(page, render_sweep(record).encode())
     return page
