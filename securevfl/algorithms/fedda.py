@@ -295,11 +295,8 @@ class _Active(_Completed, Active):
         return super().remember() | {"y": self.y, "labelled": self.labelled}
 
     def recall(self, memory: State) -> None:
-        y = as_tensor(memory["y"])
-        if len(y) != len(self.y):  # a model that is used on other rows than it was trained on
-            return
         super().recall(memory)
-        self.y, self.labelled = y.clone(), as_int(memory["labelled"])
+        self.y, self.labelled = as_tensor(memory["y"]).clone(), as_int(memory["labelled"])
 
     def closing_notes(self) -> list[str]:
         if not self.peer:

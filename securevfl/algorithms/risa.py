@@ -108,8 +108,9 @@ _ROWS = Exchange(
     Kind.CONTROL,
     ACTIVE,
     PASSIVE,
-    "which rows train",
-    reveals="which of its other rows were labelled with confidence, and which are dropped as uncertain",
+    "which of its rows train, and how many others",
+    reveals="which of its other rows were labelled with confidence, and which are dropped as uncertain; of the other "
+    "parties' rows how many",
     severity="note",
 )
 
@@ -271,9 +272,11 @@ class _Active(_Stages[ActiveHalf], Active):
         await self.tell(certain)
 
     async def tell(self, rows: np.ndarray) -> None:
-        """Train on these rows from now on, at all parties."""
+        """Train on these rows from now on, at all parties; each hears which of its own these are, and how many
+        others'."""
         self.chosen = rows
-        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=rows))
+        told = {name: self.table.known_to(name, rows) for name in self.site.passive}
+        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "risa/rows", rows=told[link.peer]))
 
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         loss = await super().train_batch(rows)
@@ -288,10 +291,8 @@ class _Active(_Stages[ActiveHalf], Active):
         return counts | {"chosen": kept_rows(self.chosen), "y": self.y.clone(), "doubt": self.doubt.clone()}
 
     def recall(self, memory: State) -> None:
-        y = as_tensor(memory["y"])
-        if len(y) != len(self.y):  # a model that is used on other rows than it was trained on
-            return
-        self.y, self.doubt, self.chosen = y.clone(), as_tensor(memory["doubt"]).clone(), as_rows(memory["chosen"])
+        self.y, self.doubt = as_tensor(memory["y"]).clone(), as_tensor(memory["doubt"]).clone()
+        self.chosen = as_rows(memory["chosen"])
         self.labelled, self.dropped = as_int(memory["labelled"]), as_int(memory["dropped"])
 
     def closing_notes(self) -> list[str]:

@@ -56,7 +56,7 @@ class Model:
         for file in files:
             tree = read_tree(file)
             party = file.name.removesuffix(".model.safetensors")
-            needed = {"role", "batch_size", "fill", "times", "encoder", "classes", "names"}
+            needed = {"parts", "batch_size", "times", "encoder", "classes", "names"}
             if not isinstance(tree, dict) or needed - set(tree) or tree.get("party") != party:
                 raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
             if tree.get("job") != job.digest:

@@ -199,7 +199,7 @@ def check_prediction(trial: Trial) -> None:
     if not gap <= 1e-5:
         raise CheckFailed(
             f"predicted probabilities of test rows are up to {gap:.3g} from those that training scored: is a part of "
-            "the model missing in `parts` or in remember()?"
+            "the model missing in `parts`? What remember() gives is not in it, for that tells of rows"
         )
 
 

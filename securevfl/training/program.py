@@ -108,10 +108,7 @@ class RoleProgram(Program, Generic[R]):
         against the plan of training, of which one release is a part, when this program was made.
         """
         await self.role.setup()
-        self.role.load(as_dict(model["role"]))
-        fill = model["fill"]
-        if isinstance(fill, torch.Tensor):
-            self.role.features.fill = fill.to(self.role.features.x.device)
+        self.role.restore(model["parts"])
 
 
 @dataclass

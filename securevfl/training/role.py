@@ -244,9 +244,10 @@ class Role(ABC):
         """What has to happen before the state is kept."""
 
     def part_of_model(self) -> State:
-        """This party's part of the model, to predict with."""
+        """This party's part of the model, to predict with: what its parts learned. Nothing of what training remembers,
+        for that tells of rows: labels, which rows were chosen, what a peer handed over, an optimiser's last steps."""
         times = self.times(self.plan.epochs)
-        return {"role": self.state(), "batch_size": self.plan.batch_size, "fill": self.features.fill, "times": times}
+        return {"parts": self.snapshot(), "batch_size": self.plan.batch_size, "times": times}
 
 
 class ActiveRole(Role):

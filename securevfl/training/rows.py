@@ -84,6 +84,18 @@ class NumberedRows:
             start += count
         return np.arange(0)
 
+    def known_to(self, party: str, rows: np.ndarray) -> np.ndarray:
+        """Numbers of rows, (n,) without repeats, as `party` may know them: the aligned ones and its own as they are;
+        for those that it lacks, the first numbers that it lacks, whichever they are. It feeds the same for all of
+        those, and learns how many there are."""
+        mine = self.others(party)
+        first, end = (int(mine[0]), int(mine[-1]) + 1) if len(mine) else (self.rows, self.rows)
+        lacking = (rows >= self.aligned) & ((rows < first) | (rows >= end))
+        stands_for = np.concatenate([np.arange(self.aligned, first), np.arange(end, self.rows)])
+        told = rows.copy()
+        told[lacking] = stands_for[: np.count_nonzero(lacking)]
+        return told
+
     def people(self, rows: np.ndarray) -> np.ndarray:
         """`rows`, and the same number for all that are one person's."""
         return rows if self.person is None else self.person[rows]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import ready_keys, scarce
+from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.jobs.checkpoint import keepers
@@ -20,34 +21,8 @@ from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import READABLE_KINDS
 from securevfl.site import Keeper
 from securevfl.testing import checks
-from securevfl.training import Algorithm, algorithms, find_algorithm
+from securevfl.training import algorithms
 
-SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
-"""Small networks."""
-SETTINGS: dict[str, dict[str, Any]] = {
-    "splitnn": SIZES,
-    "logistic_regression": {"lr": 0.05},
-    "entity_augmentation": SIZES,
-    "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
-    "fedda": {
-        **SIZES,
-        "bottom": (4,),
-        "first": 2,
-        "generator_steps": 8,
-        "critic_steps": 2,
-        "width": 16,
-        "confidence": 0.5,
-    },
-    "risa": {**SIZES, "self_training": 3, "drop_every": 1, "confidence": 0.7},
-    "local": SIZES,
-    "zero_imputation": SIZES,
-    "random_match": SIZES,
-    "all_labels": SIZES,
-    "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},
-}
-SEVERAL = sv.MultiVFL(**SIZES)
-"""For several label owners, with a suite of its own beside the public checks."""
-KINDS = {name: find_algorithm(name) for name in algorithms()}
 BOTTOMS = {"identity": (), "trainable": (4,)}
 TALKING = [name for name in SETTINGS if name != "local"]
 """Those that exchange anything to train with."""
@@ -57,10 +32,6 @@ REVEALING = [name for name in SETTINGS if KINDS[name].reveals]
 
 def test_the_contract_is_over_all_algorithms() -> None:
     assert {*SETTINGS, SEVERAL.name} == set(algorithms())
-
-
-def make(name: str, **settings: Any) -> Algorithm:
-    return KINDS[name](**SETTINGS[name] | settings)
 
 
 def every_check() -> Iterator[Any]:

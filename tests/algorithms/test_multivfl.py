@@ -338,10 +338,10 @@ def test_a_sealed_cut_is_averaged_in_shares(
         found[kind.name] = result
     plain, sealed = found["plain"].model().parts, found[protection.name].model().parts
     for name in ("clinic", "lab", "shop"):
-        whole = plain[name]["role"]["parts"]["half"]["cut"][0]
+        whole = plain[name]["parts"]["half"][1][0]
         mine, theirs = (
-            sealed[name]["role"]["parts"]["half"]["cut"][0],
-            sealed["owner1"]["role"]["parts"]["half"]["cut"][name][0],
+            sealed[name]["parts"]["half"][1][0],
+            sealed["owner1"]["parts"]["half"][1][name][0],
         )
         assert np.abs((mine + theirs - whole).astype(np.int64)).max() <= rounding
         assert np.abs(mine.astype(np.float64)).max() > np.abs(whole.astype(np.float64)).max() * 1e9  # it hides them

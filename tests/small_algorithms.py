@@ -1,0 +1,42 @@
+"""All algorithms, each with networks and stages small enough for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import securevfl as sv
+from securevfl.training import Algorithm, algorithms, find_algorithm
+
+__all__ = ["KINDS", "SETTINGS", "SEVERAL", "SIZES", "make"]
+
+SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
+"""Small networks."""
+SETTINGS: dict[str, dict[str, Any]] = {
+    "splitnn": SIZES,
+    "logistic_regression": {"lr": 0.05},
+    "entity_augmentation": SIZES,
+    "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
+    "fedda": {
+        **SIZES,
+        "bottom": (4,),
+        "first": 2,
+        "generator_steps": 8,
+        "critic_steps": 2,
+        "width": 16,
+        "confidence": 0.5,
+    },
+    "risa": {**SIZES, "self_training": 3, "drop_every": 1, "confidence": 0.7},
+    "local": SIZES,
+    "zero_imputation": SIZES,
+    "random_match": SIZES,
+    "all_labels": SIZES,
+    "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},
+}
+SEVERAL = sv.MultiVFL(**SIZES)
+"""For several label owners, with a suite of its own beside the public checks."""
+KINDS = {name: find_algorithm(name) for name in algorithms()}
+
+
+def make(name: str, **settings: Any) -> Algorithm:
+    """An algorithm by its name, with small networks and these settings on top."""
+    return KINDS[name](**SETTINGS[name] | settings)
