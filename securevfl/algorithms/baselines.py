@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.cut import Plain, Protection
+from securevfl.cut import CutUse, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.halves import ActiveHalf, Architecture
@@ -200,6 +200,11 @@ class AllLabels(SplitNN):
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
+
+    @property
+    def cut(self) -> CutUse:
+        """Of a row that one passive party alone has, the others feed zeros."""
+        return replace(super().cut, alone=True)
 
     def active(self, setting: Setting) -> ActiveRole:
         return _AllActive(self, setting)

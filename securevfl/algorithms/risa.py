@@ -85,7 +85,8 @@ class RISA(SplitNN):
 
     @property
     def cut(self) -> CutUse:
-        return replace(super().cut, together=not self.evidential)
+        """The teacher labels rows of one passive party, of which the others feed means, and trains on such views."""
+        return replace(super().cut, together=not self.evidential, alone=self.self_training > 0)
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found = super().exchanges(protection, passive)

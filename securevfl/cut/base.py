@@ -37,12 +37,15 @@ class CutUse:
         rounds: whether the cut's optimiser has momentum or weight decay, which round.
         integer_shares: see `CutSpec`.
         together: whether the active party gets the sum of the parties' parts (``reduce="sum"``), or each by itself.
+        alone: whether some rows are fed by one passive party while the others feed the same for all of them (zeros, a
+            mean): z of these rows is that party's part and a constant.
     """
 
     trainable: bool
     rounds: bool = False
     integer_shares: bool = False
     together: bool = True
+    alone: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from securevfl.cut.base import CutUse
-from securevfl.cut.leakage import about_features, about_labels
+from securevfl.cut.leakage import Revealed, about_features, about_labels
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity
 
@@ -26,7 +26,7 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     if not passive:
         return ()
     features = dp is not None and dp.features is not None
-    up = about_features(sealed=False, noisy=features, trainable=use.trainable, parties=passive, together=use.together)
+    up = _up(use, passive, sealed=False, noisy=features)
     down = about_labels(dp, sealed=False, trainable=use.trainable)
     return (
         _SETUP,
@@ -51,6 +51,18 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
             severity=down.severity,
             noised=dp is not None and dp.gradients is not None,
         ),
+    )
+
+
+def _up(use: CutUse, passive: int, *, sealed: bool, noisy: bool) -> Revealed:
+    """What the active party learns of features."""
+    return about_features(
+        sealed=sealed,
+        noisy=noisy,
+        trainable=use.trainable,
+        parties=passive,
+        together=use.together,
+        alone=use.alone,
     )
 
 
@@ -118,7 +130,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
     if not passive:
         return ()
     features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
-    up = about_features(sealed=True, noisy=features, trainable=use.trainable, parties=passive, together=use.together)
+    up = _up(use, passive, sealed=True, noisy=features)
     down = about_labels(dp, sealed=True, trainable=use.trainable)
     found = [_SETUP]
     if use.together and passive > 1:

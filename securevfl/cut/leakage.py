@@ -23,7 +23,9 @@ class Revealed(NamedTuple):
     severity: Severity
 
 
-def about_features(*, sealed: bool, noisy: bool, trainable: bool, parties: int, together: bool) -> Revealed:
+def about_features(
+    *, sealed: bool, noisy: bool, trainable: bool, parties: int, together: bool, alone: bool = False
+) -> Revealed:
     """What the active party learns of a passive party's features from z.
 
     Args:
@@ -32,10 +34,11 @@ def about_features(*, sealed: bool, noisy: bool, trainable: bool, parties: int, 
         trainable: whether the passive parties' bottoms have parameters.
         parties: number of passive parties.
         together: whether a sealed cut opens the sum of their parts, or each by itself.
+        alone: whether some rows are fed by one of them while the others feed a constant.
     """
     image = "a moving, non-linear image of its features" if trainable else "a linear image of its features"
     if sealed:
-        text = f"{_whose(parties, together)}, for each row and step: {image}"
+        text = f"{_whose(parties, together, alone)}, for each row and step: {image}"
     else:
         text = f"a_p W_p of each row and step in the clear: {image}"
     if noisy:
@@ -51,10 +54,12 @@ def about_features(*, sealed: bool, noisy: bool, trainable: bool, parties: int, 
     return Revealed(text, "leak")
 
 
-def _whose(parties: int, together: bool) -> str:
+def _whose(parties: int, together: bool, alone: bool) -> str:
     """Whose z the active party opens."""
     if parties == 1:
         return "its part of z"
+    if together and alone:
+        return f"z, the sum over {parties} parties, and its part by itself for rows of which the others feed a constant"
     if together:
         return f"z, the sum over {parties} parties and never one party's part"
     return "its part of z, by itself and not only the sum of all parties'"
