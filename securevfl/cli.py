@@ -188,6 +188,9 @@ def run_command(
     policy: Annotated[
         list[Path] | None, typer.Option(help="A party's policy file; once for each. Added to what the job file says.")
     ] = None,
+    draws: Annotated[
+        int, typer.Option(help="Runs of a job with differential privacy, each with fresh noise; for public data.")
+    ] = 1,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     file = sv.read_job(job, policies=policy or ())
@@ -200,6 +203,7 @@ def run_command(
             command=_command(),
             observer=bars,
             checkpoints=checkpoints,
+            draws=draws,
         )
         page = place.keep(result)
     _show(result, place.path, page)

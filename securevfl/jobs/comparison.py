@@ -15,22 +15,19 @@ from securevfl.align import Alignment
 from securevfl.cut import Plain
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, ProtectionInactive, SecureVFLError, UnknownNameError
+from securevfl.errors import InputError, SecureVFLError, UnknownNameError
 from securevfl.jobs.checkpoint import keepers
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
-from securevfl.jobs.receipt import budgets, check_protection, links, receipt, totals
+from securevfl.jobs.receipt import check_protection
+from securevfl.jobs.recording import alignment_record, over_draws, run_record, title_of
 from securevfl.jobs.result import Result
 from securevfl.jobs.simulation import COORDINATOR, Aligned, Ran, align_parties, consent_parties, run_parties
-from securevfl.party import Job, declared
+from securevfl.party import Job
 from securevfl.party.numbering import own_split
-from securevfl.privacy import Finding, Ledger, Reading
+from securevfl.privacy import Ledger
 from securevfl.report.record import (
-    AlignmentRecord,
-    EpochRecord,
-    LearnedRecord,
     PartyRecord,
-    Phases,
     Record,
     RunRecord,
 )
@@ -53,6 +50,7 @@ def simulate(
     aligned: Aligned | None = None,
     observer: Observer | None = None,
     checkpoints: str | Path | None = None,
+    draws: int = 1,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -66,6 +64,7 @@ def simulate(
         observer: hears how it goes on.
         checkpoints: folder in which each party keeps its state after every epoch; an interrupted run goes on
             from there.
+        draws: see `compare`.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -79,6 +78,7 @@ def simulate(
         aligned=aligned,
         observer=observer,
         checkpoints=checkpoints,
+        draws=draws,
     )
 
 
@@ -93,6 +93,7 @@ def compare(
     aligned: Aligned | None = None,
     observer: Observer | None = None,
     checkpoints: str | Path | None = None,
+    draws: int = 1,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -106,13 +107,16 @@ def compare(
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on; its phases carry the run's key.
         checkpoints: see `simulate`; each job has a folder of its own in it.
+        draws: how often a job with differential privacy runs, each time with fresh noise: its figures are the mean and
+            the standard deviation then. For data that are public or simulated: each run is a release of its own, and
+            parties that did this for real would pay ε each time.
 
     Raises:
         SecureVFLError: whatever ended it.
     """
     import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
 
-    first = _check(jobs, parties, baselines)
+    first = _check(jobs, parties, baselines, draws)
     observer = observer or Observer()
     observer.run("alignment by PSI")
     start = time.perf_counter()
@@ -135,7 +139,7 @@ def compare(
         runs.append(figures)
         scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():
-        observer.run(_title(job))
+        observer.run(title_of(job))
         began = time.perf_counter()
         with _keeping(ledgers):
             kept = (
@@ -153,7 +157,14 @@ def compare(
                 resumed=any(k.start for k in kept.values()),
             )
             split = split or ran.split
-        runs.append(_record(key, job, ran, parties, time.perf_counter() - began))
+        figures = run_record(key, job, ran, parties, time.perf_counter() - began)
+        more = []
+        for number in range(2, (draws if _noisy(job) else 1) + 1):
+            with _keeping(ledgers):
+                again = run_parties(job, parties, aligned, run=f"{key} {number}", observer=observer)
+            ledgers[f"{key} {number}"] = again.ledgers
+            more.append(again.trained[chief.name].test)
+        runs.append(over_draws(figures, more))
         scores[key] = ran.trained[chief.name].scores
     record = Record(
         name=name,
@@ -166,7 +177,7 @@ def compare(
         parties=[
             PartyRecord(name=t.name, role=t.role, rows=t.rows, columns=list(t.feature_names)) for t in parties.values()
         ],
-        alignment=_alignment_record(aligned, split or Split.empty(), chief.name, seconds),
+        alignment=alignment_record(aligned, split or Split.empty(), chief.name, seconds),
         runs=runs,
     )
     active_rows = aligned.parties[chief.name].rows[(split or Split.empty()).test]
@@ -177,6 +188,11 @@ def compare(
         test_ids=[chief.ids[row] for row in active_rows],
         models=models,
     )
+
+
+def _noisy(job: Job) -> bool:
+    """Whether two runs of the job differ by noise."""
+    return job.protection.dp is not None
 
 
 @contextmanager
@@ -194,12 +210,14 @@ def _key(job: Job) -> str:
     return job.protection.name + ("-dp" if job.protection.dp else "")
 
 
-def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str]) -> Job:
+def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int) -> Job:
     if not jobs:
         raise InputError("no job to run: give at least one")
     for baseline in baselines:
         if baseline not in BASELINES:
             raise UnknownNameError("baseline", baseline, BASELINES)
+    if draws < 1:
+        raise InputError(f"draws is {draws}; at least 1 is needed")
     for reserved in {"alignment", *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses this name itself")
     first = next(iter(jobs.values()))
@@ -245,7 +263,7 @@ def _baseline(
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
-    record = _record(key, job, ran, Parties.of(table), time.perf_counter() - began, title=title, notes=[note])
+    record = run_record(key, job, ran, Parties.of(table), time.perf_counter() - began, title=title, notes=[note])
     return record, ran
 
 
@@ -264,89 +282,6 @@ def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
     return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
 
 
-def _title(job: Job) -> str:
-    """Of a run: what was trained, under which protection."""
-    return f"{job.algorithm.title}, {job.protection.title}"
-
-
 def _keeping_parties(parties: Parties, job: Job) -> list[str]:
     """Who keeps checkpoints: all parties, and the coordinator where there is one."""
     return [*parties, *([COORDINATOR] if job.algorithm.many_owners else [])]
-
-
-def _record(
-    key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
-) -> RunRecord:
-    owners = [table.name for table in parties.label_owners]
-    passive = [table.name for table in parties.passive]
-    chief = ran.trained[owners[0]]
-    findings = [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner) if passive]
-    spent = {name: trained.spent for name, trained in ran.trained.items()}
-    dp = job.protection.dp
-    if dp is not None and dp.private and not any(spent.values()):
-        raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
-    return RunRecord(
-        key=key,
-        title=title or _title(job),
-        baseline=not passive,
-        protection=job.protection.title if passive else "none",
-        epochs=[_epoch(i, ran) for i in range(len(chief.epochs))],
-        best_epoch=chief.best_epoch,
-        stopped=chief.stopped,
-        test=chief.test,
-        seconds=seconds,
-        links=links(ran.ledgers),
-        epsilon=budgets(spent),
-        epsilon_totals=totals(spent),
-        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
-        learned=_learned(findings),
-        rows_trained=sum(ran.trained[owner].rows for owner in owners),
-        notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
-        warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
-        constant=chief.constant,
-    )
-
-
-def _epoch(index: int, ran: Ran) -> EpochRecord:
-    """One epoch, put together from every party's clock."""
-    readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
-    chief = next(trained for trained in ran.trained.values() if trained.epochs)
-    longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
-    return EpochRecord(
-        epoch=index + 1,
-        train_loss=chief.epochs[index].loss,
-        valid=chief.epochs[index].valid,
-        seconds=longest,
-        phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
-        bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},
-    )
-
-
-def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
-    """Findings that say the same, in one line: of one party about several others, or of several parties."""
-    about: dict[tuple[str, str, str], list[str]] = {}
-    for f in findings:
-        about.setdefault((f.party, f.learns, f.severity), []).append(f.about)
-    who: dict[tuple[str, str, str], list[str]] = {}
-    for (party, learns, severity), others in about.items():
-        who.setdefault((", ".join(others), learns, severity), []).append(party)
-    return [
-        LearnedRecord(party=", ".join(names), about=others, learns=learns, severity=severity)
-        for (others, learns, severity), names in who.items()
-    ]
-
-
-def _alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
-    active = aligned.parties[chief]
-    return AlignmentRecord(
-        protocol=aligned.protocol,
-        common=aligned.common,
-        train=len(split.train),
-        valid=len(split.valid),
-        test=len(split.test),
-        pairwise=active.pairwise,
-        seconds=seconds,
-        links=links(aligned.ledgers),
-        verified_by=sorted(aligned.alignments) if active.digest else [],
-        digest=active.digest[:16],
-    )

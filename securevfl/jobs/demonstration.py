@@ -11,10 +11,13 @@ from securevfl.privacy import DP, Gaussian
 from securevfl.site import Observer
 from securevfl.training import find_algorithm
 
-__all__ = ["DEMO_ROWS", "demo", "demo_jobs"]
+__all__ = ["DEMO_ROWS", "DRAWS", "demo", "demo_jobs"]
 
 DEMO_ROWS = 9_000
 """Clients in the short demo; the table has 30,000."""
+
+DRAWS = 3
+"""Runs of each job with differential privacy: one draw of the noise says little. The table is public."""
 
 
 def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8.0) -> dict[str, Job]:
@@ -66,4 +69,5 @@ def demo(
         title="Credit default, learned together by a bank, a network and a retailer",
         command=command,
         observer=observer,
+        draws=DRAWS,
     )

@@ -97,3 +97,28 @@ def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> N
         ),
         ("ok", "network learns nothing but by design of bank"),
     ]
+
+
+def test_noisy_rows_are_mean_and_deviation_over_draws_and_others_run_once() -> None:
+    parties = sv.datasets.default_credit(rows=500, overlap=0.9, seed=0)
+    plain = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=128)
+    noisy = plain.replace(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=2.0))))
+    result = sv.compare({"plain": plain, "dp": noisy}, parties, baselines=(), draws=3)
+    bare, dp = result.record.runs
+    assert (bare.draws, bare.deviation) == (1, {})
+    assert dp.draws == 3
+    assert dp.deviation["log_loss"] > 0, "three draws of noise gave the same"
+    assert set(dp.deviation) == set(dp.test)
+    assert any("would pay it 3 times" in note for note in dp.notes)
+    assert {"dp", "dp 2", "dp 3"} <= set(result.ledgers)
+    from securevfl.report import comparison_table, render, render_text
+
+    shown = f"± {dp.deviation['log_loss']:.4f}"
+    assert shown in render_text(comparison_table(result.record))
+    assert shown in render(result.record)
+
+
+def test_a_number_of_draws_below_one_is_refused() -> None:
+    parties = sv.datasets.default_credit(rows=300, overlap=0.9, seed=0)
+    with pytest.raises(sv.InputError, match="draws is 0"):
+        sv.simulate(sv.Job(epochs=1), parties, draws=0)

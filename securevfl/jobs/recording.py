@@ -1,0 +1,121 @@
+"""From what parties have after a run to the record of it: figures, findings, epochs, alignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from securevfl.data import Parties
+from securevfl.errors import ProtectionInactive
+from securevfl.jobs.receipt import budgets, links, receipt, totals
+from securevfl.jobs.simulation import Aligned, Ran
+from securevfl.party import Job, declared
+from securevfl.privacy import Finding, Reading
+from securevfl.report.record import AlignmentRecord, EpochRecord, LearnedRecord, Phases, RunRecord
+from securevfl.training import Split
+
+__all__ = ["alignment_record", "over_draws", "run_record", "title_of"]
+
+
+def title_of(job: Job) -> str:
+    """Of a run: what was trained, under which protection."""
+    return f"{job.algorithm.title}, {job.protection.title}"
+
+
+def run_record(
+    key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
+) -> RunRecord:
+    owners = [table.name for table in parties.label_owners]
+    passive = [table.name for table in parties.passive]
+    chief = ran.trained[owners[0]]
+    findings = [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner) if passive]
+    spent = {name: trained.spent for name, trained in ran.trained.items()}
+    dp = job.protection.dp
+    if dp is not None and dp.private and not any(spent.values()):
+        raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
+    return RunRecord(
+        key=key,
+        title=title or title_of(job),
+        baseline=not passive,
+        protection=job.protection.title if passive else "none",
+        epochs=[_epoch(i, ran) for i in range(len(chief.epochs))],
+        best_epoch=chief.best_epoch,
+        stopped=chief.stopped,
+        test=chief.test,
+        seconds=seconds,
+        links=links(ran.ledgers),
+        epsilon=budgets(spent),
+        epsilon_totals=totals(spent),
+        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
+        learned=_learned(findings),
+        rows_trained=sum(ran.trained[owner].rows for owner in owners),
+        notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
+        warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
+        constant=chief.constant,
+    )
+
+
+def _epoch(index: int, ran: Ran) -> EpochRecord:
+    """One epoch, put together from every party's clock."""
+    readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
+    chief = next(trained for trained in ran.trained.values() if trained.epochs)
+    longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
+    return EpochRecord(
+        epoch=index + 1,
+        train_loss=chief.epochs[index].loss,
+        valid=chief.epochs[index].valid,
+        seconds=longest,
+        phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
+        bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},
+    )
+
+
+def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
+    """Findings that say the same, in one line: of one party about several others, or of several parties."""
+    about: dict[tuple[str, str, str], list[str]] = {}
+    for f in findings:
+        about.setdefault((f.party, f.learns, f.severity), []).append(f.about)
+    who: dict[tuple[str, str, str], list[str]] = {}
+    for (party, learns, severity), others in about.items():
+        who.setdefault((", ".join(others), learns, severity), []).append(party)
+    return [
+        LearnedRecord(party=", ".join(names), about=others, learns=learns, severity=severity)
+        for (others, learns, severity), names in who.items()
+    ]
+
+
+def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
+    active = aligned.parties[chief]
+    return AlignmentRecord(
+        protocol=aligned.protocol,
+        common=aligned.common,
+        train=len(split.train),
+        valid=len(split.valid),
+        test=len(split.test),
+        pairwise=active.pairwise,
+        seconds=seconds,
+        links=links(aligned.ledgers),
+        verified_by=sorted(aligned.alignments) if active.digest else [],
+        digest=active.digest[:16],
+    )
+
+
+def over_draws(run: RunRecord, more: Sequence[Mapping[str, float]]) -> RunRecord:
+    """The run's figures as mean and standard deviation over it and further runs, given by their test metrics."""
+    if not more:
+        return run
+    every = [run.test, *more]
+    common = [name for name in run.test if all(name in test for test in every)]
+    note = (
+        f"mean ± standard deviation of {len(every)} runs, each with fresh noise; ε is that of one run: parties that "
+        f"ran it {len(every)} times would pay it {len(every)} times"
+    )
+    return msgspec.structs.replace(
+        run,
+        test={name: float(np.mean([test[name] for test in every])) for name in common},
+        deviation={name: float(np.std([test[name] for test in every], ddof=1)) for name in common},
+        draws=len(every),
+        notes=[*run.notes, note],
+    )
