@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal
+
+import numpy as np
 
 from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
 __all__ = ["Keeper", "Observer", "Site", "derive_seed"]
 
@@ -21,7 +24,17 @@ def derive_seed(seed: int, *labels: str | int) -> int:
 
 
 class Observer:
-    """Hears how a run goes on; the base class stays silent. The command line's progress bars are one."""
+    """Hears how a run goes on; the base class stays silent. The command line's progress bars are one.
+
+    What a party sees of its peers' data is told only to an observer that asks for it: one with `listening`. Each
+    party's own program tells it, so an observer of one party hears of that party alone. It must not change what it is
+    told.
+
+    Attributes:
+        listening: whether `heard` to `built` are wanted. Where nobody listens, they are not called.
+    """
+
+    listening: ClassVar[bool] = False
 
     def run(self, title: str) -> None:
         """A new run of a comparison began."""
@@ -34,6 +47,37 @@ class Observer:
 
     def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
         """An epoch ended, with its mean loss and its metrics on the validation rows."""
+
+    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+        """`party` sent a message to `peer`, or received one, after its policy and its ledger had it."""
+
+    def numbered(self, party: str, owner: str, rows: Any) -> None:
+        """`party` has its rows ready to train on in the federation of the label owner `owner`.
+
+        Args:
+            party: whose.
+            owner: the label owner.
+            rows: its `securevfl.training.NumberedRows`: its own features, its labels where it has them, the split.
+        """
+
+    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+        """`party` begins with a batch: numbers of its rows, (n,); `epoch` from 1, or 0 where it only scores them."""
+
+    def fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
+        """A passive `party` computed the activations (n, d) of its numbered rows, before any noise on them."""
+
+    def joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
+        """The active `party` has a side of a cut, whose weights follow this rule: η, μ and η λ."""
+
+    def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
+        """What `party` has at the cut after opening what was sealed: z (n, h), or (parties, n, h) where the parties'
+        parts come one by one, at the active party; ∂L/∂a (n, d) at a passive one."""
+
+    def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
+        """The active `party` hands back η ∂L/∂z, (n, h) or (parties, n, h), as the integers of the cut round it."""
+
+    def built(self, party: str, owner: str, network: Any) -> None:
+        """A passive `party` made a network from its features to what it feeds, a ``torch.nn.Module`` that it trains."""
 
 
 class Keeper:

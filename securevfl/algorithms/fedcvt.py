@@ -299,6 +299,17 @@ class _Active(_Bottoms, ActiveRole):
         return found
 
 
+class _Beside(nn.Module):
+    """``[R_c; R_u]`` of rows with these features, (n, 2d)."""
+
+    def __init__(self, shared: nn.Module, unique: nn.Module) -> None:
+        super().__init__()
+        self.shared, self.unique = shared, unique
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.shared(x), self.unique(x)], dim=1)
+
+
 class _Passive(_Bottoms, PassiveRole):
     """Party B: two bottoms; it sends representations and receives their gradients."""
 
@@ -306,6 +317,9 @@ class _Passive(_Bottoms, PassiveRole):
         self.noise = FeatureNoise(self)
         self.build_bottoms()
         self.train_networks()
+        self.both = _Beside(self.shared, self.unique)
+        if self.site.observer.listening:
+            self.site.observer.built(self.site.name, self.site.active, self.both)
 
     def activation_times(self, epochs: int) -> int:
         """How often one row is handed over at most: an aligned one, or one of the others, drawn as often."""
@@ -324,8 +338,7 @@ class _Passive(_Bottoms, PassiveRole):
 
     def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """``[R_c; R_u]`` of these rows, (n, 2d), clipped and noised where the job says so."""
-        x = self.features(rows)
-        return self.noise(torch.cat([self.shared(x), self.unique(x)], dim=1), rows)
+        return self.noise(self.both(self.features(rows)), rows)
 
     async def hand_over(self, r: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Send representations, (n, 2d)."""

@@ -4,7 +4,7 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
-from securevfl.cut.wrapped import BoundedCut, PerturbedCut, WrappedCut
+from securevfl.cut.wrapped import BoundedCut, ObservedCut, PerturbedCut, WrappedCut
 
 __all__ = [
     "BFV",
@@ -15,6 +15,7 @@ __all__ = [
     "BoundedCut",
     "CutSpec",
     "CutUse",
+    "ObservedCut",
     "Paillier",
     "PassiveCut",
     "PerturbedCut",

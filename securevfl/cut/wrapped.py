@@ -1,15 +1,17 @@
 """The active party's side of a cut with something on top: gradients that are perturbed before they leave, a bound on
-z."""
+z, an observer."""
 
 from __future__ import annotations
 
 import torch
 
-from securevfl.cut.base import ActiveCut
+from securevfl.cut.base import ActiveCut, CutSpec
+from securevfl.cut.integers import scaled_gradient
 from securevfl.privacy import MarvellNoise, Noised, bare
 from securevfl.privacy.joint import check_norms
+from securevfl.site import Site
 
-__all__ = ["BoundedCut", "PerturbedCut", "WrappedCut"]
+__all__ = ["BoundedCut", "ObservedCut", "PerturbedCut", "WrappedCut"]
 
 
 class WrappedCut:
@@ -88,3 +90,32 @@ class BoundedCut(WrappedCut):
         z = await super().forward(rows, train=train)
         check_norms(z, self._bound)
         return z
+
+
+class ObservedCut(WrappedCut):
+    """Tells the site's observer what the active party opens and what it hands back.
+
+    Args:
+        cut: the side itself.
+        site: the active party's.
+        spec: of the cut.
+    """
+
+    def __init__(self, cut: ActiveCut, site: Site, spec: CutSpec) -> None:
+        super().__init__(cut)
+        self._site = site
+        self._spec = spec
+        site.observer.joined(site.name, site.active, spec.lr, spec.momentum, spec.lr * spec.weight_decay)
+
+    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
+        """See `ActiveCut.forward`."""
+        z = await super().forward(rows, train=train)
+        self._site.observer.opened(self._site.name, self._site.active, "z", z, train=train)
+        return z
+
+    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """See `ActiveCut.backward`."""
+        point = self._spec.fixed_point
+        steps = scaled_gradient(bare(gradient), point) * 2.0**-point.fs
+        self._site.observer.handed(self._site.name, self._site.active, steps)
+        await super().backward(gradient)

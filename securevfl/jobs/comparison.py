@@ -49,6 +49,7 @@ def simulate(
     command: str = "",
     aligned: Aligned | None = None,
     observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
     checkpoints: str | Path | None = None,
     draws: int = 1,
 ) -> Result:
@@ -62,6 +63,7 @@ def simulate(
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on.
+        observers: party → what hears of it alone while it trains, in place of `observer`.
         checkpoints: folder in which each party keeps its state after every epoch; an interrupted run goes on
             from there.
         draws: see `compare`.
@@ -77,6 +79,7 @@ def simulate(
         command=command,
         aligned=aligned,
         observer=observer,
+        observers=observers,
         checkpoints=checkpoints,
         draws=draws,
     )
@@ -92,6 +95,7 @@ def compare(
     command: str = "",
     aligned: Aligned | None = None,
     observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
     checkpoints: str | Path | None = None,
     draws: int = 1,
 ) -> Result:
@@ -106,6 +110,7 @@ def compare(
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on; its phases carry the run's key.
+        observers: see `simulate`.
         checkpoints: see `simulate`; each job has a folder of its own in it.
         draws: how often a job with differential privacy runs, each time with fresh noise: its figures are the mean and
             the standard deviation then. For data that are public or simulated: each run is a release of its own, and
@@ -147,7 +152,7 @@ def compare(
                 if checkpoints is None
                 else keepers(Path(checkpoints) / key, _keeping_parties(parties, job), job.digest)
             )
-            ran = run_parties(job, parties, aligned, run=key, observer=observer, keepers=kept)
+            ran = run_parties(job, parties, aligned, run=key, observer=observer, observers=observers, keepers=kept)
             models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
             ledgers[key] = ran.ledgers
             check_protection(

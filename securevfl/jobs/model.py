@@ -15,6 +15,7 @@ from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
 from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import Job
 from securevfl.privacy import Ledger
+from securevfl.site import Observer
 
 __all__ = ["Model", "Prediction", "predict"]
 
@@ -82,13 +83,20 @@ class Prediction:
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
 
 
-def predict(model: Model, parties: Parties, *, aligned: Aligned | None = None) -> Prediction:
+def predict(
+    model: Model,
+    parties: Parties,
+    *,
+    aligned: Aligned | None = None,
+    observers: Mapping[str, Observer] | None = None,
+) -> Prediction:
     """Predict on new rows: align the parties' tables, encode them as in training, score the common rows.
 
     Args:
         model: trained by the same parties.
         parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`).
         aligned: an alignment of these tables to use again.
+        observers: party → what hears of it.
 
     Raises:
         InputError: other parties or other columns than in training.
@@ -97,7 +105,7 @@ def predict(model: Model, parties: Parties, *, aligned: Aligned | None = None) -
     if set(parties) != set(model.parts):
         raise InputError(f"the model belongs to {', '.join(model.parts)}; the tables to {', '.join(parties)}")
     aligned = aligned or align_parties(parties, model.job)
-    scores, ledgers = predict_parties(model.job, parties, aligned, model.parts, run="predict")
+    scores, ledgers = predict_parties(model.job, parties, aligned, model.parts, run="predict", observers=observers)
     active = parties.active
     rows = aligned.parties[active.name].rows
     return Prediction(

@@ -28,6 +28,7 @@ def sites_of(
     run: str,
     coordinator: str = "",
     observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
     window: int = WINDOW,
 ) -> dict[str, Site]:
@@ -40,6 +41,7 @@ def sites_of(
         run: name of the run, for the ledgers.
         coordinator: the name of the party without a table; empty where there is none.
         observer: hears how it goes on.
+        observers: party → what hears of it alone, in place of `observer`.
         keepers: party → what keeps its checkpoints.
         window: bytes that may be on their way in each direction of a link.
     """
@@ -58,6 +60,7 @@ def sites_of(
         ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.text()), Clock()
         if len(names) > 1:
             _declare(ledger, messages, roles[name])
+        hears = (observers or {}).get(name) or (observer if name == owners[0] else None) or Observer()
         links = {
             peer: Link(
                 name,
@@ -68,6 +71,7 @@ def sites_of(
                 clock,
                 sends=messages.between(roles[name], roles[peer]),
                 takes=messages.between(roles[peer], roles[name]),
+                heard=hears.heard if hears.listening else None,
             )
             for peer in names
             if peer != name
@@ -85,7 +89,7 @@ def sites_of(
             job=job.digest,
             seed=job.seed,
             private_seed=derive_seed(job.seed, "private", name),
-            observer=(observer if name == owners[0] else None) or Observer(),
+            observer=hears,
             keeper=(keepers or {}).get(name, Keeper()),
         )
     return sites

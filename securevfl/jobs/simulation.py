@@ -84,6 +84,7 @@ def _sites(
     run: str,
     coordinated: bool = False,
     observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
 ) -> dict[str, Site]:
     """A site for each party and, where the run is `coordinated` and the algorithm needs one, for the coordinator.
@@ -102,7 +103,14 @@ def _sites(
     coordinator = COORDINATOR if coordinated and job.algorithm.many_owners else ""
     names = [*parties, *([coordinator] if coordinator else [])]
     sites = sites_of(
-        job, names, owners=_owners(parties), run=run, coordinator=coordinator, observer=observer, keepers=keepers
+        job,
+        names,
+        owners=_owners(parties),
+        run=run,
+        coordinator=coordinator,
+        observer=observer,
+        observers=observers,
+        keepers=keepers,
     )
     for site in sites.values():
         check_roster(site, job)
@@ -177,6 +185,7 @@ def run_parties(
     run: str,
     split: Split | None = None,
     observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
 ) -> Ran:
     """Train on the aligned rows, each party as a task of its own.
@@ -188,6 +197,7 @@ def run_parties(
         run: name of the run, for the ledgers.
         split: of the rows of a party that runs alone.
         observer: hears how it goes on.
+        observers: party → what hears of it alone, in place of `observer`.
         keepers: party → what keeps its checkpoints.
 
     Raises:
@@ -195,7 +205,7 @@ def run_parties(
         SecureVFLError: any other, as the party raised it.
     """
     owners = _owners(parties)
-    sites = _sites(job, parties, run=run, coordinated=True, observer=observer, keepers=keepers)
+    sites = _sites(job, parties, run=run, coordinated=True, observer=observer, observers=observers, keepers=keepers)
     tables = dict(parties)
 
     async def program(site: Site) -> Trained:
@@ -210,7 +220,13 @@ def run_parties(
 
 
 def predict_parties(
-    job: Job, parties: Parties, aligned: Aligned, models: Mapping[str, Mapping[str, Any]], *, run: str
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    models: Mapping[str, Mapping[str, Any]],
+    *,
+    run: str,
+    observers: Mapping[str, Observer] | None = None,
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
     """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
 
@@ -220,9 +236,10 @@ def predict_parties(
         aligned: the verified alignment of these tables.
         models: party → its part of the model.
         run: name, for the ledgers.
+        observers: party → what hears of it.
     """
     active = parties.active.name
-    sites = _sites(job, parties, run=run)
+    sites = _sites(job, parties, run=run, observers=observers)
 
     async def program(site: Site) -> np.ndarray:
         await consent_party(site, parties[site.name], job)

@@ -126,6 +126,9 @@ async def train_party(
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
     }
+    if site.observer.listening:
+        for owner, rows in tables.items():
+            site.observer.numbered(site.name, owner, rows)
     settings = {
         owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
         for owner, member in members.items()
@@ -164,6 +167,8 @@ async def predict_party(
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
     mine = NumberedRows(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
+    if site.observer.listening:
+        site.observer.numbered(site.name, site.active, mine)
     # As often as training planned to use a row: there are no training rows here to derive it from.
     plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
     setting = Setting(site=site, plan=plan, protection=job.protection, table=mine)

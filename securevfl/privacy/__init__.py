@@ -17,7 +17,7 @@ from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
-from securevfl.privacy.link import Declared, Link, fan_out
+from securevfl.privacy.link import Declared, Heard, Link, fan_out
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
@@ -46,6 +46,7 @@ __all__ = [
     "Finding",
     "Gaussian",
     "GaussianRelease",
+    "Heard",
     "JointNoise",
     "JointRelease",
     "LabelRelease",

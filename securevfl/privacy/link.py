@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy.clock import Clock
@@ -17,13 +17,16 @@ from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar
 
-__all__ = ["Declared", "Link", "fan_out"]
+__all__ = ["Declared", "Heard", "Link", "fan_out"]
 
 _EMPTY: Mapping[str, Scalar] = {}
 _T = TypeVar("_T")
 
 Declared = Mapping[tuple[str, Kind], Exchange]
 """Step and kind → what was declared, in one direction of a link."""
+
+Heard = Callable[[str, str, Literal["sent", "received"], Message], None]
+"""Is told of every message of a link: the party, its peer, which way it went, and the message."""
 
 
 class Link:
@@ -41,9 +44,10 @@ class Link:
         clock: the party's own.
         sends: what this run declares from `me` to `peer`; None leaves declarations out, for protocols tried alone.
         takes: what it declares from `peer` to `me`; likewise.
+        heard: is told of each message after the ledger has it; None where nobody listens.
     """
 
-    __slots__ = ("_channel", "_clock", "_ledger", "_sends", "_takes", "me", "peer", "policy")
+    __slots__ = ("_channel", "_clock", "_heard", "_ledger", "_sends", "_takes", "me", "peer", "policy")
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class Link:
         *,
         sends: Declared | None = None,
         takes: Declared | None = None,
+        heard: Heard | None = None,
     ) -> None:
         self.me = me
         self.peer = peer
@@ -65,6 +70,7 @@ class Link:
         self._clock = clock
         self._sends = sends
         self._takes = takes
+        self._heard = heard
 
     @property
     def ready(self) -> bool:
@@ -105,6 +111,8 @@ class Link:
             self._clock.waited(time.perf_counter() - start)
         self._clock.sent(self.peer, size)
         self._ledger.record("sent", self.peer, message, size)
+        if self._heard is not None:
+            self._heard(self.me, self.peer, "sent", message)
 
     async def receive(self, kind: Kind, what: str, *names: str) -> Message:
         """The next message, which must be of this kind and step and carry exactly these arrays.
@@ -117,6 +125,8 @@ class Link:
         message, size = await self._channel.receive()
         self._clock.waited(time.perf_counter() - start)
         self._ledger.record("received", self.peer, message, size)
+        if self._heard is not None:
+            self._heard(self.me, self.peer, "received", message)
         self.policy.check_received(message, self.peer)
         if message.kind != kind or message.what != what or message.arrays.keys() != set(names):
             raise_refusal(message, self.peer)

@@ -156,10 +156,13 @@ class PassiveHalf:
     ) -> None:
         self.cut = protection.passive_cut(site, spec)
         self.cut_width = spec.width
+        self.site = site
         self.bottom, self.width = build_bottom(architecture.bottom, shape)
         self.bottom.to(spec.device)
         parameters = list(self.bottom.parameters())
         self.trainable = bool(parameters)
+        if site.observer.listening:
+            site.observer.built(site.name, site.active, self.bottom)
         self.optimizer = (
             torch.optim.Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay)
             if parameters
@@ -180,6 +183,8 @@ class PassiveHalf:
     async def backward(self, activations: torch.Tensor | Noised[torch.Tensor]) -> None:
         """Step the cut's block and the bottom that `activations` came from."""
         gradient = await self.cut.backward()
+        if gradient is not None and self.site.observer.listening:
+            self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
         a = bare(activations)
         if self.optimizer is not None and gradient is not None and a.requires_grad:
             forget_gradients(self.optimizer)

@@ -131,6 +131,9 @@ class FeatureNoise:
         Raises:
             PolicyError: a row would be released more often than planned.
         """
+        site = self._role.site
+        if site.observer.listening:
+            site.observer.fed(site.name, site.active, rows, a)
         if self.joint is not None:
             return self.joint.clipped(a)
         return a if self.release is None else self.release(a, rows)

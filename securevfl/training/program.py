@@ -190,10 +190,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """
         role, losses, count = self.role, [], 0
         batches = role.batches(epoch)
+        site, observer = role.site, role.site.observer
         for done, rows in enumerate(batches, 1):
+            observer.batch(site.name, site.active, epoch, rows)
             losses.append(await role.train_batch(rows))
             count += len(rows)
-            role.site.observer.step(epoch, done, len(batches))
+            observer.step(epoch, done, len(batches))
         self.trained.rows = len(role.training_rows(epoch))
         mean = sum(map(float, losses)) / max(count, 1)
         if not math.isfinite(mean):
@@ -254,7 +256,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def probabilities(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows by the model as it is."""
-        logits = [await self.role.score(part) for part in chunks(rows, self.role.plan.eval_rows)]
+        site, logits = self.role.site, []
+        for part in chunks(rows, self.role.plan.eval_rows):
+            site.observer.batch(site.name, site.active, 0, part)
+            logits.append(await self.role.score(part))
         return self.role.task.probabilities(torch.cat(logits))
 
     async def evaluate(self, rows: np.ndarray, *, keep: bool = False) -> dict[str, float]:
@@ -291,7 +296,9 @@ class PassiveProgram(RoleProgram[PassiveRole]):
     async def train_epoch(self, epoch: int) -> None:
         """Take part in an epoch's batches."""
         await self.role.begin_epoch(epoch)
+        site = self.role.site
         for rows in self.role.batches(epoch):
+            site.observer.batch(site.name, site.active, epoch, rows)
             await self.role.train_batch(rows)
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
@@ -302,5 +309,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
 
     async def answer_all(self, rows: np.ndarray) -> None:
         """Take part in scoring these rows, as many at a time as the active party scores."""
+        site = self.role.site
         for part in chunks(rows, self.role.plan.eval_rows):
+            site.observer.batch(site.name, site.active, 0, part)
             await self.role.answer(part)

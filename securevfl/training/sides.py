@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from securevfl.cut import ActiveCut, BoundedCut, CutSpec, PerturbedCut
+from securevfl.cut import ActiveCut, BoundedCut, CutSpec, ObservedCut, PerturbedCut
 from securevfl.errors import InputError
 from securevfl.privacy import MarvellNoise
 from securevfl.privacy.joint import largest_norm
@@ -53,6 +53,8 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
     """
     site, dp = role.site, role.protection.dp
     cut = role.protection.active_cut(site, spec)
+    if site.observer.listening:
+        cut = ObservedCut(cut, site, spec)
     if dp is None or not site.passive:
         return cut
     if dp.joint is not None:

@@ -1,0 +1,232 @@
+"""What an attack got, as a figure beside that of an attacker who saw nothing of the job."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+
+__all__ = ["Estimate", "Known", "Measured", "auc", "auc_error", "draw_known", "r_squared", "ranked", "score_labels"]
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack, scored."""
+
+    attack: str
+    """which one: "labels: spectral", "features: ridge", …"""
+    attacker: str
+    """the party whose view it used"""
+    victim: str
+    """whose data it is about"""
+    target: str
+    """what of it: "labels", "features", a column's name, "membership", …"""
+    metric: str
+    """"AUC" (0.5 is guessing), "R²" (0 is guessing the mean), "Spearman", "share" """
+    value: float
+    baseline: float
+    """the same metric for the same learner without what was seen; 0.5 or 0 where there is nothing to learn from"""
+    known: int
+    """records or labels that the attacker knew from elsewhere"""
+    rows: int
+    """rows that it was scored on"""
+    seed: int
+    """of the job"""
+    error: float = 0.0
+    """standard error of `value` over the scored rows, for AUC; 0 where there is none"""
+    seen: str = ""
+    """what it used"""
+    source: str = ""
+    """where it was published"""
+
+    @property
+    def gain(self) -> float:
+        """Over the baseline."""
+        return self.value - self.baseline
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an attack says of rows.
+
+    Attributes:
+        rows: numbers, (n,).
+        values: scores that rank the rows, (n,), or estimates of columns, (n, d), or of classes, (n, classes).
+        either_way: whether a score's sign is open, which costs the attacker one bit: which class is the rarer one.
+    """
+
+    rows: np.ndarray
+    values: np.ndarray
+    either_way: bool = False
+
+    def without(self, rows: np.ndarray) -> Estimate:
+        """Of the other rows only: those that the attacker did not know before."""
+        left = ~np.isin(self.rows, rows)
+        return Estimate(self.rows[left], self.values[left], self.either_way)
+
+
+@dataclass(frozen=True)
+class Known:
+    """Records that the attacker knows from elsewhere.
+
+    Attributes:
+        rows: their numbers, (k,).
+        values: of the target, (k,) or (k, d).
+    """
+
+    rows: np.ndarray
+    values: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+def draw_known(rows: np.ndarray, target: np.ndarray, count: int, seed: int) -> Known:
+    """`count` of `rows` at random, with their targets; at least two of each class where targets are classes.
+
+    Args:
+        rows: numbers to draw from, (n,).
+        target: of all numbered rows, (N,) classes or (N, d) values.
+        count: how many.
+        seed: of the draw.
+    """
+    draw = np.random.default_rng(seed)
+    chosen = rows[draw.permutation(len(rows))[:count]]
+    if count and target.ndim == 1:  # an attacker who looks for known records finds one of each class
+        first = [draw.permutation(rows[target[rows] == c])[:2] for c in np.unique(target[rows])]
+        have = np.concatenate(first)
+        chosen = np.concatenate([have, chosen[~np.isin(chosen, have)]])[: max(count, len(have))]
+    return Known(np.sort(chosen), target[np.sort(chosen)])
+
+
+def auc(positive: np.ndarray, score: np.ndarray) -> float:
+    """Probability that a positive row is ranked above another one, ties counted half; 0.5 where there is only one kind.
+
+    The Mann-Whitney statistic from mid-ranks.
+
+    Args:
+        positive: (n,) bool.
+        score: (n,).
+    """
+    positive = np.asarray(positive, dtype=bool)
+    n, m = int(positive.sum()), int((~positive).sum())
+    if not n or not m:
+        return 0.5
+    _, at, counts = np.unique(score, return_inverse=True, return_counts=True)
+    rank = np.cumsum(counts) - (counts - 1) / 2
+    return float((rank[at][positive].sum() - n * (n + 1) / 2) / (n * m))
+
+
+def auc_error(value: float, positive: int, negative: int) -> float:
+    """Standard error of an AUC (Hanley and McNeil, Radiology 143, 1982)."""
+    if positive < 1 or negative < 1:
+        return 0.5
+    q1, q2 = value / (2 - value), 2 * value**2 / (1 + value)
+    square = value * (1 - value) + (positive - 1) * (q1 - value**2) + (negative - 1) * (q2 - value**2)
+    return math.sqrt(max(square, 0.0) / (positive * negative))
+
+
+def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, float]:
+    """AUC of an estimate of classes, and its standard error.
+
+    Args:
+        estimate: one score a row, or one a class; for more than two classes the mean over them, one against the rest.
+        classes: true ones of all numbered rows, (N,).
+        count: number of classes.
+    """
+    y, values = classes[estimate.rows], estimate.values
+    if values.ndim == 1:
+        target = y == 1 if count == 2 else y == int(np.bincount(y, minlength=count).argmax())
+        found = auc(target, values)
+        found = max(found, 1 - found) if estimate.either_way else found
+        return found, auc_error(found, int(target.sum()), int((~target).sum()))
+    if count == 2:
+        return ranked(Estimate(estimate.rows, values[:, 1]), classes, 2)
+    each = [(auc(y == c, values[:, c]), int((y == c).sum())) for c in range(count) if 0 < (y == c).sum() < len(y)]
+    if not each:
+        return 0.5, 0.5
+    found = float(np.mean([value for value, _ in each]))
+    return found, auc_error(found, min(size for _, size in each), len(y) - min(size for _, size in each))
+
+
+def r_squared(estimate: np.ndarray, truth: np.ndarray) -> float:
+    """Share of the variance of standardised columns that an estimate explains; below 0 is worse than the mean.
+
+    Args:
+        estimate: (n, d).
+        truth: (n, d); columns that do not vary do not count.
+    """
+    deviation = truth.std(axis=0)
+    varies = deviation > 1e-6
+    if not varies.any():
+        return 0.0
+    left = ((estimate - truth)[:, varies] / deviation[varies]) ** 2
+    return float(1 - left.mean())
+
+
+def score_labels(
+    attack: str,
+    estimate: Estimate,
+    classes: np.ndarray,
+    count: int,
+    *,
+    attacker: str,
+    victim: str,
+    baseline: Estimate | None = None,
+    known: Known | None = None,
+    seed: int = 0,
+    target: str = "labels",
+    seen: str = "",
+    source: str = "",
+) -> Measured:
+    """Score an estimate of classes by AUC, on rows that the attacker did not know.
+
+    Args:
+        attack: name.
+        estimate: of the attack.
+        classes: true ones of all numbered rows, (N,).
+        count: number of classes.
+        attacker: who.
+        victim: whose labels.
+        baseline: what the same learner says without having seen anything; None for guessing.
+        known: what the attacker knew.
+        seed: of the job.
+        target: what the classes are.
+        seen: what the attack used.
+        source: where it was published.
+    """
+    told = np.arange(0) if known is None else known.rows
+    rest = estimate.without(told)
+    value, error = ranked(rest, classes, count)
+    without = 0.5 if baseline is None else ranked(baseline.without(told), classes, count)[0]
+    return Measured(
+        attack=attack,
+        attacker=attacker,
+        victim=victim,
+        target=target,
+        metric="AUC",
+        value=value,
+        baseline=without,
+        known=len(told),
+        rows=len(rest.rows),
+        seed=seed,
+        error=error,
+        seen=seen,
+        source=source,
+    )
+
+
+def median_of(tries: Callable[[int], Measured], draws: int) -> Measured:
+    """The median of an attack over several choices of what the attacker knows, by its value."""
+    found = sorted((tries(draw) for draw in range(draws)), key=lambda one: one.value)
+    return found[len(found) // 2]
+
+
+def by_attack(found: list[Measured]) -> Mapping[str, list[Measured]]:
+    """Attack → its figures."""
+    groups: dict[str, list[Measured]] = {}
+    for one in found:
+        groups.setdefault(one.attack, []).append(one)
+    return groups
