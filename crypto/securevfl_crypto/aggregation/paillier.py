@@ -26,7 +26,7 @@ class PaillierAggregation(Aggregation):
     """Aggregation under Paillier: several integers in a plaintext, each slot with room for the sum; masks modulo n.
 
     Attributes:
-        bits: the least bits of n.
+        bits: bits of n.
 
     Raises:
         WeakKeyError: no key can have this many bits.
@@ -44,7 +44,7 @@ class PaillierAggregation(Aggregation):
 
     def read_public(self, data: bytes) -> PaillierPublicKey:
         """See `KeyScheme.read_public`."""
-        return PaillierPublicKey.from_bytes(data).at_least(self.bits)
+        return PaillierPublicKey.from_bytes(data, agreed=self.bits)
 
     def aggregator(self, key: PublicKey, addends: Addends) -> PaillierAggregator:
         """See `Aggregation.aggregator`."""

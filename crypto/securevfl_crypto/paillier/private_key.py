@@ -2,8 +2,9 @@
 
 I. Damgård, M. Jurik, J. B. Nielsen, "A generalization of Paillier's public-key system with applications to electronic
 voting", Int. J. Inf. Secur. 9 (2010), section 4.2: n = p q with p ≡ q ≡ 3 mod 4 and gcd(p − 1, q − 1) = 2; h = −x²
-mod n for a random x; h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of ⌈|n|/2⌉ bits. It is
-secure if composite residuosity is hard to decide and powers of h_s with short exponents look uniform (ibid.).
+mod n for a random x (here a hash of n); h_s = hⁿ mod n²; a ciphertext of m is (1 + n m) h_s^α mod n² with α uniform of
+⌈|n|/2⌉ bits. It is secure if composite residuosity is hard to decide and powers of h_s with short exponents look
+uniform (ibid.).
 
 Plaintexts are signed integers modulo n: those above n/2 stand for negative ones. Keys and ciphertexts are compatible
 with every Paillier implementation whose generator is n + 1, such as python-paillier.
@@ -13,8 +14,8 @@ addresses that depend on the exponent; neither has a single encryption. Batches 
 digits of α, and read whole tables only if `constant_time` is set: each α is used once, and only a process on the same
 machine that watches the cache could see parts of it. Chinese remaindering uses GMP's ordinary arithmetic.
 
-A public key does not prove that h_s is an n-th residue of large order. A key owner who cheats here learns about the
-exponents of those who use the key; `PaillierPublicKey` refuses the cases that can be detected, and no others.
+A public key carries a proof that n is a product of two primes of this kind, and x is a hash of n, so nobody chooses the
+order of h_s: `modulus_proof` says how, and what is not proved.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
 from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
+from securevfl_crypto.paillier.modulus_proof import base, prove
 from securevfl_crypto.paillier.public_key import MAX_BITS, MIN_BITS, PaillierPublicKey, exponents, units
 
 __all__ = ["PaillierPrivateKey", "check_size", "generate_keypair"]
@@ -181,10 +183,4 @@ def generate_keypair(bits: int = 3072, *, unsafe_small_key: bool = False) -> Pai
         if p != q and gmpy2.gcd(p - 1, q - 1) == 2:
             break
     n = p * q
-    while True:
-        x = mpz(secrets.randbelow(int(n) - 2)) + 2
-        if gmpy2.gcd(x, n) == 1:
-            break
-    h = -x * x % n
-    public = PaillierPublicKey(n, gmpy2.powmod(h, n, n * n), unsafe_small_key)
-    return PaillierPrivateKey(public, p, q)
+    return PaillierPrivateKey(PaillierPublicKey(n, base(n), unsafe_small_key, prove(p, q)), p, q)

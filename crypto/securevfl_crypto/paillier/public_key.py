@@ -15,6 +15,7 @@ from gmpy2 import mpz
 
 from securevfl_crypto.errors import MalformedError, WeakKeyError
 from securevfl_crypto.modular import Batch, FixedBase, Modulus, modulus
+from securevfl_crypto.paillier.modulus_proof import SMALL_FACTORS, base, proof_bytes, verify
 
 __all__ = ["MAX_BITS", "MIN_BITS", "PaillierPublicKey", "exponents", "units"]
 
@@ -23,8 +24,9 @@ MIN_BITS = 2048
 MAX_BITS = 8192
 _STRENGTHS = ((0, 0), (1024, 80), (2048, 112), (3072, 128), (7680, 192), (15360, 256))
 """Bits of a modulus and bits of security (NIST SP 800-57 part 1 revision 5, table 2)."""
-_SMALL_PRIMES = gmpy2.primorial(1 << 12)
-_MAGIC = b"SVPK\x01"
+_SMALL_PRIMES = gmpy2.primorial(SMALL_FACTORS)
+_MAGIC = b"SVPK\x02"
+_HEAD = len(_MAGIC) + 4
 _STEP = 64
 """Exponents are rounded up to a multiple of this many bits, so that few tables serve all of them."""
 
@@ -50,8 +52,10 @@ class PaillierPublicKey:
 
     Attributes:
         n: the modulus.
-        hs: the base h_s of the randomness, an n-th residue modulo n².
+        hs: the base h_s of the randomness, an n-th residue modulo n²; of keys that are generated or read, the one that
+            follows from n (`modulus_proof.base`).
         unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
+        proof: that n is a Paillier modulus (`modulus_proof`); without it the key can be used, and nobody reads it.
         n2: n², the modulus of ciphertexts.
 
     Raises:
@@ -62,6 +66,7 @@ class PaillierPublicKey:
     n: mpz
     hs: mpz
     unsafe_small_key: bool = False
+    proof: bytes = b""
     n2: mpz = field(init=False)
     _tables: dict[tuple[int, bool], FixedBase] = field(init=False, compare=False)
 
@@ -72,10 +77,10 @@ class PaillierPublicKey:
             raise WeakKeyError(f"a Paillier modulus of {bits} bits; at least {MIN_BITS} are accepted: use 3072")
         if bits > MAX_BITS:
             raise MalformedError(f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted")
-        if n % 2 == 0 or n < 15 or gmpy2.is_prime(n) or gmpy2.is_square(n):
-            raise MalformedError("the modulus is even, prime or a square: it is no product of two odd primes")
+        if n % 2 == 0 or n < 15 or gmpy2.is_prime(n) or gmpy2.is_power(n):
+            raise MalformedError("the modulus is even, prime or a power: it is no product of two odd primes")
         if not self.unsafe_small_key and gmpy2.gcd(n, _SMALL_PRIMES) != 1:
-            raise MalformedError("the modulus has a factor below 4096: it is no product of two large primes")
+            raise MalformedError("the modulus has a factor below 8192: it is no product of two large primes")
         n2 = n * n
         if not 1 < hs < n2 or gmpy2.gcd(hs, n) != 1:
             raise MalformedError("the base of the randomness is not a unit between 1 and n²: the key is damaged")
@@ -240,33 +245,46 @@ class PaillierPublicKey:
         return self
 
     def to_bytes(self) -> bytes:
-        """Serialise the key: version, bits, n, h_s; little-endian; the length depends only on the bits."""
+        """Serialise the key: version, bits, n, proof; little-endian; the length depends only on the bits."""
         width = (self.bits + 7) // 8
-        return (
-            _MAGIC
-            + self.bits.to_bytes(4, "little")
-            + int(self.n).to_bytes(width, "little")
-            + int(self.hs).to_bytes(2 * width, "little")
-        )
+        return _MAGIC + self.bits.to_bytes(4, "little") + int(self.n).to_bytes(width, "little") + self.proof
 
     @classmethod
-    def from_bytes(cls, data: bytes, *, unsafe_small_key: bool = False) -> PaillierPublicKey:
-        """Read the key that `to_bytes` wrote.
+    def from_bytes(cls, data: bytes, *, agreed: int | None = None, unsafe_small_key: bool = False) -> PaillierPublicKey:
+        """Read the key that `to_bytes` wrote, and verify its proof. Lengths are checked before numbers are read.
+
+        Args:
+            data: as received.
+            agreed: the bits that the modulus has to have; None for any that are accepted.
+            unsafe_small_key: accepts moduli shorter than `MIN_BITS`, for tests.
 
         Raises:
-            MalformedError: the format or length is wrong, or the numbers cannot be a key.
-            WeakKeyError: the modulus is shorter than `MIN_BITS`.
+            MalformedError: the format or length is wrong, the modulus is longer than agreed, or its proof does not
+                prove it.
+            WeakKeyError: the modulus is shorter than `MIN_BITS`, or than agreed.
         """
-        head = len(_MAGIC) + 4
-        if len(data) < head or data[: len(_MAGIC)] != _MAGIC:
+        if len(data) < _HEAD or data[: len(_MAGIC)] != _MAGIC:
             raise MalformedError(f"{len(data)} bytes that are no Paillier public key of version {_MAGIC[-1]}")
-        bits = int.from_bytes(data[len(_MAGIC) : head], "little")
-        if bits > MAX_BITS:
-            raise MalformedError(f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted")
+        bits = int.from_bytes(data[len(_MAGIC) : _HEAD], "little")
+        if bits > (agreed or MAX_BITS):
+            raise MalformedError(
+                f"a Paillier modulus of {bits} bits; {agreed} were agreed: make a key of that size"
+                if agreed
+                else f"a Paillier modulus of {bits} bits; at most {MAX_BITS} are accepted"
+            )
         width = (bits + 7) // 8
-        if len(data) != head + 3 * width:
-            raise MalformedError(f"a key of {bits} bits has {head + 3 * width} bytes; {len(data)} came")
-        n = mpz(int.from_bytes(data[head : head + width], "little"))
+        if len(data) != (length := _HEAD + width + proof_bytes(bits)):
+            raise MalformedError(f"a key of {bits} bits has {length} bytes; {len(data)} came")
+        if bits < (least := MIN_BITS if agreed is None else agreed) and not unsafe_small_key:
+            raise WeakKeyError(
+                f"a Paillier modulus of {bits} bits; "
+                + (f"at least {least} are accepted: use 3072" if agreed is None else f"{least} were agreed")
+            )
+        n = mpz(int.from_bytes(data[_HEAD : _HEAD + width], "little"))
         if n.bit_length() != bits:
             raise MalformedError(f"a modulus of {n.bit_length()} bits in a key that announces {bits}")
-        return cls(n, mpz(int.from_bytes(data[head + width :], "little")), unsafe_small_key)
+        if not n & 1:
+            raise MalformedError("the modulus is even: it is no product of two odd primes")
+        key = cls(n, base(n), unsafe_small_key, data[_HEAD + width :])
+        verify(n, key.proof)
+        return key

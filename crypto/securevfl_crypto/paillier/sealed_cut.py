@@ -53,7 +53,7 @@ class Paillier(Scheme):
     """Paillier with keys of `bits` bits.
 
     Attributes:
-        bits: bits of n. Generated keys have exactly this many; keys that are read may have more.
+        bits: bits of n, of keys that are generated and of keys that are read.
         classical: whether this party's randomness is rⁿ (Paillier 1999) instead of a short power of h_s (Damgård,
             Jurik and Nielsen 2010). It needs no assumption on short exponents and takes many times as long. Both
             parties must choose alike: half of a classical owner's ciphertexts have Jacobi symbol −1, which short
@@ -80,7 +80,7 @@ class Paillier(Scheme):
 
     def read_public(self, data: bytes) -> PaillierPublicKey:
         """See `Scheme.read_public`."""
-        return PaillierPublicKey.from_bytes(data).at_least(self.bits)
+        return PaillierPublicKey.from_bytes(data, agreed=self.bits)
 
     def owner(self, key: SecretKey, block: Block) -> PaillierOwner:
         """See `Scheme.owner`.
