@@ -100,7 +100,14 @@ def _open(page: Path) -> None:
 
 
 def _show(result: sv.Result, folder: Path, page: Path) -> Path:
-    from securevfl.report import comparison_table, learned_table, receipt_table, warnings_text, worst_text
+    from securevfl.report import (
+        comparison_table,
+        learned_table,
+        receipt_table,
+        self_training_text,
+        warnings_text,
+        worst_text,
+    )
 
     out.print(worst_text(result.record), soft_wrap=True)
     out.print(comparison_table(result.record))
@@ -109,6 +116,8 @@ def _show(result: sv.Result, folder: Path, page: Path) -> Path:
         out.print(learned_table(result.record))
     for run in federated:
         out.print(receipt_table(run))
+    if (labelled := self_training_text(result.record)) is not None:
+        out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(result.record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
@@ -261,11 +270,13 @@ def sweep_command(
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
     """Show a finished run again, and write its page again."""
-    from securevfl.report import Record, comparison_table, warnings_text, worst_text, write
+    from securevfl.report import Record, comparison_table, self_training_text, warnings_text, worst_text, write
 
     record = Record.read(folder / "metrics.json")
     out.print(worst_text(record), soft_wrap=True)
     out.print(comparison_table(record))
+    if (labelled := self_training_text(record)) is not None:
+        out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)

@@ -28,9 +28,11 @@ from securevfl.training.algorithm import Algorithm
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.pseudo_labels import SelfTraining
 from securevfl.training.received import received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import epoch_batches
+from securevfl.training.state import State, as_dict
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedCVT", "attend", "unlike"]
@@ -187,14 +189,14 @@ class _Active(_Bottoms, ActiveRole):
     Attributes:
         classifiers: f^A, f^B and f^AB; alone f^A only.
         peer: the passive party; empty where there is none.
-        pseudo: in this epoch, how many rows were given pseudo-labels, and how many were looked at.
+        tally: of this epoch, where a row counts as often as it is drawn.
     """
 
     def build(self) -> None:
         self.build_bottoms()
         self.peer = self.site.passive[0] if self.site.passive else ""
         self.mask = self.config.mask(self.width).to(self.plan.device)
-        self.pseudo = [0, 0]
+        self.tally = SelfTraining(self.config.confidence)
         inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.peer else [2 * self.width]
         with seeded(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
@@ -215,7 +217,7 @@ class _Active(_Bottoms, ActiveRole):
     async def begin_epoch(self, epoch: int) -> bool:
         self.mine = self.other_batches(self.site.active, epoch)
         self.theirs = self.other_batches(self.peer, epoch)
-        self.pseudo = [0, 0]
+        self.tally = SelfTraining(self.config.confidence)
         return False
 
     async def train_batch(self, rows: np.ndarray) -> float:
@@ -280,9 +282,20 @@ class _Active(_Bottoms, ActiveRole):
         p = torch.stack([torch.softmax(head(r), dim=1) for head, r in views])
         sure, label = p.max(dim=2)
         keep = (label == label[0]).all(dim=0) & (sure > self.config.confidence).all(dim=0)
-        self.pseudo[0] += int(keep.sum())
-        self.pseudo[1] += len(keep)
+        self.tally.rows += len(keep)
+        self.tally.labelled += int(keep.sum())
+        self.tally.most = max(self.tally.most, float(sure.min(dim=0).values.max()))
         return keep, label[0]
+
+    def remember(self) -> State:
+        return {"tally": self.tally.state()}
+
+    def recall(self, memory: State) -> None:
+        self.tally.load(as_dict(memory["tally"]))
+
+    def self_training(self) -> SelfTraining | None:
+        labels = self.peer and self.config.estimate and self.config.cross_view
+        return self.tally if labels else None
 
     async def receive(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, 2d)."""

@@ -25,10 +25,10 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import Bottom, mlp
-from securevfl.training.pseudo_labels import answer_rows, label_rows, labelled_note
+from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
-from securevfl.training.state import State, as_int, as_rows, as_tensor, kept_rows
+from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedDA", "gradient_penalty", "train_generator"]
@@ -268,7 +268,7 @@ class _Active(_Completed, Active):
     def build(self) -> None:
         super().build()
         self.y = self.y.clone()
-        self.labelled = 0
+        self.tally = SelfTraining(self.config.confidence)
         self.release: RowRelease | None = None
         dp = self.protection.dp
         if dp is not None and dp.activations is not None and self.peer:
@@ -282,8 +282,9 @@ class _Active(_Completed, Active):
         if not self.begins(epoch):
             return False
         await self.augment(self.release)
-        labelled = await label_rows(self, self.table.others(self.peer), self.config.confidence)
-        self.labelled = len(labelled)
+        theirs = self.table.others(self.peer)
+        labelled = await label_rows(self, theirs, self.tally)
+        self.tally.dropped = len(theirs) - len(labelled)
         self.chosen = np.concatenate([self.training_rows(epoch), labelled])
         await self.site.links[self.peer].send(Kind.CONTROL, "fedda/rows", rows=self.chosen)
         return True
@@ -292,18 +293,19 @@ class _Active(_Completed, Active):
         return self.completed(super().activations(rows), rows)
 
     def remember(self) -> State:
-        return super().remember() | {"y": self.y, "labelled": self.labelled}
+        return super().remember() | {"y": self.y, "tally": self.tally.state()}
 
     def recall(self, memory: State) -> None:
         super().recall(memory)
-        self.y, self.labelled = as_tensor(memory["y"]).clone(), as_int(memory["labelled"])
+        self.y = as_tensor(memory["y"]).clone()
+        self.tally.load(as_dict(memory["tally"]))
 
-    def closing_notes(self) -> list[str]:
-        if not self.peer:
-            return super().closing_notes()
-        others = len(self.table.others(self.peer))
-        labelled = labelled_note(self.labelled, others, self.config.confidence)
-        return [*super().closing_notes(), f"{labelled}; {others - self.labelled:,} rows dropped"]
+    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+        if self.chosen is None:
+            self.tally.judge(p, labels)
+
+    def self_training(self) -> SelfTraining | None:
+        return self.tally if self.peer else None
 
 
 class _Passive(_Completed, Passive):

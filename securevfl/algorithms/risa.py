@@ -30,11 +30,11 @@ from securevfl.privacy import fan_out
 from securevfl.privacy.loss import Loss
 from securevfl.site import derive_seed
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
-from securevfl.training.pseudo_labels import answer_rows, label_rows, labelled_note
+from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.sides import active_side
-from securevfl.training.state import State, as_int, as_rows, as_tensor, kept_rows
+from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.training.task import Task
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
@@ -204,7 +204,7 @@ class _Active(_Stages[ActiveHalf], Active):
         limited = self.protection.dp is not None and self.plan.steps is not None
         self.least = len(self.training_rows(1)) if limited else 1
         self.doubt = torch.zeros((2, self.table.rows))  # of each row the sum of its uncertainties, and how many
-        self.labelled = self.dropped = 0
+        self.tally = SelfTraining(self.config.confidence)
         if self.config.self_training:
             with seeded(self.seed("teacher")):
                 self.teacher = super().build_half(self.config.architecture(self.task.outputs))
@@ -252,9 +252,8 @@ class _Active(_Stages[ActiveHalf], Active):
         if self.teacher is not None:
             self.half = self.teacher
             for name in self.site.passive:
-                rows.append(await label_rows(self, self.table.others(name), self.config.confidence))
+                rows.append(await label_rows(self, self.table.others(name), self.tally))
             self.half = self.student
-        self.labelled = sum(map(len, rows[2:]))
         await self.tell(np.concatenate(rows))
 
     async def drop(self, most: float) -> None:
@@ -269,7 +268,7 @@ class _Active(_Stages[ActiveHalf], Active):
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
         certain = self.chosen[mean <= max(most, float(floor))]
-        self.dropped += len(self.chosen) - len(certain)
+        self.tally.dropped += len(self.chosen) - len(certain)
         await self.tell(certain)
 
     async def tell(self, rows: np.ndarray) -> None:
@@ -288,20 +287,20 @@ class _Active(_Stages[ActiveHalf], Active):
         return loss
 
     def remember(self) -> State:
-        counts: State = {"labelled": self.labelled, "dropped": self.dropped}
-        return counts | {"chosen": kept_rows(self.chosen), "y": self.y.clone(), "doubt": self.doubt.clone()}
+        learned: State = {"y": self.y.clone(), "doubt": self.doubt.clone()}
+        return learned | {"chosen": kept_rows(self.chosen), "tally": self.tally.state()}
 
     def recall(self, memory: State) -> None:
         self.y, self.doubt = as_tensor(memory["y"]).clone(), as_tensor(memory["doubt"]).clone()
         self.chosen = as_rows(memory["chosen"])
-        self.labelled, self.dropped = as_int(memory["labelled"]), as_int(memory["dropped"])
+        self.tally.load(as_dict(memory["tally"]))
 
-    def closing_notes(self) -> list[str]:
-        if not self.site.passive:
-            return super().closing_notes()
-        others = sum(len(self.table.others(name)) for name in self.site.passive)
-        labelled = labelled_note(self.labelled, others, self.config.confidence)
-        return [*super().closing_notes(), f"{labelled}; {self.dropped:,} rows dropped as uncertain"]
+    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+        if self.half is self.teacher:
+            self.tally.judge(p, labels)
+
+    def self_training(self) -> SelfTraining | None:
+        return self.tally if self.site.passive else None
 
 
 class _Passive(_Stages[PassiveHalf], Passive):

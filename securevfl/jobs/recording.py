@@ -54,6 +54,7 @@ def run_record(
         notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
         warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
         constant=chief.constant,
+        self_training=chief.self_training,
     )
 
 

@@ -19,6 +19,7 @@ from securevfl.report.terminal import (
     learned_table,
     receipt_table,
     render_text,
+    self_training_text,
     warnings_text,
     worst_text,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "render",
     "render_sweep",
     "render_text",
+    "self_training_text",
     "summary",
     "sweep_table",
     "verdict_table",

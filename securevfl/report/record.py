@@ -178,6 +178,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     warnings: list[str] = []
     """what to look at before the figures: training that went nowhere, classes with hardly any rows"""
+    self_training: str = ""
+    """of an algorithm that labels rows itself: how many it labelled and dropped, and how many are right"""
     constant: dict[str, float] = {}
     """accuracy and log-loss on the test rows of always giving the training rows' class shares"""
     deviation: dict[str, float] = {}

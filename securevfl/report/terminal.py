@@ -22,7 +22,15 @@ from securevfl.report.derived import (
 )
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 
-__all__ = ["comparison_table", "learned_table", "receipt_table", "render_text", "warnings_text", "worst_text"]
+__all__ = [
+    "comparison_table",
+    "learned_table",
+    "receipt_table",
+    "render_text",
+    "self_training_text",
+    "warnings_text",
+    "worst_text",
+]
 
 _COLOURS = {"ok": "green", "note": "yellow", "leak": "red"}
 
@@ -90,6 +98,12 @@ def comparison_table(record: Record) -> Table:
     )
     table.caption_justify = "left"
     return table
+
+
+def self_training_text(record: Record) -> RenderableType | None:
+    """How many rows each run labelled itself, a line each; None where none does."""
+    lines = [Text(f"{run.title}: {run.self_training}") for run in record.runs if run.self_training]
+    return Group(*lines) if lines else None
 
 
 def warnings_text(record: Record) -> RenderableType | None:

@@ -165,6 +165,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         trained.warnings += few_rows(task.classes, parts)
         on_valid = constant_metrics(task, train, valid)
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant)
+        tally = self.role.self_training()
+        if tally is not None:
+            trained.self_training = tally.text
+            trained.warnings += tally.warnings
+            trained.extra |= tally.figures
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -178,7 +183,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if await self.role.begin_epoch(progress.epoch):
             progress.best, progress.since = -math.inf, 0
         loss = await self.train_epoch(progress.epoch)
-        valid = await self.evaluate(self.role.table.split.valid)
+        valid = await self.evaluate(self.role.table.split.valid, judge=True)
         await self.decide(progress, valid)
         self.note(progress, loss, valid)
 
@@ -262,12 +267,20 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             logits.append(await self.role.score(part))
         return self.role.task.probabilities(torch.cat(logits))
 
-    async def evaluate(self, rows: np.ndarray, *, keep: bool = False) -> dict[str, float]:
-        """Metrics of the model as it is on these rows."""
-        scores = await self.probabilities(rows)
+    async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
+        """Metrics of the model as it is on these rows.
+
+        Args:
+            rows: numbers of aligned rows.
+            keep: whether their scores are the run's.
+            judge: whether the role hears of them.
+        """
+        scores, labels = await self.probabilities(rows), self.role.labels(rows).cpu().numpy()
         if keep:
             self.trained.scores = scores
-        return self.role.task.metrics(scores, self.role.labels(rows).cpu().numpy())
+        if judge:
+            self.role.judged(scores, labels)
+        return self.role.task.metrics(scores, labels)
 
 
 class PassiveProgram(RoleProgram[PassiveRole]):

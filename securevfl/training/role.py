@@ -69,6 +69,25 @@ class Configuration(Protocol):
         ...
 
 
+class Tally(Protocol):
+    """What an algorithm that labels rows itself tells of it; see `securevfl.training.pseudo_labels.SelfTraining`."""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        ...
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user has to know before reading the figures."""
+        ...
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """For tables of many runs."""
+        ...
+
+
 class Part(Protocol):
     """A part of a role that learns: a half of a split network, or networks of its own."""
 
@@ -282,6 +301,13 @@ class ActiveRole(Role):
     def build_loss(self) -> Loss:
         """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
         return CrossEntropy(self.task.classes)
+
+    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+        """Hear how the model as it is scores the validation rows: probabilities (n, classes), classes (n,)."""
+
+    def self_training(self) -> Tally | None:
+        """What labelling rows did, for the report; None where the algorithm labels none."""
+        return None
 
     def may_stop(self, epoch: int) -> bool:
         """Whether training may end after `epoch`: not before the last stage of an algorithm that has several."""

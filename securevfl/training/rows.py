@@ -178,6 +178,8 @@ class Trained:
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
         notes: what the report should tell of this party's part in the run.
+        self_training: at the active party of an algorithm that labels rows: how many, how many were dropped, and how
+            many such labels are right, in words.
         warnings: what the user should look at before anything else: training that went nowhere, classes without rows.
         constant: at the active party: metrics on the test rows of always giving the training rows' class shares.
         split: which aligned rows trained, validated and tested.
@@ -196,6 +198,7 @@ class Trained:
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     notes: list[str] = field(default_factory=list)
+    self_training: str = ""
     warnings: list[str] = field(default_factory=list)
     constant: dict[str, float] = field(default_factory=dict)
     split: Split = field(default_factory=Split.empty)

@@ -33,7 +33,7 @@ from securevfl.algorithms.risa import threshold
 from securevfl.algorithms.ssl import nt_xent, view
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.training import NumberedRows, Split, Task
-from securevfl.training.pseudo_labels import answer_rows, label_rows
+from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.rows import Features
 from securevfl.training.split import epoch_batches
@@ -147,14 +147,16 @@ def test_rows_are_labelled_where_the_model_is_sure() -> None:
 
     plan = SimpleNamespace(eval_rows=2)
     active: Any = SimpleNamespace(plan=plan, task=Task(2), y=torch.full((9,), -1), score=score)
-    found = asyncio.run(label_rows(active, np.array([4, 5, 6, 7, 8]), 0.85))
+    tally = SelfTraining(0.85)
+    found = asyncio.run(label_rows(active, np.array([4, 5, 6, 7, 8]), tally))
     assert found.tolist() == [4, 6, 8]
+    assert (tally.rows, tally.labelled, round(tally.most, 3)) == (5, 3, 0.953)
     assert active.y.tolist() == [-1, -1, -1, -1, 1, -1, 0, -1, 1]
     asked = list(parts)
     passive: Any = SimpleNamespace(plan=plan, answer=score)
     asyncio.run(answer_rows(passive, np.array([4, 5, 6, 7, 8])))
     assert parts == asked * 2 == [[4, 5], [6, 7], [8]] * 2
-    assert asyncio.run(label_rows(active, np.arange(0), 0.5)).tolist() == []
+    assert asyncio.run(label_rows(active, np.arange(0), tally)).tolist() == []
 
 
 @pytest.mark.parametrize(
@@ -286,14 +288,14 @@ class Says(torch.nn.Module):
 def test_a_pseudo_label_needs_three_confident_classifiers_that_agree() -> None:
     role: Any = object.__new__(fedcvt._Active)
     role.config = FedCVT(confidence=0.6)
-    role.pseudo = [0, 0]
+    role.tally = SelfTraining(role.config.confidence)
     sure, doubts, other = [0.9, 0.1], [0.55, 0.45], [0.1, 0.9]
     says = [sure, sure, other, doubts, other], [sure, sure, sure, sure, other], [sure, other, sure, sure, other]
     role.classifiers = torch.nn.ModuleList(Says(column) for column in says)
     keep, label = role.pseudo_labels(torch.zeros(5, 1), torch.zeros(5, 1))
     assert keep.tolist() == [True, False, False, False, True]
     assert label[keep].tolist() == [0, 1]
-    assert role.pseudo == [2, 5]
+    assert (role.tally.labelled, role.tally.rows) == (2, 5)
 
 
 def test_each_partys_own_opinion_is_in_the_loss() -> None:

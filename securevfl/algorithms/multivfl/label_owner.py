@@ -131,8 +131,8 @@ class LabelOwnerProgram(ActiveProgram):
         await self.average_shares()
         return loss
 
-    async def evaluate(self, rows: np.ndarray, *, keep: bool = False) -> dict[str, float]:
-        return await super().evaluate(rows, keep=keep) if self.evaluates else {}
+    async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
+        return await super().evaluate(rows, keep=keep, judge=judge) if self.evaluates else {}
 
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
         if self.evaluates:
