@@ -17,12 +17,13 @@ import torch
 from securevfl.align import Alignment, align
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import PolicyError
+from securevfl.errors import InputError, PolicyError
 from securevfl.party.consent import consent
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
 from securevfl.party.roster import check_roster
 from securevfl.privacy import Accountant, Ledger, Spent
+from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
 from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Setting, Split, Trained
 from securevfl.transport import ACTIVE, PASSIVE
@@ -146,7 +147,9 @@ async def predict_party(
 ) -> np.ndarray:
     """This party's part in predicting the aligned rows: encode them as in training, then its part of the model.
 
-    With noise, predicting a row is one more release of it, noted in the ledger: ε of this prediction alone.
+    With noise, predicting a row is one more release of it, noted in the ledger: ε of this prediction alone. Noise on
+    activations is the same whenever the same row is predicted with the same features, so repeating it tells nothing
+    more; noise on z is drawn anew.
 
     Args:
         site: its place, in the federation of one label owner.
@@ -171,7 +174,8 @@ async def predict_party(
         site.observer.numbered(site.name, site.active, mine)
     # As often as training planned to use a row: there are no training rows here to derive it from.
     plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
-    setting = Setting(site=site, plan=plan, protection=job.protection, table=mine)
+    repeated = _repeated(model, [table.ids[row] for row in alignment.rows.tolist()])
+    setting = Setting(site=site, plan=plan, protection=job.protection, table=mine, repeated=repeated)
     program: ActiveProgram | PassiveProgram
     if site.role == PASSIVE:
         program = PassiveProgram(job.algorithm.passive(setting))
@@ -180,6 +184,21 @@ async def predict_party(
     found = await program.predict(dict(model), rows)
     note_spent(site.ledger, program.spent())
     return found
+
+
+def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:
+    """What makes the noise on predicted rows; None where the job has none on rows.
+
+    Raises:
+        InputError: a part of a model whose secret is damaged.
+    """
+    key = model.get("noise key")
+    if key is None:
+        return None
+    try:
+        return RepeatedNoise(bytes.fromhex(key), names)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the secret that noise on predictions is made from is damaged: {error}") from None
 
 
 async def closing(site: Site, work: Awaitable[T]) -> T:

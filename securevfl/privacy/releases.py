@@ -20,6 +20,7 @@ from securevfl.privacy.labels import LabelRelease
 from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, RandomisedResponse
 from securevfl.privacy.noise import Entropy
 from securevfl.privacy.policy import Policy
+from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import Counted, Spent, protects
@@ -34,16 +35,20 @@ class Releases:
         party: whose they are.
         policy: the party's own.
         entropy: source of random bytes for all of them.
+        repeated: for predictions, what makes the noise on rows the same whenever they are asked for; None to draw it.
 
     Attributes:
         end_of_plan: why `epochs_within` shortened the plan, in words; empty where it did not.
     """
 
-    def __init__(self, party: str, policy: Policy, entropy: Entropy = os.urandom) -> None:
+    def __init__(
+        self, party: str, policy: Policy, entropy: Entropy = os.urandom, *, repeated: RepeatedNoise | None = None
+    ) -> None:
         self.party = party
         self.end_of_plan = ""
         self._policy = policy
         self._entropy = entropy
+        self._repeated = repeated
         self._every: list[Counted] = []
         self._planned: list[tuple[Release, tuple[str, ...]]] = []
         self._delta = 1.0
@@ -82,6 +87,7 @@ class Releases:
             sensitivity=sensitivity,
             once=once,
             entropy=self._entropy,
+            repeated=self._repeated,
         )
         self._plan(release, mechanism)
         return release

@@ -14,6 +14,7 @@ from securevfl.privacy.accountant import (
     epsilon_rdp,
 )
 from securevfl.privacy.noise import Entropy, Noised, RememberedRows, clip_rows, noised
+from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.spent import Spent
 
 __all__ = ["GaussianRows", "RowCounts", "RowRelease"]
@@ -144,6 +145,7 @@ class RowRelease(GaussianRows):
             right when the rows do not change (identity bottom). It holds for as long as this object, or its state, is
             there: another one draws anew.
         entropy: source of random bytes.
+        repeated: makes the same noise for the same row and values, in place of `entropy`; None to draw it.
     """
 
     def __init__(
@@ -158,10 +160,12 @@ class RowRelease(GaussianRows):
         sensitivity: float | None = None,
         once: bool = False,
         entropy: Entropy = os.urandom,
+        repeated: RepeatedNoise | None = None,
     ) -> None:
         super().__init__(what, rows=rows, times=times, sigma=sigma, clip=clip, delta=delta, entropy=entropy)
         self.sensitivity = 2 * clip if sensitivity is None else min(sensitivity, 2 * clip)
         self.once = once
+        self._repeated = repeated
         self._kept = RememberedRows(sigma, self.sensitivity)
 
     def __call__(
@@ -181,10 +185,10 @@ class RowRelease(GaussianRows):
         fresh = rows[new]
         self.counts.add(np.concatenate([fresh, *also]))
         if not self.once:
-            return self._noised(values)
+            return self._noised(values, rows)
         if new.any():
             chosen = torch.from_numpy(np.flatnonzero(new)).to(values.device)
-            self._kept.keep(fresh, self._noised(values[chosen]))
+            self._kept.keep(fresh, self._noised(values[chosen], fresh))
         return self._kept.recall(rows)
 
     def _new(self, rows: np.ndarray) -> np.ndarray:
@@ -200,11 +204,14 @@ class RowRelease(GaussianRows):
             rows = np.setdiff1d(rows, self._kept.numbers())
         super().lose(rows, times)
 
-    def _noised(self, values: torch.Tensor) -> Noised[torch.Tensor]:
+    def _noised(self, values: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor]:
         """The noisy rows to the last bit, for a sum with what is below the noise would leave the grid by amounts that
         tell of it; gradients come through a difference that is exactly zero."""
         clipped = clip_rows(values, self.clip)
-        noisy = noised(clipped, self.sigma, self.sensitivity, self._entropy)
+        entropy = self._entropy
+        if self._repeated is not None:
+            entropy = self._repeated.entropy(f"{self.what} {self.sigma} {self.sensitivity}", rows, clipped)
+        noisy = noised(clipped, self.sigma, self.sensitivity, entropy)
         return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
     def state(self) -> dict[str, object]:

@@ -103,9 +103,10 @@ class RoleProgram(Program, Generic[R]):
     async def come_back(self, model: State) -> None:
         """Set up and take this party's part of a trained model.
 
-        What was released in training does not come along: each prediction draws noise of its own, also where training
-        drew it once, and is one more release of every row that is predicted. What the party's policy allows was held
-        against the plan of training, of which one release is a part, when this program was made.
+        What was released in training does not come along: a prediction has noise of its own, also where training drew
+        it once, and is one more release of every row that is predicted; see `RepeatedNoise` for those that follow. What
+        the party's policy allows was held against the plan of training, of which one release is a part, when this
+        program was made.
         """
         await self.role.setup()
         self.role.restore(model["parts"])

@@ -20,6 +20,7 @@ from securevfl.cut import Protection
 from securevfl.privacy import Link
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.releases import Releases
+from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site, derive_seed
 from securevfl.training.noise import LabelNoise
 from securevfl.training.rows import Features, NumberedRows, Plan
@@ -47,12 +48,14 @@ class Setting:
         plan: how long and on what to train.
         protection: of what crosses the cut.
         table: the party's numbered rows.
+        repeated: in a prediction, what makes the noise on its rows the same whenever they are predicted.
     """
 
     site: Site
     plan: Plan
     protection: Protection
     table: NumberedRows
+    repeated: RepeatedNoise | None = None
 
 
 class Configuration(Protocol):
@@ -134,7 +137,7 @@ class Role(ABC):
         self.table = setting.table
         self.nominal_batch = setting.plan.batch_size
         self.features = Features(setting.table, setting.plan.device)
-        self.releases = Releases(setting.site.name, setting.site.policy)
+        self.releases = Releases(setting.site.name, setting.site.policy, repeated=setting.repeated)
         self.parts: dict[str, Part] = {}
 
     def begin(self) -> None:
@@ -266,7 +269,11 @@ class Role(ABC):
         """This party's part of the model, to predict with: what its parts learned. Nothing of what training remembers,
         for that tells of rows: labels, which rows were chosen, what a peer handed over, an optimiser's last steps."""
         times = self.times(self.plan.epochs)
-        return {"parts": self.snapshot(), "batch_size": self.plan.batch_size, "times": times}
+        part: State = {"parts": self.snapshot(), "batch_size": self.plan.batch_size, "times": times}
+        dp = self.protection.dp
+        if dp is not None and dp.activations is not None:
+            part["noise key"] = RepeatedNoise.draw_key().hex()
+        return part
 
 
 class ActiveRole(Role):

@@ -1,0 +1,73 @@
+"""Noise that is the same whenever the same question is asked: for predictions, which anybody may ask for again.
+
+Noise drawn anew for each call averages out: after n predictions of a row, its standard deviation is a √n-th. So a party
+derives the noise of a row from a secret of its own, the row's identifier and the values that are released, by SHAKE256
+as a pseudorandom function (a keyed sponge, FIPS 202). The same row with the same values gets the same noise, at the
+price of one release, however often it is asked for. Other values, another row or another model part get other noise,
+for two releases with one noise would tell their exact difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from securevfl.privacy.noise import Entropy
+
+__all__ = ["KEY_BYTES", "RepeatedNoise"]
+
+KEY_BYTES = 32
+"""Of a party's secret."""
+
+_CONTEXT = b"securevfl repeated noise v1"
+
+
+class RepeatedNoise:
+    """Random bytes for the noise of rows, the same for the same row and values.
+
+    Args:
+        key: the party's secret, `KEY_BYTES` long; see `draw_key`.
+        names: identifier of each numbered row.
+
+    Raises:
+        ValueError: a key of another length.
+    """
+
+    def __init__(self, key: bytes, names: Sequence[str]) -> None:
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a key of {len(key)} bytes; it has {KEY_BYTES}")
+        self._key = key
+        self._names = names
+
+    @staticmethod
+    def draw_key() -> bytes:
+        """A new secret from the operating system."""
+        return os.urandom(KEY_BYTES)
+
+    def entropy(self, what: str, rows: np.ndarray, values: torch.Tensor) -> Entropy:
+        """Random bytes for noise on values (n, d) of the rows numbered `rows` (n,), row after row.
+
+        Args:
+            what: the mechanism with its sizes: other sizes get other noise.
+            rows: whose values these are.
+            values: what is released.
+        """
+        contents = values.detach().cpu().to(torch.float32).reshape(len(rows), -1).numpy()
+
+        def stream(count: int) -> bytes:
+            each = count // max(len(rows), 1)
+            return b"".join(
+                self._bytes(what, self._names[row], content.tobytes(), each)
+                for row, content in zip(rows.tolist(), contents, strict=True)
+            )
+
+        return stream
+
+    def _bytes(self, what: str, name: str, content: bytes, count: int) -> bytes:
+        parts = (_CONTEXT, self._key, what.encode(), name.encode(), content)
+        framed = b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+        return hashlib.shake_256(framed).digest(count)
