@@ -1,4 +1,5 @@
-"""The tables of docs/threat-model.md that are made from what the code declares and from the attack's figures.
+"""The tables of docs/threat-model.md and docs/differential-privacy.md that are made from what the code declares and
+from measured figures.
 
 python tests/page_tables.py    writes them into the page; a test holds that it has them.
 """
@@ -6,6 +7,7 @@ python tests/page_tables.py    writes them into the page; a test holds that it h
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,22 +16,25 @@ from typing import Any
 import securevfl as sv
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.errors import SecureVFLError
-from securevfl.privacy import Finding
+from securevfl.privacy import Finding, permitted
+from securevfl.privacy.severity import mu_of
 from securevfl.training import Algorithm, algorithms, find_algorithm
 
-__all__ = ["FIGURES", "NAMES", "PAGE", "SEALED", "blocks", "written"]
+__all__ = ["FIGURES", "NAMES", "NOISE_PAGE", "PAGE", "SEALED", "blocks", "noise_blocks", "written"]
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "threat-model.md"
+NOISE_PAGE = ROOT / "docs" / "differential-privacy.md"
 FIGURES = ROOT / "benchmarks" / "results" / "attack_on_z.json"
 
 SEALED = [name for name, kind in PROTECTIONS.items() if kind().policy().sealed]
 """Protections that seal; a test holds that they have the same findings, so that one column tells of all."""
+DP = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 WAYS: dict[str, Protection] = {
     "plain": sv.Plain(),
-    "plain + DP": sv.Plain(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
+    "plain + DP": sv.Plain(dp=DP),
     "sealed": sv.Paillier(),
-    "sealed + DP": sv.Paillier(dp=sv.DP(features=sv.Gaussian(), labels=sv.Gaussian())),
+    "sealed + DP": sv.Paillier(dp=DP),
 }
 NAMES = sorted(algorithms(), key=lambda name: (name != "splitnn", name))
 """Of all algorithms, the one that the others are compared with first."""
@@ -153,9 +158,33 @@ def _attack() -> str:
     return _table(head, rows)
 
 
+def _epsilon() -> str:
+    rows = []
+    for epsilon in (0.2, 0.5, 0.6, 1, 2, 4, 8, 20, 1000):
+        gaussian = permitted(sv.Gaussian(epsilon=epsilon))
+        drawn = permitted(sv.RandomisedResponse(epsilon=epsilon)) if epsilon <= 20 else None
+        rows.append(
+            [
+                f"{epsilon:g}",
+                f"{mu_of(epsilon, sv.Gaussian().delta):.2f}",
+                *(f"{_up(one.auc)}, {one.severity}" if one else "refused" for one in (gaussian, drawn)),
+            ]
+        )
+    return _table(["ε", "μ at δ = 10⁻⁵", "Gaussian noise, all looks: AUC at most", "randomised response: AUC"], rows)
+
+
+def _up(auc: float) -> str:
+    return f"{math.ceil(100 * auc - 1e-9) / 100:.2f}"
+
+
 def blocks() -> dict[str, str]:
     """Name → table, as the page should have it."""
     return {"cut": _cut(), "algorithms": _algorithms(), "beyond": _beyond(), "attack": _attack()}
+
+
+def noise_blocks() -> dict[str, str]:
+    """Name → table, as the page about differential privacy should have it."""
+    return {"epsilon": _epsilon()}
 
 
 def written(page: str) -> dict[str, str]:
@@ -165,12 +194,13 @@ def written(page: str) -> dict[str, str]:
 
 
 def main() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    for name, text in blocks().items():
-        start = page.index(f"<!-- table: {name} -->")
-        end = page.index("<!-- end -->", start)
-        page = f"{page[:start]}<!-- table: {name} -->\n\n{text}\n\n{page[end:]}"
-    PAGE.write_text(page, encoding="utf-8")
+    for path, tables in ((PAGE, blocks()), (NOISE_PAGE, noise_blocks())):
+        page = path.read_text(encoding="utf-8")
+        for name, text in tables.items():
+            start = page.index(f"<!-- table: {name} -->")
+            end = page.index("<!-- end -->", start)
+            page = f"{page[:start]}<!-- table: {name} -->\n\n{text}\n\n{page[end:]}"
+        path.write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from page_tables import FIGURES, NAMES, PAGE, SEALED, blocks, written
+from page_tables import FIGURES, NAMES, NOISE_PAGE, PAGE, SEALED, blocks, noise_blocks, written
 
 import securevfl as sv
 from securevfl.algorithms import SplitNN
@@ -17,6 +17,10 @@ def test_the_page_has_the_tables(name: str) -> None:
     page = written(PAGE.read_text(encoding="utf-8"))
     assert set(page) == set(blocks())
     assert page[name] == blocks()[name], "run python tests/page_tables.py"
+
+
+def test_the_page_about_noise_has_the_table_of_epsilon() -> None:
+    assert written(NOISE_PAGE.read_text(encoding="utf-8")) == noise_blocks(), "run python tests/page_tables.py"
 
 
 def test_every_algorithm_is_in_the_page() -> None:

@@ -13,9 +13,10 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
+from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
-from securevfl.training.rows import NumberedRows
+from securevfl.training.rows import NumberedRows, Plan
 from securevfl.transport import Exchange
 
 __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImputation"]
@@ -153,6 +154,10 @@ class RandomMatch(SplitNN):
 
     def passive(self, setting: Setting) -> PassiveRole:
         return _MatchPassive(self, setting)
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known = super().looks(protection, plan, passive)
+        return replace(known, features=None) if self.trainable else known
 
     def matches(self, table: NumberedRows, active: str) -> int:
         """How often one passive row is put in, at most, in one pass over the active party's rows."""

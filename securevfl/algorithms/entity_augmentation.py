@@ -19,9 +19,11 @@ import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.cut import Protection
 from securevfl.site import derive_seed
+from securevfl.training.algorithm import Looks
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting
-from securevfl.training.rows import NumberedRows
+from securevfl.training.rows import NumberedRows, Plan
 
 __all__ = ["EntityAugmentation", "mixed_labels", "places"]
 
@@ -45,6 +47,9 @@ class EntityAugmentation(SplitNN):
 
     def passive(self, setting: Setting) -> PassiveRole:
         return _Passive(self, setting)
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        return Looks(features=None if self.trainable else 1)  # `reuse` depends on the rows
 
     def reuse(self, table: NumberedRows, active: str) -> int:
         """How often one row, or its label, is put in within one pass over all places, at most."""

@@ -21,6 +21,7 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.cut import Protection
+from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.site import derive_seed
@@ -38,6 +39,8 @@ from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 __all__ = ["FedCVT", "attend", "unlike"]
 
 Weight = Annotated[float, Meta(ge=0)]
+REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
+"""What ``measured.json`` calls what the two parties see."""
 
 
 class FedCVT(Algorithm):
@@ -99,8 +102,10 @@ class FedCVT(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        noisy = protection.dp is not None and protection.dp.activations is not None
+        dp = protection.dp
         what = "its learned representations of each of its rows, aligned or not, in every step"
+        told = handed_over(dp, what, REPRESENTATIONS)
+        labels = labels_drawn(dp, "the gradient at its representations, for each row and step", GRADIENT)
         return (
             *super().exchanges(protection, passive),
             Exchange("fedcvt/setup", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
@@ -110,9 +115,9 @@ class FedCVT(Algorithm):
                 PASSIVE,
                 ACTIVE,
                 "learned representations",
-                reveals=what + (", with differentially private noise in them" if noisy else ", in the clear"),
-                severity="note" if noisy else "leak",
-                noised=noisy,
+                reveals=told.text,
+                severity=told.severity,
+                noised=dp is not None and dp.activations is not None,
             ),
             Exchange(
                 "fedcvt/gradient",
@@ -120,8 +125,8 @@ class FedCVT(Algorithm):
                 ACTIVE,
                 PASSIVE,
                 "gradient at the representations",
-                reveals="the gradient at its representations, for each row and step: enough to tell labels apart",
-                severity="leak",
+                reveals=labels.text,
+                severity=labels.severity,
             ),
         )
 

@@ -12,6 +12,7 @@ granted; here the network labels those it is sure of. Generated parts are handed
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -21,19 +22,24 @@ from torch import nn
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
+from securevfl.cut.leakage import handed_over
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
+from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import Bottom, mlp
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.rows import Plan
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedDA", "gradient_penalty", "train_generator"]
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+REPRESENTATIONS = "representations, FedDA"
+"""What ``measured.json`` calls what a party sees."""
 
 
 class FedDA(SplitNN):
@@ -73,13 +79,19 @@ class FedDA(SplitNN):
     def least_epochs(self) -> int:
         return self.first + 1
 
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known = super().looks(protection, plan, passive)
+        return replace(known, features=None if known.features is None else known.features + _ONCE_MORE)
+
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         found = super().exchanges(protection, passive)
         if not passive:
             return found
-        noisy = protection.dp is not None and protection.dp.activations is not None
-        noise = ", with differentially private noise in them" if noisy else ", in the clear"
-        text = f"its representations of aligned rows once{noise}, and what it generates for its other rows"
+        dp = protection.dp
+        noisy = dp is not None and dp.activations is not None
+        what = "its representations of aligned rows once, and what it generates for its other rows"
+        told = handed_over(dp, what, REPRESENTATIONS)
+        trained = f"{told.text}; they come of networks that are trained on labels"
         for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
             found += (
                 Exchange(
@@ -88,8 +100,8 @@ class FedDA(SplitNN):
                     sender,
                     receiver,
                     "representations of aligned rows",
-                    reveals=text,
-                    severity="note" if noisy and receiver == ACTIVE else "leak",
+                    reveals=told.text if receiver == ACTIVE else trained,
+                    severity=told.severity if receiver == ACTIVE else "leak",
                     noised=noisy,
                 ),
                 Exchange(

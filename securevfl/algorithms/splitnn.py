@@ -16,11 +16,12 @@ from msgspec import Meta
 from securevfl.cut import CutSpec, CutUse, PerturbedCut, Protection
 from securevfl.errors import ProtectionInactive
 from securevfl.privacy import Noised
-from securevfl.training.algorithm import Algorithm
+from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, bottom_problems
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.rows import Plan
 from securevfl.training.sides import active_side, widened
 from securevfl.training.task import Task
 
@@ -69,6 +70,12 @@ class SplitNN(Algorithm):
     def cut(self) -> CutUse:
         rounds = bool(self.cut_momentum or self.cut_weight_decay)
         return CutUse(trainable=self.trainable, rounds=rounds)
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        times = plan.epochs * (plan.steps or 1)  # with `steps`, an epoch may be as many passes: rows are unknown
+        moves = self.trainable or (protection.dp is not None and protection.dp.joint is not None)
+        numbers = 1 + passive if self.uses_book else 1  # of one person, see `NumberedRows.shared`
+        return Looks(features=times if moves else 1, labels=times * numbers)
 
     def architecture(self, outputs: int) -> Architecture:
         """Shapes and rates of the split network.

@@ -26,7 +26,7 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     if not passive:
         return ()
     features = dp is not None and dp.features is not None
-    up = _up(use, passive, sealed=False, noisy=features)
+    up = _up(dp, use, passive, sealed=False)
     down = about_labels(dp, sealed=False, trainable=use.trainable)
     return (
         _SETUP,
@@ -54,11 +54,11 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     )
 
 
-def _up(use: CutUse, passive: int, *, sealed: bool, noisy: bool) -> Revealed:
+def _up(dp: DP | None, use: CutUse, passive: int, *, sealed: bool) -> Revealed:
     """What the active party learns of features."""
     return about_features(
+        dp,
         sealed=sealed,
-        noisy=noisy,
         trainable=use.trainable,
         parties=passive,
         together=use.together,
@@ -130,7 +130,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
     if not passive:
         return ()
     features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
-    up = _up(use, passive, sealed=True, noisy=features)
+    up = _up(dp, use, passive, sealed=True)
     down = about_labels(dp, sealed=True, trainable=use.trainable)
     found = [_SETUP]
     if use.together and passive > 1:

@@ -30,7 +30,8 @@ def run_record(
     owners = [table.name for table in parties.label_owners]
     passive = [table.name for table in parties.passive]
     chief = ran.trained[owners[0]]
-    findings = [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner) if passive]
+    protection = job.planned(len(passive))
+    findings = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner) if passive]
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     if dp is not None and dp.private and not any(spent.values()):

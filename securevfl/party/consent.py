@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from securevfl.align import exchanges as alignment_exchanges
 from securevfl.errors import PolicyError, ProtocolError
+from securevfl.party.cures import cure_of_leaks
 from securevfl.party.job import Job
-from securevfl.privacy import READABLE_KINDS, REFUSED, Link, Policy, Terms, broken_rule, fan_out
+from securevfl.privacy import READABLE_KINDS, REFUSED, Finding, Link, Policy, Terms, broken_rule, fan_out
 from securevfl.site import Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
 
@@ -102,7 +104,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         passive: names of the passive parties.
         pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
     """
-    protection, mine = job.protection, party == active
+    protection, mine = job.planned(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
     aligning = alignment_exchanges(len(passive), book=pairwise)
     training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
@@ -121,9 +123,18 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         noised=protection.policy().noised,
         epsilon=_planned(job, mine),
         releases="gradients" if mine else "activations",
-        leaks=tuple(f"{f.party!r} learns {f.learns}" for f in findings if f.about == party and f.severity == "leak"),
+        leaks=_leaks(findings, party),
         pairwise=known_to,
     )
+
+
+def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:
+    """What others could read of this party's data: who, and what in words; what several learn alike, once."""
+    who: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.about == party and finding.severity == "leak":
+            who.setdefault(finding.learns, []).append(repr(finding.party))
+    return tuple(f"{' and '.join(names)} learn{'s' * (len(names) == 1)} {text}" for text, names in who.items())
 
 
 def _kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
@@ -156,4 +167,7 @@ def rule_against(job: Job, party: str, *, active: str, passive: Sequence[str], p
     if not passive:
         return ""
     own = job.policies.get(party, Policy())
-    return broken_rule(own, terms(job, party, active=active, passive=passive, pairwise=pairwise), party)
+    found = terms(job, party, active=active, passive=passive, pairwise=pairwise)
+    if found.leaks and not own.leaks:
+        found = replace(found, cure=cure_of_leaks(job, party, active=active, passive=passive))
+    return broken_rule(own, found, party)

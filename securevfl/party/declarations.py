@@ -19,6 +19,6 @@ def declared(job: Job, passive: int) -> Exchanges:
     Raises:
         ProtocolError: two parts of it declare one message differently.
     """
-    training = job.algorithm.declared(job.protection, passive) if passive else ()
+    training = job.algorithm.declared(job.planned(passive), passive) if passive else ()
     parts: tuple[tuple[Exchange, ...], ...] = (consent.EXCHANGES, EXCHANGES, numbering.EXCHANGES, training)
     return Exchanges(exchange for part in parts for exchange in part)

@@ -126,6 +126,15 @@ class Job(JobOptions):
             epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, steps=self.steps, device=self.device
         )
 
+    def planned(self, passive: int) -> Protection:
+        """The protection with the ε that this plan spends in the place of noise multipliers: findings, declarations and
+        refusals are made from it.
+
+        Args:
+            passive: number of passive parties.
+        """
+        return self.algorithm.planned(self.protection, self.plan, passive)
+
     @property
     def digest(self) -> str:
         """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy is a party's own

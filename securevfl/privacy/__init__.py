@@ -26,6 +26,7 @@ from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussia
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
+from securevfl.privacy.severity import Measured, Permitted, measured, permitted, severity_of_view
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import PROTECTS, Counted, Spent, protects
 from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
@@ -55,9 +56,11 @@ __all__ = [
     "Loss",
     "Marvell",
     "MarvellNoise",
+    "Measured",
     "NoiseShare",
     "Noised",
     "Noted",
+    "Permitted",
     "Policy",
     "PrivateSteps",
     "PureRelease",
@@ -79,10 +82,13 @@ __all__ = [
     "gaussian",
     "group_means",
     "mapped",
+    "measured",
+    "permitted",
     "protection_of",
     "protects",
     "raise_refusal",
     "randomised_response",
     "read",
+    "severity_of_view",
     "verify",
 ]

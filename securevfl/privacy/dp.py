@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from securevfl.config import Config
 from securevfl.errors import InputError
-from securevfl.privacy.mechanisms import Gaussian, JointNoise, Marvell, RandomisedResponse
+from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, Marvell, RandomisedResponse
 from securevfl.privacy.old_spelling import OLD, respelled
+from securevfl.privacy.severity import planned
 
 __all__ = ["DP"]
 
@@ -56,6 +57,20 @@ class DP(Config):
         labels = values.get("labels")
         if OLD & values.keys() or (isinstance(labels, str) and labels != Gaussian.mechanism):
             raise InputError(respelled(values, where))
+
+    def planned(self, *, features: int | None, labels: int | None) -> DP:
+        """The same with the ε that a plan spends in the place of each noise multiplier, for whoever has to say what
+        that permits; see `severity.planned`.
+
+        Args:
+            features: most releases of one row's features, None where that depends on the rows.
+            labels: most releases of the gradient of one label, likewise.
+        """
+        noised = {name: getattr(self, name) for name in ("features", "labels")}
+        looks = {"features": features, "labels": labels}
+        return self.replace(
+            **{name: planned(m, looks[name]) for name, m in noised.items() if isinstance(m, GaussianNoise)}
+        )
 
     @property
     def activations(self) -> Gaussian | None:

@@ -38,6 +38,7 @@ class Terms:
             or where it depends on the rows and is checked before the first release.
         releases: what that is, in words.
         leaks: what others could read of its data.
+        cure: what it would take that nobody could, in words.
         pairwise: who would learn the pairwise intersection with it, or nobody.
     """
 
@@ -50,6 +51,7 @@ class Terms:
     epsilon: float | None = None
     releases: str = "its content"
     leaks: tuple[str, ...] = ()
+    cure: str = "another algorithm"
     pairwise: str = ""
 
 
@@ -85,8 +87,8 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         ),
         (
             bool(terms.leaks) and not policy.leaks,
-            f"by the threat model {'; '.join(terms.leaks)}; the policy accepts no known leak: seal the cut, add dp=…, "
-            "or take another algorithm",
+            f"the policy accepts no known leak, which would take {terms.cure}; by the threat model "
+            f"{'; '.join(terms.leaks)}",
         ),
     )
     return next((rule for broken, rule in checks if broken and rule), "")

@@ -9,7 +9,7 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 `site`.
 """
 
-from securevfl.training.algorithm import Algorithm, algorithms, find_algorithm
+from securevfl.training.algorithm import Algorithm, Looks, algorithms, find_algorithm
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Epoch, NumberedRows, Plan, Trained
@@ -21,6 +21,7 @@ __all__ = [
     "ActiveRole",
     "Algorithm",
     "Epoch",
+    "Looks",
     "NumberedRows",
     "PassiveProgram",
     "PassiveRole",

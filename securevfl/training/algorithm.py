@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -23,10 +24,23 @@ from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole
 
-__all__ = ["GROUP", "Algorithm", "algorithms", "find_algorithm"]
+__all__ = ["GROUP", "Algorithm", "Looks", "algorithms", "find_algorithm"]
 
 GROUP = "securevfl.algorithms"
 """The group of entry points that algorithms register in."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Looks:
+    """How often training releases one row, at most.
+
+    Attributes:
+        features: its activations at a passive party; None where that depends on the rows.
+        labels: the gradient of its label; likewise.
+    """
+
+    features: int | None = None
+    labels: int | None = None
 
 
 class Algorithm(Config):
@@ -163,6 +177,31 @@ class Algorithm(Config):
                 Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive
             ]
         return found
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        """How often training releases one row at most, as far as that is known before any rows are: noise whose
+        multiplier the job gives is weighed by it. What depends on the rows is None, the default of both.
+
+        Args:
+            protection: of the job.
+            plan: of the job.
+            passive: how many passive parties there are.
+        """
+        return Looks()
+
+    def planned(self, protection: Protection, plan: Plan, passive: int) -> Protection:
+        """The protection with the ε that `plan` spends in the place of noise multipliers: what findings are made from.
+
+        Args:
+            protection: of the job.
+            plan: of the job.
+            passive: how many passive parties there are.
+        """
+        dp = protection.dp
+        if dp is None:
+            return protection
+        looks = self.looks(protection, plan, passive)
+        return protection.replace(dp=dp.planned(features=looks.features, labels=looks.labels))
 
     def notes(self, protection: Protection) -> list[str]:
         """What a reader of the figures has to know."""

@@ -22,6 +22,7 @@ from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
 DP = sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0))
+HIDES = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 
 
 @pytest.fixture
@@ -119,7 +120,27 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
     ),
     "kind of alignment": (plain(shop1=Policy(forbidden=frozenset({Kind.BLINDED_SET}))), "of kind blinded set"),
     "leak": (plain(shop1=Policy(leaks=False)), "'bank' learns a_p W_p of each row and step"),
-    "leak, labels": (plain(bank=Policy(leaks=False)), "'shop1' learns the gradient at the cut"),
+    "leak, labels": (plain(bank=Policy(leaks=False)), "'shop1' and 'shop2' learn the gradient at the cut"),
+    "leak, noise that hides little": (
+        plain(DP, shop1=Policy(leaks=False)),
+        "(ε = 8): a yes-or-no attribute ranked with AUC at most 0.87",
+    ),
+    "leak, ε = 1000": (
+        plain(sv.DP(labels=sv.Gaussian(epsilon=1000.0)), bank=Policy(leaks=False)),
+        "(ε = 1e+03): labels ranked with AUC at most 1.00",
+    ),
+    "leak, σ/Δ = 0.1": (
+        plain(sv.DP(labels=sv.Gaussian(noise_multiplier=0.1)), bank=Policy(leaks=False)),
+        "(ε = 96.1): labels ranked with AUC at most 1.00",
+    ),
+    "leak, drawn labels": (
+        plain(sv.DP(labels=sv.RandomisedResponse(epsilon=20.0)), bank=Policy(leaks=False)),
+        "(ε = 20): labels ranked with AUC at most 1.00",
+    ),
+    "leak, sealed over trainable bottoms": (
+        sealed(shop1=Policy(leaks=False)).replace(algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,))),
+        "a moving, non-linear image of its features, from which they can be estimated",
+    ),
 }
 
 
@@ -146,8 +167,10 @@ ACCEPTED: dict[str, sv.Job] = {
         algorithm=sv.SplitNN(hidden=2, top=(), bottom=(2,)),
     ),
     "no leak that is known": sealed(bank=Policy(leaks=False)),
-    "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
-    "noise on labels": plain(sv.DP(labels=sv.Gaussian()), bank=Policy(max_epsilon=8.0, leaks=False)),
+    "noise": plain(DP, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0)),
+    "noise that hides": plain(HIDES, shop1=Policy(noised=frozenset({Kind.ACTIVATION}), max_epsilon=8.0, leaks=False)),
+    "noise on labels": plain(HIDES, bank=Policy(max_epsilon=8.0, leaks=False)),
+    "noise by its multiplier": plain(sv.DP(features=sv.Gaussian(noise_multiplier=30.0)), shop1=Policy(leaks=False)),
     "drawn labels": plain(sv.DP(labels=sv.RandomisedResponse()), bank=Policy(max_epsilon=8.0)),
     "any scheme": sealed(shop1=Policy(min_security=128)).replace(protection=sv.cut.Auto()),
     "a noise multiplier": plain(

@@ -186,7 +186,7 @@ def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pyt
     assert line.epsilon_prv == 2.0
     assert [t.protects for t in run.epsilon_totals] == ["labels"]
     assert run.test["auc"] > 0.8
-    assert any("randomised response (ε = 2" in line.learns and line.severity == "note" for line in run.learned)
+    assert any("randomised response (ε = 2" in line.learns and line.severity == "leak" for line in run.learned)
 
 
 @pytest.mark.parametrize(

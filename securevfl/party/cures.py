@@ -1,0 +1,92 @@
+"""What would make a job acceptable to a party that accepts no known leak: changes that were tried, not advice.
+
+Each candidate changes the job in one way, and counts only if the changed job's own findings have no leak about the
+party left. So a sealed job is never told to seal its cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from securevfl.cut import BFV
+from securevfl.errors import SecureVFLError
+from securevfl.party.job import Job
+from securevfl.privacy import DP, Gaussian, RandomisedResponse
+from securevfl.privacy.mechanisms import Mechanism
+from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of
+from securevfl.training import Algorithm, find_algorithm
+
+__all__ = ["cure_of_leaks"]
+
+_MOST = 2
+"""How many ways out are named: the first ones change the least."""
+
+
+def cure_of_leaks(job: Job, party: str, *, active: str, passive: Sequence[str]) -> str:
+    """Changes of the job after which nobody has a *leak* about this party's data, in words.
+
+    Args:
+        job: with a leak.
+        party: whose data it is about.
+        active: name of the active party, or of the label owner.
+        passive: names of the passive parties.
+    """
+    found: dict[Job, str] = {}
+    for words, change in _changes(party == active):
+        try:
+            changed = change(job)
+        except SecureVFLError:
+            continue  # what this algorithm or protection cannot have
+        if changed not in (job, *found) and not _leaks(changed, party, active, passive):
+            found[changed] = words
+        if len(found) == _MOST:
+            break
+    if not found:
+        return "another algorithm, for no noise and no seal that this one can have prevents it"
+    return ", or ".join(found.values())
+
+
+def _leaks(job: Job, party: str, active: str, passive: Sequence[str]) -> bool:
+    found = job.algorithm.findings(job.planned(len(passive)), passive, active)
+    return any(f.about == party and f.severity == "leak" for f in found)
+
+
+def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
+    """Changes to try, in words and as they are made, those that change the least first."""
+    gaussian = Gaussian(epsilon=largest_epsilon(lambda epsilon: auc_of_mu(mu_of(epsilon, Gaussian().delta))))
+    what = "labels" if labels else "features"
+    noise = f"noise on {what}, dp=sv.DP({what}=sv.Gaussian(epsilon={gaussian.epsilon:g})) or less"
+    if not labels:
+        yield noise, lambda job: _noised(job, what, gaussian)
+        return
+    drawn = RandomisedResponse(epsilon=largest_epsilon(auc_of_response))
+    response = f"labels drawn at random, dp=sv.DP(labels=sv.RandomisedResponse(epsilon={drawn.epsilon:g})) or less"
+    yield "protection 'bfv'", _sealed
+    yield "bottoms without parameters, bottom=()", _without_bottoms
+    yield "protection 'bfv' over bottoms without parameters, bottom=()", lambda job: _without_bottoms(_sealed(job))
+    yield noise, lambda job: _noised(job, what, gaussian)
+    yield response, lambda job: _noised(job, what, drawn)
+    yield "algorithm 'splitnn' under protection 'bfv'", lambda job: _sealed(job.replace(algorithm=_splitnn()))
+
+
+def _splitnn() -> Algorithm:
+    return find_algorithm("splitnn")()
+
+
+def _noised(job: Job, what: str, mechanism: Mechanism) -> Job:
+    """The job with a mechanism on labels or on features, beside what it has."""
+    had = job.protection.dp
+    dp = DP.of({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
+    return job.replace(protection=job.protection.replace(dp=dp))
+
+
+def _sealed(job: Job) -> Job:
+    if job.protection.sealed:
+        return job
+    return job.replace(protection=BFV(dp=job.protection.dp))
+
+
+def _without_bottoms(job: Job) -> Job:
+    if not hasattr(job.algorithm, "bottom"):
+        return job
+    return job.replace(algorithm=job.algorithm.replace(bottom=()))

@@ -1,0 +1,199 @@
+"""How bad a finding is, in one table: *ok*, *note* or *leak* follows from what an attack got, or from what ε permits.
+
+| severity | an attack on labels or on a yes-or-no attribute | an attack on features |
+|---|---|---|
+| ok | AUC at most 0.55 | no gain |
+| note | at most 0.05 above the AUC of an attacker without the message | R² at most 0.10 above it |
+| leak | more | more |
+
+Two sources, and no third. *Noise*: the planned ε bounds the AUC of every attack (below), and a guess without the
+message has 0.5, so that noise makes a note of a leak only where that AUC is at most 0.55. *No noise*: what attacks of
+the gate got on recorded runs stands in ``measured.json`` beside this file (``python -m benchmarks.gate`` writes it); a
+view that nobody measured is a leak.
+
+*What ε permits.* T releases of a row with noise multiplier σ tell two values of it apart as well as one draw of N(0, 1)
+from one of N(μ, 1) with μ = √T/σ (Dong, Roth and Su 2022, corollary 3.3); the best AUC of that is Φ(μ/√2). Randomised
+response among k classes keeps a label with probability p and turns it into any given other one with q, so that its best
+AUC is (1 + p − q)/2, largest at k = 2, where it is p = e^ε/(1 + e^ε).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from securevfl.privacy.accountant import GaussianRelease, calibrate, epsilon_rdp
+from securevfl.privacy.mechanisms import GaussianNoise, RandomisedResponse
+from securevfl.transport import Severity
+
+__all__ = [
+    "NOTE_AUC_GAIN",
+    "NOTE_R2_GAIN",
+    "OK_AUC",
+    "Measured",
+    "Permitted",
+    "auc_of_mu",
+    "auc_of_response",
+    "largest_epsilon",
+    "measured",
+    "mu_of",
+    "permitted",
+    "planned",
+    "severity_of_view",
+]
+
+OK_AUC = 0.55
+"""Largest AUC of an attack under a finding that says *ok*, and under noise that makes a note of a leak."""
+
+NOTE_AUC_GAIN = 0.05
+"""Most that a message under *note* adds to the AUC of an attacker who has his own features only."""
+
+NOTE_R2_GAIN = 0.10
+"""Most that it adds to the R² of features that he estimates."""
+
+
+def auc_of_mu(mu: float) -> float:
+    """Φ(μ/√2): the best AUC with which N(0, 1) and N(μ, 1) are told apart."""
+    return 0.5 * (1 + math.erf(mu / 2))
+
+
+def auc_of_response(epsilon: float, classes: int = 2) -> float:
+    """The best AUC with which one class is told from another by a label drawn by randomised response.
+
+    Args:
+        epsilon: of the draw.
+        classes: k; 2 is the worst case.
+    """
+    low = math.exp(-epsilon)
+    return 0.5 * (1 + (1 - low) / (1 + (classes - 1) * low))
+
+
+@cache
+def mu_of(epsilon: float, delta: float) -> float:
+    """μ of Gaussian releases whose noise was sized for (ε, δ). It is the same for any number of them: the accountant's
+    curve depends on T/σ² only."""
+    return 1 / calibrate(epsilon, delta, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """What a planned ε permits of any attack on one row.
+
+    Attributes:
+        epsilon: planned over all looks; infinite where the plan does not bound it.
+        auc: largest AUC with which one bit of the row can be ranked.
+    """
+
+    epsilon: float
+    auc: float
+
+    @property
+    def severity(self) -> Severity:
+        """*note* up to an AUC of 0.55, else *leak*; noise never makes it *ok*."""
+        return "note" if self.auc <= OK_AUC else "leak"
+
+    def words(self, what: str) -> str:
+        """``(ε = 8): labels ranked with AUC at most 0.88``, rounded up.
+
+        Args:
+            what: is ranked.
+        """
+        if math.isinf(self.epsilon):
+            return f"(its ε grows with the looks, and the plan does not bound them): {what} ranked ever better"
+        return f"(ε = {self.epsilon:.3g}): {what} ranked with AUC at most {math.ceil(self.auc * 100 - 1e-9) / 100:.2f}"
+
+
+def permitted(mechanism: GaussianNoise | RandomisedResponse) -> Permitted:
+    """What a mechanism's budget permits. A noise multiplier without a known number of looks bounds nothing: see
+    `planned`, which puts the ε of a plan in its place.
+
+    Args:
+        mechanism: as the job, or its plan, has it.
+    """
+    if isinstance(mechanism, RandomisedResponse):
+        return Permitted(mechanism.epsilon, auc_of_response(mechanism.epsilon))
+    if mechanism.noise_multiplier is not None and mechanism.on_budget != "stop":
+        return Permitted(math.inf, 1.0)
+    return Permitted(mechanism.epsilon, auc_of_mu(mu_of(mechanism.epsilon, mechanism.delta)))
+
+
+def planned(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
+    """The mechanism with the ε that so many releases of a row cost, where its noise multiplier decides that.
+
+    Args:
+        mechanism: as the job has it.
+        looks: most releases of one row; None where that depends on the rows.
+    """
+    sigma = mechanism.noise_multiplier
+    if sigma is None or looks is None:
+        return mechanism
+    spends = epsilon_rdp(GaussianRelease(sigma, looks), mechanism.delta)
+    if mechanism.on_budget == "stop":
+        spends = min(spends, mechanism.epsilon)
+    return mechanism.replace(epsilon=spends, noise_multiplier=None, on_budget="refuse")
+
+
+def largest_epsilon(auc: Callable[[float], float]) -> float:
+    """The largest ε, in tenths, at which a mechanism makes a note of a leak.
+
+    Args:
+        auc: ε → what it permits, growing.
+    """
+    tenths = 1
+    while auc((tenths + 1) / 10) <= OK_AUC:
+        tenths += 1
+    return tenths / 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measured:
+    """What attacks got from what one party receives, without noise in it: the worst over data, algorithms and seeds.
+
+    Attributes:
+        view: what it receives, as in ``measured.json``.
+        about: ``"labels"`` or ``"features"``.
+        got: of the best attack: AUC of labels, R² of features.
+        without: of the same attacker without the message.
+        attribute: of features, the AUC of a yes-or-no attribute.
+        attribute_without: likewise without the message.
+        cell: where that was: data, algorithm, protection.
+    """
+
+    view: str
+    about: str
+    got: float
+    without: float
+    attribute: float = 0.5
+    attribute_without: float = 0.5
+    cell: str = ""
+
+    @property
+    def severity(self) -> Severity:
+        """By the table of this module."""
+        if self.about == "labels":
+            if self.got <= OK_AUC:
+                return "ok"
+            return "note" if self.got - self.without <= NOTE_AUC_GAIN else "leak"
+        attribute = self.attribute - self.attribute_without
+        if self.got - self.without > NOTE_R2_GAIN or attribute > NOTE_AUC_GAIN:
+            return "leak"
+        return "note"
+
+
+@cache
+def measured() -> Mapping[str, Measured]:
+    """View → what attacks got from it, as the gate wrote it."""
+    text = files("securevfl.privacy").joinpath("measured.json").read_text(encoding="utf-8")
+    content: Mapping[str, Any] = json.loads(text)
+    return {view: Measured(view=view, **figures) for view, figures in content["views"].items()}
+
+
+def severity_of_view(view: str) -> Severity:
+    """Of what a party receives without noise: as measured; a view that nobody measured is a leak."""
+    found = measured().get(view)
+    return "leak" if found is None else found.severity
