@@ -48,10 +48,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         WireError,
     )
     from securevfl.jobs import (
+        AttackResult,
         Model,
         Prediction,
         Result,
         align_parties,
+        attack,
         audit,
         compare,
         demo,
@@ -80,7 +82,8 @@ _NAMES: Mapping[str, str] = {
         "SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
-        "Model Prediction Result align_parties audit compare demo predict read_job read_sweep run_sweep simulate"
+        "AttackResult Model Prediction Result align_parties attack audit compare demo predict read_job read_sweep "
+        "run_sweep simulate"
     ),
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
@@ -99,6 +102,7 @@ __all__ = [
     "Algorithm",
     "AlignmentError",
     "AllLabels",
+    "AttackResult",
     "AuditError",
     "Auto",
     "EntityAugmentation",
@@ -137,6 +141,7 @@ __all__ = [
     "ZeroImputation",
     "__version__",
     "align_parties",
+    "attack",
     "audit",
     "compare",
     "datasets",

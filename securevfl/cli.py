@@ -1,8 +1,8 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | report | audit | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | psi`.
 
-Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it or a protection did
-not act; 4 the parties have no common rows or do not agree; 5 a peer broke the protocol; 6 a party failed; 7 out of the
-fixed-point range; 8 a ledger does not verify; 130 interrupted.
+Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
+not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
+protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify; 130 interrupted.
 
 A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
 """
@@ -280,6 +280,43 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     if (warnings := warnings_text(record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
+
+
+@app.command("attack")
+def attack_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML; its tables are what attacks are scored by.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where figures and page go; runs/<name>-attacks if not given.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, in seconds.")] = False,
+    seeds: Annotated[int, typer.Option(help="Runs of the job, from its own seed on.", min=1, max=100)] = 1,
+) -> None:
+    """Run a job with a recorder at each party and attack what they saw: what was got, beside what the job states.
+
+    For data that are public or simulated: it needs all tables in one place. Exit code 3 if an attack gets what the job
+    calls ok.
+    """
+    file = sv.read_job(job)
+    folder = folder or Path("runs") / f"{file.name}-attacks"
+    with _bars() as bars:
+        found = sv.attack(
+            file.job,
+            file.parties,
+            seeds=range(file.job.seed, file.job.seed + seeds),
+            quick=quick,
+            name=file.name,
+            command=_command(),
+            observer=bars,
+        )
+    page = found.write(folder)
+    out.print(found.table())
+    for line in found.record.unstated:
+        out.print(f"The job states nothing of this: {line}", style="yellow", markup=False, soft_wrap=True)
+    for line in found.contradictions:
+        out.print(f"A claim fell: {line}", style="red", markup=False, soft_wrap=True)
+    out.print(f"Page: {page}", soft_wrap=True, highlight=False)
+    if found.contradictions:
+        raise typer.Exit(sv.PolicyError.exit_code)
 
 
 @app.command("audit")

@@ -3,11 +3,13 @@
 - `files`, `sweep_file`: job files and sweep files. `check`, `policy_check`: what would fail, and what
   a party's own policy refuses, before anything runs.
 - `simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many.
-- `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers.
+- `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers; `recorder`
+  notes what each party sees of a job, for `attacking`.
 
 Only the command line and `testing` import this folder. It names no algorithm.
 """
 
+from securevfl.jobs.attacking import AttackResult, attack, record_job
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
 from securevfl.jobs.check import Checked, check_file
 from securevfl.jobs.comparison import BASELINES, compare, simulate
@@ -25,6 +27,7 @@ from securevfl.party import Job
 __all__ = [
     "BASELINES",
     "Aligned",
+    "AttackResult",
     "Audit",
     "AuditLine",
     "Checked",
@@ -37,6 +40,7 @@ __all__ = [
     "Result",
     "Sweep",
     "align_parties",
+    "attack",
     "audit",
     "check_file",
     "check_policy",
@@ -47,6 +51,7 @@ __all__ = [
     "read_job",
     "read_policy",
     "read_sweep",
+    "record_job",
     "run_sweep",
     "simulate",
     "write_ledgers",

@@ -1,7 +1,10 @@
-"""Attacks on what the parties of a real job saw, one file each; a recorder (`securevfl.jobs.recorder`) notes it.
+"""Attacks on what the parties of a real job saw, one file each; `securevfl.jobs.attacking` records a job and runs them.
 
 - `transcript`: what each party saw, and the truth that only scores are given. `measure` scores, `learners` learn.
-- `label_gradients`: labels from gradients. `features` and `gram`: features from z.
+- `label_gradients`, `completion`: a passive party's attacks on labels; `columns` on other parties' columns.
+- `features`, `gram`, `attributes`, `predictions`: the active party's attacks on features.
+- `membership`, `row_order`, `saved_parts`: what the model, row numbers and files tell.
+- `suite` runs what applies to each party's view; `verdict` says which claims fell.
 """
 
 from securevfl.privacy.attacks.measure import Estimate, Known, Measured

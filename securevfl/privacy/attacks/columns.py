@@ -1,0 +1,46 @@
+"""Other parties' columns from p in the gradient: what a passive party learns of features that it never met.
+
+The gradient of a row is ``(p − y)`` times a direction. Its size tells the prediction p, and p depends on all parties'
+columns. With the labels given, which makes this a statement about features alone, ridge regression on the sizes and
+directions of the last looks is compared with the same learner on the party's own columns and the labels.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.privacy.attacks.learners import ridge
+from securevfl.privacy.attacks.measure import Estimate, Known
+from securevfl.privacy.attacks.transcript import View
+
+__all__ = ["from_gradients", "from_own"]
+
+_LAST = 3
+
+
+def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | None:
+    """Columns of others from a passive party's gradients; None where it was given none.
+
+    Args:
+        view: of the passive party.
+        labels: classes of all aligned rows, which it is taken to know.
+        known: the columns of some records, (k, d).
+    """
+    rows, seen = view.gradients().training().of(view.train)
+    if not len(rows):
+        return None
+    last = seen[:, -_LAST:]
+    length = np.linalg.norm(last, axis=2)
+    toward = last / np.maximum(length, 1e-300)[:, :, None]
+    side = np.where(labels[rows] == view.classes - 1, -1.0, 1.0)[:, None]
+    about = [length * side, np.log(np.maximum(length, 1e-12)), (toward * side[:, :, None]).reshape(len(rows), -1)]
+    return ridge(rows, np.hstack([*about, _own(view, rows, labels)]), known)
+
+
+def from_own(view: View, labels: np.ndarray, known: Known) -> Estimate:
+    """The same learner on the party's own columns and the labels: the baseline."""
+    return ridge(view.train, _own(view, view.train, labels), known)
+
+
+def _own(view: View, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return np.hstack([view.x[rows], np.eye(view.classes)[labels[rows]]])

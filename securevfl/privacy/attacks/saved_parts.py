@@ -1,0 +1,73 @@
+"""What saved parts hold: whether a party's part of the model, or its checkpoint, contains labels or rows.
+
+Every array of the state is compared with each secret: labels of the training rows (or all), and columns of every party.
+Found is what stands there as it is, in any order of axes. What can be computed from weights is the business of the
+other attacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import torch
+
+__all__ = ["arrays_of", "share_found"]
+
+
+def arrays_of(state: object, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
+    """Every array in a tree of dicts, lists, tuples, tensors and numbers, with where it stands."""
+    if isinstance(state, torch.Tensor):
+        yield path, state.detach().cpu().numpy()
+    elif isinstance(state, np.ndarray):
+        yield path, state
+    elif isinstance(state, Mapping):
+        for key, value in state.items():
+            yield from arrays_of(value, f"{path}/{key}")
+    elif isinstance(state, list | tuple):
+        if state and all(isinstance(one, int | float) and not isinstance(one, bool) for one in state):
+            yield path, np.asarray(state)
+        else:
+            for i, value in enumerate(state):
+                yield from arrays_of(value, f"{path}/{i}")
+
+
+def share_found(state: object, secret: np.ndarray, rows: Sequence[np.ndarray]) -> tuple[float, str]:
+    """The largest share of a secret that stands in a state, and where.
+
+    Args:
+        state: a saved part, or a checkpoint.
+        secret: of all rows in the order of their numbers, (N,) or (N, d).
+        rows: selections of rows, by number, that might be kept: all, the training rows, …
+
+    Returns:
+        For a secret of values the share of rows whose every value stands there; for classes the share of agreeing
+        entries beyond the most frequent class, from 0 to 1.
+    """
+    best, where = 0.0, ""
+    for path, array in arrays_of(state):
+        for chosen in rows:
+            if len(chosen) < 3:
+                continue
+            found = _agreement(array, secret[chosen])
+            if found > best:
+                best, where = found, path
+    return best, where
+
+
+def _agreement(array: np.ndarray, secret: np.ndarray) -> float:
+    if array.dtype.kind not in "iufb" or array.size < len(secret):
+        return 0.0
+    if secret.ndim == 1:
+        flat = array.reshape(-1)
+        if len(flat) < len(secret):
+            return 0.0
+        same = float((flat[: len(secret)] == secret).mean())
+        usual = float(np.bincount(secret).max()) / len(secret)
+        return max(0.0, (same - usual) / (1 - usual)) if usual < 1 else 0.0
+    if array.ndim != 2:
+        return 0.0
+    have = {row.tobytes() for row in np.round(array.astype(np.float64), 4) + 0.0}
+    if array.shape[1] != secret.shape[1]:
+        return 0.0
+    return float(np.mean([row.tobytes() in have for row in np.round(secret, 4) + 0.0]))

@@ -1,0 +1,55 @@
+"""Whether what an attack got contradicts what a job claims of it: the bounds, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from securevfl.privacy.attacks.measure import Measured
+from securevfl.privacy.findings import Finding
+
+__all__ = ["CLAIMED", "claims", "contradiction", "measures_as_leak"]
+
+_LABELS, _GAIN, _FEATURES = 0.55, 0.05, 0.10
+_SPREAD = 3.0
+_ORDER = ("", "ok", "note", "leak")
+
+CLAIMED = ("labels", "features", "attribute", "others' columns")
+"""Beginnings of the names of attacks that findings of a job speak of."""
+
+
+def claims(findings: Iterable[Finding]) -> Mapping[tuple[str, str], str]:
+    """(who learns, about whom) → the worst severity that a job states; a pair that it does not name is missing."""
+    worst: dict[tuple[str, str], str] = {}
+    for one in findings:
+        pair = one.party, one.about
+        worst[pair] = max(worst.get(pair, ""), one.severity, key=_ORDER.index)
+    return worst
+
+
+def measures_as_leak(one: Measured) -> bool:
+    """Whether an attack got so much that nobody may call it *ok*, beyond what chance gives.
+
+    Labels: an AUC above 0.55 without known labels, or 0.05 above the same learner without the view. Attributes: 0.05
+    above; columns: 0.10 of R² above. An AUC has to exceed chance by three standard errors, too.
+    """
+    if one.metric == "AUC":
+        bound = _LABELS - 0.5 if one.attack.startswith("labels") and not one.known else _GAIN
+        return one.gain > max(bound, _SPREAD * one.error)
+    return one.gain > _FEATURES
+
+
+def contradiction(one: Measured, severity: str) -> str:
+    """Why a claim is false; empty where it holds.
+
+    Args:
+        one: what an attack got.
+        severity: what the job states of this attacker and victim: ``"ok"``, or empty where it states nothing.
+    """
+    if severity not in ("", "ok") or not one.attack.startswith(CLAIMED) or not measures_as_leak(one):
+        return ""
+    stated = "nothing" if not severity else f"'{severity}'"
+    known = f" with {one.known} known" if one.known else ""
+    return (
+        f"{one.attacker} about {one.victim}: the job states {stated}, and {one.attack}{known} gets {one.metric} "
+        f"{one.value:.2f} of {one.target} (without the view: {one.baseline:.2f})"
+    )

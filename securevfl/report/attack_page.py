@@ -1,0 +1,137 @@
+"""The page and the terminal table of attacks on a job, what was got beside what the job states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from securevfl.durable import make_folder, write_whole
+from securevfl.report.attack_record import AttackRecord, Line, lines
+from securevfl.report.plots import COMPUTE, GRID, INK, MUTED, _beside, _figure, _svg
+from securevfl.report.template import fill
+from securevfl.report.terminal import _COLOURS
+
+__all__ = ["attack_table", "render_attacks", "write_attacks"]
+
+_GOT = "#b83227"
+_GROUPS = (
+    ("labels", "Labels", "AUC; 0.5 is guessing"),
+    ("features", "Features of passive parties", "R² of standardised columns; 0 is guessing the mean"),
+    ("attribute", "Private attributes", "AUC; 0.5 is guessing"),
+    ("others' columns", "Columns of parties that sent nothing to the attacker", "R²; the column that gains most"),
+    ("predictions", "Predictions", "R² of the predicted rows' features"),
+    ("membership", "Membership", "AUC; 0.5 is guessing"),
+    ("row order", "Row order", "|Spearman| of row numbers with the column that follows them most"),
+    ("saved parts", "Saved files", "share that stands there as it is"),
+)
+
+
+def attack_table(record: AttackRecord) -> Table:
+    """One row an attack: what it got with the number of known records that served it best, what the same attacker gets
+    without the view, and what the job states. The page has them all."""
+    table = Table(
+        title=Text(f"Attacks on {record.title}", "bold"),
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        collapse_padding=True,
+        show_edge=False,
+    )
+    for column in ("attacker", "victim", "attack", "of"):
+        table.add_column(column, overflow="fold")
+    for column in ("known", "in", "got", "without\nview"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("the job\nstates", no_wrap=True)
+    last = None
+    for line in _best(lines(record)):
+        if last not in (None, (line.attacker, line.victim)):
+            table.add_section()
+        last = line.attacker, line.victim
+        stated = Text(line.severity or "–", _COLOURS.get(line.severity, ""))
+        table.add_row(
+            Text(line.attacker),
+            Text(line.victim),
+            Text(line.attack),
+            Text(line.target),
+            f"{line.known:,}" if line.known else "–",
+            line.metric,
+            Text(_number(line.value), "bold" if line.gain > 0.05 else ""),
+            _number(line.baseline),
+            stated,
+        )
+    return table
+
+
+def _best(every: Sequence[Line]) -> list[Line]:
+    """Of each attack by one party on another the line with the largest figure; none of files that hold nothing."""
+    found: dict[tuple[str, str, str], Line] = {}
+    for line in every:
+        key = line.attacker, line.victim, line.attack
+        if key not in found or line.value > found[key].value:
+            found[key] = line
+    return [line for line in found.values() if line.value or not line.attack.startswith("saved parts")]
+
+
+def _number(value: float) -> str:
+    text = f"{value:.3f}"
+    return text.replace("-", "−") if float(text) else "0.000"
+
+
+def _picture(name: str, found: Sequence[Line], metric: str) -> str:
+    """Bars from the baseline to what was got, one an attack."""
+    figure, axes = _figure(9.0, 0.75 + 0.34 * len(found))
+    start = 0.5 if metric == "AUC" else 0.0
+    for i, line in enumerate(found):
+        low, high = max(min(line.baseline, 1.0), start), max(min(line.value, 1.0), start)
+        colour = _GOT if line.gain > (0.10 if metric == "R²" else 0.05) else COMPUTE
+        axes.barh(i, high - low, left=low, height=0.55, color=colour)
+        axes.plot([low], [i], "|", ms=11, mew=2.0, color=MUTED)
+        _beside(axes, max(low, high), i, _number(line.value))
+    labels = [_label(line) for line in found]
+    axes.set_yticks(range(len(found)), labels, parse_math=False)
+    axes.tick_params(axis="y", labelcolor=INK, labelsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(start, 1.0 + 0.12 * (1.0 - start))
+    axes.xaxis.grid(True, color=GRID, lw=0.8)
+    return _svg(figure, name, f"What attacks got, {metric}")
+
+
+def _label(line: Line) -> str:
+    what = line.attack.partition(": ")[2] or line.attack
+    known = f", {line.known} known" if line.known else ""
+    column = f", {line.target}" if line.target.startswith("column") else ""
+    text = f"{line.attacker} → {line.victim}: {what}{column}{known}"
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def render_attacks(record: AttackRecord) -> str:
+    """The whole page. The same record gives the same text."""
+    every = lines(record)
+    groups: list[dict[str, object]] = []
+    for start, title, scale in _GROUPS:
+        found = [line for line in every if line.attack.startswith(start)]
+        if found:
+            picture = _picture(f"attack-{len(groups)}", found, found[0].metric)
+            groups.append(
+                {
+                    "title": title,
+                    "scale": scale,
+                    "lines": found,
+                    "picture": Markup(picture),  # noqa: S704 - made here from escaped names and numbers
+                }
+            )
+    return fill("attacks.html.j2", {"number": _number}, record=record, groups=groups)
+
+
+def write_attacks(record: AttackRecord, folder: Path) -> Path:
+    """Write `attacks.json` and `attacks.html` to `folder`, each whole or not at all; returns the page's path."""
+    make_folder(folder)
+    write_whole(folder / "attacks.json", record.to_json())
+    write_whole(folder / "attacks.html", render_attacks(record).encode())
+    return folder / "attacks.html"

@@ -1,0 +1,127 @@
+"""What attacks on a job got, as `attacks.json` holds it: plain values beside what the job states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from securevfl.errors import InputError
+from securevfl.privacy.attacks import Measured
+
+__all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "lines"]
+
+ATTACK_FORMAT = 1
+
+
+class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the job states of one party's learning about another."""
+
+    party: str
+    about: str
+    severity: str
+    """"ok", "note" or "leak" """
+    learns: str
+
+
+class AttackRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Attacks on a job: all figures, as in `attacks.json`."""
+
+    format: int = ATTACK_FORMAT
+    name: str
+    title: str
+    created: str
+    """UTC, ISO 8601"""
+    command: str
+    versions: dict[str, str]
+    machine: dict[str, str]
+    job: dict[str, object]
+    seeds: list[int]
+    test: dict[str, float]
+    """metrics of the job on its test rows, the mean over the seeds"""
+    seconds: float
+    claims: list[Claimed]
+    measured: list[Measured]
+    contradictions: list[str]
+    """claims of *ok* that an attack proved false: empty is what a job should have"""
+    unstated: list[str]
+    """what an attack got and the job states nothing of"""
+
+    def to_json(self) -> bytes:
+        """UTF-8 JSON, indented."""
+        return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+    @classmethod
+    def read(cls, path: Path) -> AttackRecord:
+        """Read `attacks.json`.
+
+        Raises:
+            InputError: no such file, or not a record of this format.
+        """
+        try:
+            record = msgspec.json.decode(path.read_bytes(), type=cls)
+        except FileNotFoundError:
+            raise InputError(f"{path} does not exist: run securevfl attack first") from None
+        except msgspec.DecodeError as error:
+            raise InputError(f"{path} is not a record of attacks ({error}); run securevfl attack again") from None
+        if record.format != ATTACK_FORMAT:
+            raise InputError(
+                f"{path} has format {record.format}, this version reads {ATTACK_FORMAT}: run securevfl attack again"
+            )
+        return record
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One attack of one party on another, the mean over the seeds."""
+
+    attacker: str
+    victim: str
+    attack: str
+    target: str
+    metric: str
+    known: int
+    value: float
+    baseline: float
+    spread: float
+    """half the range over the seeds, or the standard error of one seed"""
+    rows: int
+    severity: str
+    """the worst that the job states of this pair; empty where it states nothing"""
+
+    @property
+    def gain(self) -> float:
+        """Over the attacker without the view."""
+        return self.value - self.baseline
+
+
+def lines(record: AttackRecord) -> list[Line]:
+    """The figures as tables and pictures show them, attacks of one pair together."""
+    worst: dict[tuple[str, str], str] = {}
+    order = ("", "ok", "note", "leak")
+    for claim in record.claims:
+        pair = claim.party, claim.about
+        worst[pair] = max(worst.get(pair, ""), claim.severity, key=order.index)
+    groups: dict[tuple[str, str, str, str, int], list[Measured]] = {}
+    for one in record.measured:
+        groups.setdefault((one.attacker, one.victim, one.attack, one.target, one.known), []).append(one)
+    return [_line(found, worst) for found in groups.values()]
+
+
+def _line(found: Sequence[Measured], worst: dict[tuple[str, str], str]) -> Line:
+    first, values = found[0], [one.value for one in found]
+    victims = first.victim.split(", ")
+    stated = [worst.get((first.attacker, victim), "") for victim in victims]
+    return Line(
+        attacker=first.attacker,
+        victim=first.victim,
+        attack=first.attack,
+        target=first.target,
+        metric=first.metric,
+        known=first.known,
+        value=sum(values) / len(values),
+        baseline=sum(one.baseline for one in found) / len(found),
+        spread=(max(values) - min(values)) / 2 if len(values) > 1 else first.error,
+        rows=first.rows,
+        severity=stated[0] if len(set(stated)) == 1 else "",
+    )
