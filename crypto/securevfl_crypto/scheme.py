@@ -151,6 +151,15 @@ class Holder(ABC):
     block: Block
     ring: Ring
 
+    def statistical(self, rows: int) -> tuple[int, int]:
+        """How many numbers of a product of so many rows, and of a gradient with the new share after it, are hidden not
+        perfectly, but each up to a statistical distance of 2^-sigma: the distances add up over a job.
+
+        Counts each entry's randomness or noise and, where shares are integers, its mask and its new share.
+        """
+        entries = self.block.width_in * self.block.width_out
+        return rows * self.block.width_out, entries * (3 if self.ring.modulus is None else 1)
+
     @abstractmethod
     def fresh_share(self) -> np.ndarray:
         """A random share (d, h), an object array: uniform in the ring, or uniform over ±2^share_bits."""

@@ -23,7 +23,7 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.handshake import checked
+from securevfl.cut.handshake import checked, checked_width
 from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
@@ -33,6 +33,8 @@ from securevfl.transport import Kind
 __all__ = ["AutoActive", "AutoPassive", "Speed", "Timing", "measure", "predict"]
 
 _PROBE = 1 << 20
+_MOST_COLUMNS = 1 << 10
+"""The widest block that is timed, whatever a peer says of its own; times of wider ones are scaled up."""
 _ROUNDS = 2
 
 
@@ -180,7 +182,7 @@ class AutoActive(_Auto[SealedActive]):
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, "cut/measured")
             told = message.meta
-            widths[name] = _number(name, told.get("width"), 1, 1 << 20)
+            widths[name] = checked_width(name, told.get("width"), self._spec)
             holders[name] = {label: _number(name, told[label], 0, 1e6) for label in self._schemes if label in told}
         speeds = [self._link or await self._speed(name) for name in site.passive]
         steps: dict[str, float] = {}
@@ -189,7 +191,7 @@ class AutoActive(_Auto[SealedActive]):
             if not all(label in found for found in holders.values()) or added > (scheme.most_holders or added):
                 continue
             with site.clock.he():
-                own = _measured({label: scheme}, self._spec, int(max(widths.values())))
+                own = _measured({label: scheme}, self._spec, max(widths.values()))
             if label in own:
                 timings = [own[label]] * len(widths)
                 steps[label] = predict(timings, [found[label] for found in holders.values()], speeds)
@@ -215,6 +217,9 @@ class AutoActive(_Auto[SealedActive]):
         self._cut = SealedActive(site, self._spec, self._schemes[chosen])
         await self._cut.setup()
         self.widths = self._cut.widths
+        for name, width in self.widths.items():
+            if width != widths[name]:
+                raise ProtocolError(f"{name!r} measured activations {widths[name]} wide, and now feeds {width}")
 
     async def _speed(self, name: str) -> Speed:
         """Of the link with a passive party, by an empty and a full message and back."""
@@ -272,13 +277,15 @@ class AutoPassive(_Auto[SealedPassive]):
 
 
 def _measured(schemes: Mapping[str, crypto.Scheme], spec: CutSpec, width: int) -> dict[str, Timing]:
-    """Timings of the schemes that can seal this block."""
-    found = {}
+    """Timings of the schemes that can seal this block, or one of `_MOST_COLUMNS` columns if it is wider."""
+    found, timed = {}, min(width, _MOST_COLUMNS)
     for name, scheme in schemes.items():
         try:
-            found[name] = measure(scheme, replace(spec, reduce="none", device="cpu"), width)
+            one = measure(scheme, replace(spec, reduce="none", device="cpu"), timed)
         except crypto.OverflowRefused:
             continue
+        times = width / timed
+        found[name] = Timing(times * one.owner, times * one.holder, round(times * one.size))
     return found
 
 

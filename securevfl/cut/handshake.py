@@ -11,7 +11,10 @@ from securevfl.errors import ProtocolError
 from securevfl.site import Site
 from securevfl.transport import Array, Kind, Scalar
 
-__all__ = ["announce", "as_share", "checked", "once", "receive_widths"]
+__all__ = ["announce", "as_share", "checked", "checked_width", "key_bytes", "once", "receive_widths"]
+
+_MOST_KEY = 1 << 20
+"""Bytes of the longest public key: that of BFV has about 320,000, one of Paillier with 8192 bits 142,000."""
 
 _MOST_WEIGHTS = 1 << 24
 """Of one passive party's block."""
@@ -33,14 +36,7 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
                 raise ProtocolError(
                     f"{name!r} runs with {key} {meta.get(key)!r}, {site.name!r} with {mine!r}: use one job file"
                 )
-        width = meta.get("width")
-        if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= 1 << 20:
-            raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
-        if width * spec.width > _MOST_WEIGHTS:
-            raise ProtocolError(
-                f"{name!r} announces activations {width} wide, {width * spec.width} weights for a cut {spec.width} "
-                f"wide; {_MOST_WEIGHTS} are possible: a narrower bottom, or a narrower cut"
-            )
+        width = checked_width(name, meta.get("width"), spec)
         trainable = meta.get("trainable")
         if not isinstance(trainable, bool) or (spec.trainable is not None and trainable != spec.trainable):
             kind = "with parameters" if spec.trainable else "without parameters"
@@ -50,6 +46,36 @@ async def receive_widths(site: Site, spec: CutSpec, protection: str) -> dict[str
             )
         widths[name] = (width, trainable)
     return widths
+
+
+def checked_width(name: str, width: object, spec: CutSpec) -> int:
+    """The width of a party's activations, as it announces it.
+
+    Raises:
+        ProtocolError: it is no width, or makes a block of more than 2^24 weights.
+    """
+    if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= 1 << 20:
+        raise ProtocolError(f"{name!r} announces activations {width!r} wide; between 1 and {1 << 20} are possible")
+    if width * spec.width > _MOST_WEIGHTS:
+        raise ProtocolError(
+            f"{name!r} announces activations {width} wide, {width * spec.width} weights for a cut {spec.width} "
+            f"wide; {_MOST_WEIGHTS} are possible: a narrower bottom, or a narrower cut"
+        )
+    return width
+
+
+def key_bytes(name: str, array: Array) -> bytes:
+    """A public key as it arrived, for `securevfl_crypto.Scheme.read_public`.
+
+    Raises:
+        ProtocolError: it is no array of bytes, or longer than any key; nothing was copied.
+    """
+    raw = np.asarray(array)
+    if raw.dtype != np.uint8 or raw.ndim != 1 or raw.nbytes > _MOST_KEY:
+        raise ProtocolError(
+            f"{name!r} sent a public key as {raw.dtype} {raw.shape}; uint8 of at most {_MOST_KEY} bytes is possible"
+        )
+    return raw.tobytes()
 
 
 async def announce(site: Site, spec: CutSpec, protection: str, width: int, trainable: bool) -> None:

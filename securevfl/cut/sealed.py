@@ -24,7 +24,8 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec, initial_share
-from securevfl.cut.handshake import announce, as_share, once, receive_widths
+from securevfl.cut.handshake import announce, as_share, key_bytes, once, receive_widths
+from securevfl.cut.hidden import Hidden
 from securevfl.cut.integers import (
     fixed_activations,
     fixed_noise,
@@ -161,6 +162,7 @@ class SealedActive:
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
+        self._hidden = Hidden(site.notes, site.name, scheme.name, _SIGMA)
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
@@ -190,7 +192,7 @@ class SealedActive:
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
                 with _working(site.clock):
-                    theirs = scheme.read_public(_bytes(message.arrays["key"]).tobytes())
+                    theirs = scheme.read_public(key_bytes(name, message.arrays["key"]))
                     peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
                 peer.guard = _guard(scheme, theirs)
             self._peers[name] = peer
@@ -263,6 +265,7 @@ class SealedActive:
             raise ProtocolError(f"{link.peer!r} has no key to send a gradient under")
         with _working(self._site.clock):
             sealed = mapped(steps, lambda s: back.product(theirs, s, peer.share.values.T))
+        self._hidden.add(back.statistical(len(bare(steps)))[0])
         await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
 
     def _steps(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> Mapping[str, np.ndarray | Noised[np.ndarray]]:
@@ -311,6 +314,7 @@ class SealedPassive:
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
         self._fed: np.ndarray | None = None
+        self._hidden = Hidden(site.notes, site.name, scheme.name, _SIGMA)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
@@ -324,7 +328,7 @@ class SealedPassive:
                 f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
         with _working(site.clock):
-            key = scheme.read_public(_bytes(message.arrays["key"]).tobytes())
+            key = scheme.read_public(key_bytes(site.active, message.arrays["key"]))
             mine = scheme.generate() if trainable else None
             forward, back = blocks(spec, width, widest)
             holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
@@ -365,6 +369,7 @@ class SealedPassive:
         with _working(self._site.clock):
             sealed = mapped(x, product) if extra is None else extra.map(lambda drawn: product(bare(x), drawn))
         self._fed = bare(x) if train else None
+        self._hidden.add(mine.holder.statistical(len(bare(x)))[0])
         await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
             with _working(self._site.clock):
@@ -385,6 +390,7 @@ class SealedPassive:
         with _working(clock):
             sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
             mine.share.step(phi)
+        self._hidden.add(mine.holder.statistical(len(x))[1])
         await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
         if mine.share.ring.modulus is None:
             with _working(clock):

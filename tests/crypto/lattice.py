@@ -16,7 +16,7 @@ from securevfl_crypto.rlwe.parameters import DEGREE
 from securevfl_crypto.rlwe.plan import Demand
 from securevfl_crypto.rlwe.residues import Basis
 from securevfl_crypto.rlwe.seal import SealContext, seal_context
-from securevfl_crypto.rlwe.tiling import Tiling
+from securevfl_crypto.rlwe.tiling import CHECKS, Tiling
 from securevfl_crypto.scheme import SecretKey
 
 __all__ = ["centred", "known_key", "phase", "product_view"]
@@ -31,7 +31,7 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
     assert kind == Content.PRODUCT
     tiling, own = Tiling(*tile), seal_context(key.public.chains[chain])
     width = sum(key.public.chains[chain].widths[:-1])
-    outputs = ((message.size - 36) // width - count * DEGREE) // rows
+    outputs = ((message.size - 36) // width - count * (DEGREE + CHECKS)) // rows
     downs = [min(tiling.rows, rows - start) for start in range(0, rows, tiling.rows)]
     outs = [min(tiling.outputs, outputs - start) for start in range(0, outputs, tiling.outputs)]
     places = [tiling.product(down, out) for down in downs for out in outs]
@@ -39,9 +39,9 @@ def product_view(key: SecretKey, message: np.ndarray) -> list[float]:
     encoding = _encoding(scheme, chain)
     seen: list[float] = []
     for (first, second), place in zip(
-        envelope.read_answers(message, [len(p.index) for p in places]), places, strict=True
+        envelope.read_answers(message, [len(p.index) + CHECKS for p in places]), places, strict=True
     ):
-        found = own.kept.add(first, times_secret(own, key.openers[chain], [second])[0][:, place.index])
+        found = own.kept.add(first[:, :-CHECKS], times_secret(own, key.openers[chain], [second])[0][:, place.index])
         numbers = encoding.numbers(encoding.lower(own.kept.negate(found, place.negative)))
         seen += [float(number) / encoding.modulus for number in numbers]
     return seen

@@ -143,3 +143,43 @@ def test_a_snapshot_of_another_scheme_is_refused_with_the_cure() -> None:
     assert auto._of("bfv", {"scheme": "bfv", "state": 1}) == 1
     with pytest.raises(TypeError, match="not a snapshot"):
         auto._of("bfv", [1])
+
+
+@pytest.mark.parametrize(("width", "fine"), [((1 << 24) // 3, False), (1 << 20, True), (0, False), (4.0, False)])
+def test_a_width_that_no_cut_has_is_not_timed(width: float, fine: bool) -> None:
+    """Nor is a wide one timed in full: what is encrypted for the measurement does not grow with what a peer says."""
+    world, timed = sites(passive=("p1",)), list[int]()
+
+    def measure(scheme: crypto.Scheme, spec: CutSpec, columns: int) -> Timing:
+        timed.append(columns)
+        raise crypto.OverflowRefused("too large")
+
+    async def together() -> None:
+        await world["p1"].links["a"].send(Kind.CONTROL, "cut/measured", meta={"width": width, "small": 0.1})
+        await AutoActive(world["a"], SPEC, SCHEMES, link=Speed(1e9, 0.0)).setup()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(auto, "measure", measure)
+        with pytest.raises(sv.ProtocolError, match="can seal this job" if fine else "wide"):
+            asyncio.run(together())
+    assert timed == ([1024] if fine else [])
+
+
+def test_times_of_a_block_that_is_wider_than_is_timed_grow_with_it() -> None:
+    found = auto._measured(SCHEMES, SPEC, 4096)
+    assert found["small"] == Timing(0.2, 0.2, 400_000)
+
+
+def test_a_party_that_feeds_another_width_than_it_measured_is_refused() -> None:
+    world = sites(passive=("p1",))
+
+    async def passive() -> None:
+        await world["p1"].links["a"].send(Kind.CONTROL, "cut/measured", meta={"width": 2, "small": 0.1, "large": 0.1})
+        await world["p1"].links["a"].receive(Kind.CONTROL, "cut/choice")
+        await KITS["integers, no cipher"].passive(world["p1"], SPEC).setup(4, trainable=False)
+
+    async def together() -> None:
+        await asyncio.gather(AutoActive(world["a"], SPEC, SCHEMES, link=Speed(1e6, 0.0)).setup(), passive())
+
+    with pytest.raises(sv.ProtocolError, match="'p1' measured activations 2 wide, and now feeds 4"):
+        asyncio.run(together())

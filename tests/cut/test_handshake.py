@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
 import pytest
 import securevfl_crypto as crypto
 from cuts import sealed, sites
 
 from securevfl.cut.base import CutSpec
-from securevfl.cut.handshake import announce, receive_widths
+from securevfl.cut.handshake import announce, key_bytes, receive_widths
 from securevfl.errors import ProtocolError
 from securevfl.transport import Kind
 
@@ -47,3 +48,27 @@ def test_a_block_of_too_many_weights_is_refused_before_it_is_drawn(width: int, f
     else:
         with pytest.raises(ProtocolError, match=f"{width * 32} weights for a cut 32 wide; 16777216 are possible"):
             asyncio.run(received())
+
+
+@pytest.mark.parametrize(
+    "key", [np.zeros((1 << 20) + 1, np.uint8), np.zeros(32, np.int64), np.zeros((2, 16), np.uint8)], ids=str
+)
+def test_keys_longer_than_any_and_no_bytes_are_refused_before_they_are_copied(key: np.ndarray) -> None:
+    """Neither a scheme's parser nor X25519 sees them."""
+    with pytest.raises(ProtocolError, match="'p1' sent a public key as"):
+        key_bytes("p1", key)
+    assert key_bytes("p1", np.arange(32, dtype=np.uint8)) == bytes(range(32))
+
+
+@pytest.mark.parametrize("kit", ["bfv", "ckks", "paillier"])
+def test_a_cut_refuses_a_key_of_a_megabyte_unread(kit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world, scheme = sites(passive=("p1",)), {"bfv": crypto.BFV(), "ckks": crypto.CKKS()}.get(kit, crypto.Paillier(2048))
+    monkeypatch.setattr(type(scheme), "read_public", lambda self, data: pytest.fail("read"))
+
+    async def together() -> None:
+        key = np.zeros(1 << 21, dtype=np.uint8)
+        await world["a"].links["p1"].send(Kind.PUBLIC_KEY, "cut/public key", meta={"widest": 4}, key=key)
+        await sealed(scheme).passive(world["p1"], SPEC).setup(4, trainable=False)
+
+    with pytest.raises(ProtocolError, match=r"public key as uint8 \(2097152,\)"):
+        asyncio.run(together())

@@ -223,6 +223,16 @@ class PaillierHolder(Holder):
         terms = max(self._half.products.per * block.width_in, block.batch)
         self._drown = block.x_bits + terms.bit_length() + block.sigma
 
+    def statistical(self, rows: int) -> tuple[int, int]:
+        """See `Holder.statistical`; one exponent hides all that one ciphertext holds, `classical` ones perfectly."""
+        drowned = 0 if self._scheme.classical else 1
+        integers = 2 * self.block.width_in * self.block.width_out
+        half = self._half
+        return (
+            drowned * half.products.plaintexts(rows),
+            drowned * half.gradients.plaintexts(self.block.width_in) + integers,
+        )
+
     def fresh_share(self) -> np.ndarray:
         """A share (d, h) uniform over ±2^share_bits, which hides a weight to 2^-sigma."""
         return uniform_masks((self.block.width_in, self.block.width_out), self.block.share_bits)

@@ -2,7 +2,8 @@
 
 The header: ``SVRL``, version, scheme, content, chain, eight bytes of the key's fingerprint, the rows, features and
 outputs of a tile, the number of rows of x or S, and the number of ring elements. Messages are uint8 (1, bytes). An
-upload is a seed and c0, modulo q. An answer is those coefficients of c0 that hold results, and c1, modulo q'.
+upload is a seed and c0, modulo q. An answer is c1 and those coefficients of c0 that hold results or, in products, are
+checked, modulo q'.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from securevfl_crypto.rlwe.tiling import Tiling
 __all__ = ["Content", "Envelope"]
 
 _HEAD = struct.Struct("<4sBBBB8s5I")
-_MAGIC, _VERSION = b"SVRL", 1
+_MAGIC, _VERSION = b"SVRL", 2
 
 
 class Content(IntEnum):

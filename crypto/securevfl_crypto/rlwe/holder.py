@@ -7,7 +7,8 @@
 What hides what:
 
 - The owner's messages are fresh symmetric encryptions: RLWE.
-- Of an answer's c0 only the coefficients that hold results are sent; the others would reveal sums of x V.
+- Of an answer's c0 only the coefficients that hold results are sent; the others would reveal sums of x V. Products also
+  have a few that hold nothing, for the owner to check (see `owner`), masked like results.
 - Several holders' products are masked by shares of zero, uniform modulo the plaintext modulus; gradients by Φ, uniform
   or, for integer shares, `sigma` bits wider than what it hides. A single holder's product is not masked: the
   owner is meant to learn it.
@@ -37,7 +38,7 @@ from securevfl_crypto.rlwe.keys import RlwePublicKey
 from securevfl_crypto.rlwe.parameters import DEGREE, Chain
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers
 from securevfl_crypto.rlwe.sampling import binomial, flood, ternary, uniform
-from securevfl_crypto.rlwe.tiling import Places
+from securevfl_crypto.rlwe.tiling import CHECKS, Places
 from securevfl_crypto.scheme import Holder
 
 __all__ = ["RlweHolder"]
@@ -56,6 +57,11 @@ class RlweHolder(Holder):
         self.block, self.ring = plan.block, plan.ring
         self._key, self._plan, self._zero = key, plan, zero
         self._encoded: tuple[np.ndarray, dict[Chain, list[list[Any]]]] = (np.zeros((0, 0), dtype=np.int64), {})
+
+    def statistical(self, rows: int) -> tuple[int, int]:
+        """See `Holder.statistical`; the places that the owner checks are flooded like results."""
+        product, gradient = super().statistical(rows)
+        return product + CHECKS * len(self._plan.rows(rows)) * len(self._plan.outputs), gradient
 
     def fresh_share(self) -> np.ndarray:
         """See `Holder.fresh_share`."""
@@ -87,7 +93,10 @@ class RlweHolder(Holder):
             for out in range(outs)
         )
         envelope = plan.envelope(Content.PRODUCT, encoding, len(x))
-        return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)))
+        count = len(plan.rows(len(x))) * outs
+        nothing = np.zeros((count, 1), dtype=np.int64), np.zeros((1, CHECKS), dtype=object)
+        checks = encoding.masked(*nothing, None, self._zero)  # with several holders only their sum is zero
+        return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)), checks)
 
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Holder.gradient`."""
@@ -137,12 +146,19 @@ class RlweHolder(Holder):
         sums: Iterator[list[tuple[Any, Any | None]]],
         masks: np.ndarray,
         tiles: Iterator[Tile],
+        checks: np.ndarray | None = None,
     ) -> np.ndarray:
-        """The answer: sums of products, masked, re-randomised, flooded and shortened."""
+        """The answer: sums of products, masked, re-randomised, flooded and shortened; with the messages of each tile's
+        checks, (…, tiles, CHECKS), for products.
+        """
         seal, answers = encoding.seal, []
-        for terms, (a, b, places) in zip(sums, tiles, strict=True):
-            tile = masks[..., a, b]
-            total = self._hide(envelope.chain, encoding, terms, tile.reshape(*tile.shape[:-2], -1), places)
+        for number, (terms, (a, b, own)) in enumerate(zip(sums, tiles, strict=True)):
+            tile, places = masks[..., a, b], own
+            messages = tile.reshape(*tile.shape[:-2], -1)
+            if checks is not None:
+                places = own.and_then(self._plan.tiling.checks())
+                messages = np.concatenate([messages, checks[..., number, :]], axis=-1)
+            total = self._hide(envelope.chain, encoding, terms, messages, places)
             seal.evaluator.mod_switch_to_next_inplace(total)
             halves = seal.read(total)
             answers.append((halves[0][:, places.index], halves[1]))

@@ -1,4 +1,16 @@
-"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` says what hides what."""
+"""The key owner's half of a block, for any scheme whose messages are ring elements. `holder` says what hides what.
+
+An answer (c0, c1) with a c1 that is no combination of encryptions opens to c1 s: with a monomial for c1, to
+coefficients of the secret key itself, within the range of z. So each product has `CHECKS` coefficients at which x V is
+zero by the layout. The owner opens them too, and refuses a product if one of them is more than noise.
+
+Coefficients of c1 s are signed permutations of the same products, each with its own coefficients of s, which are
+independent and uniform over −1, 0 and 1. Multiplication by c1 is injective, so at k places it has rank k, and no choice
+of c0 meets all of them with a probability above 3^-k (2^-50 here) once an entry of c1 s is larger than the noise. An
+answer that passes thus moves z by about as much as honest noise may: not at all after rounding (BFV), or in the last
+bits (CKKS). Gradients have no such places, as x S fills all of them; what is opened from them stays in the owner's
+share.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +25,9 @@ from securevfl_crypto.rlwe.envelopes import Content, Envelope
 from securevfl_crypto.rlwe.keys import RlweSecretKey
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS
 from securevfl_crypto.rlwe.plan import Plan, Tile, check_batch, check_integers, length
+from securevfl_crypto.rlwe.residues import Basis
 from securevfl_crypto.rlwe.seal import SealContext
+from securevfl_crypto.rlwe.tiling import CHECKS, Places
 from securevfl_crypto.scheme import Owner
 
 __all__ = ["RlweOwner", "times_secret"]
@@ -58,7 +72,7 @@ class RlweOwner(Owner):
             raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
         tiles = list(self._plan.product_tiles(rows))
         envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
-        found = self._open(envelope, self._plan.products, messages, tiles)
+        found = self._open(envelope, self._plan.products, messages, tiles, self._plan.tiling.checks())
         product = _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
         largest = max(int(product.max()), -int(product.min()))
         if largest >> (self.block.z_bits - 2):
@@ -106,9 +120,17 @@ class RlweOwner(Owner):
         encoding: Encoding,
         messages: Sequence[np.ndarray],
         tiles: list[Tile],
+        checks: Places | None = None,
     ) -> list[np.ndarray]:
-        """The decrypted messages of each tile, added up over the holders."""
+        """The decrypted messages of each tile, added up over the holders.
+
+        Raises:
+            MalformedError: a message does not belong to this scheme and block.
+            OverflowRefused: a place of `checks` holds more than noise.
+        """
         basis = encoding.seal.kept
+        if checks is not None:
+            tiles = [(a, b, places.and_then(checks)) for a, b, places in tiles]
         sizes = [len(places.index) for *_, places in tiles]
         total = envelope.read_answers(messages[0], sizes)
         for message in messages[1:]:
@@ -120,9 +142,28 @@ class RlweOwner(Owner):
             secret = self._key.openers[envelope.chain]
             products = times_secret(encoding.seal, secret, [second for _, second in pair])
             for (first, _), product, (*_, places) in zip(pair, products, tiles[start:], strict=False):
-                phase = basis.add(first, product[:, places.index])
-                found.append(encoding.lower(basis.negate(phase, places.negative)))
+                phase = basis.negate(basis.add(first, product[:, places.index]), places.negative)
+                if checks is not None:
+                    _check(basis, phase[:, -CHECKS:], len(messages) * encoding.noise.sent)
+                    phase = phase[:, :-CHECKS]
+                found.append(encoding.lower(phase))
         return found
+
+
+def _check(basis: Basis, phases: np.ndarray, noise: int) -> None:
+    """Check that places hold nothing but noise.
+
+    Raises:
+        OverflowRefused: one holds more.
+    """
+    numbers = basis.integers(phases)
+    largest = max(int(min(number, basis.modulus - number)) for number in numbers)
+    if largest > noise:
+        raise OverflowRefused(
+            f"{largest.bit_length()} bits where a product holds nothing, and noise has {noise.bit_length()} at most: "
+            "the holders' masks do not cancel, or an answer opens something else than a product, such as the secret "
+            "key: nothing of it was used; check the seeds, or find out who sent it"
+        )
 
 
 def times_secret(seal: SealContext, secret: Any, seconds: list[np.ndarray]) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ Nothing is encoded into slots and nothing is rotated. The coefficients of x stay
 with the plaintext modulus.
 
 A tile has ``rows`` rows of x, ``features`` columns of x and ``outputs`` columns of V or S, with ``rows · features ·
-outputs ≤ N``. With ``A = features · outputs``, exponents modulo X^N + 1:
+outputs + features + CHECKS ≤ N + 1``. With ``A = features · outputs``, exponents modulo X^N + 1:
 
 ====================  =====================================
 x[i, j]               A i − j
@@ -32,7 +32,10 @@ import numpy as np
 from securevfl_crypto.errors import OverflowRefused
 from securevfl_crypto.rlwe.parameters import DEGREE
 
-__all__ = ["Places", "Tiling"]
+__all__ = ["CHECKS", "Places", "Tiling"]
+
+CHECKS = 32
+"""Coefficients of each product that hold nothing by the protocol, and that the key's owner looks at: see `owner`."""
 
 # Milliseconds on one core with three primes: to seal and load an upload; to mask, send and open an answer; to multiply;
 # to encode a tile of x.
@@ -56,6 +59,10 @@ class Places:
         """The places of exponents from −N to N − 1."""
         flat = exponents.ravel()
         return Places(flat % DEGREE, flat < 0)
+
+    def and_then(self, other: Places) -> Places:
+        """These places, followed by others."""
+        return Places(np.concatenate([self.index, other.index]), np.concatenate([self.negative, other.negative]))
 
 
 @dataclass(frozen=True)
@@ -85,7 +92,7 @@ class Tiling:
         best: tuple[float, Tiling] | None = None
         for outputs in _divisions(width_out):
             for features in _divisions(width_in):
-                rows = min(batch, DEGREE // (features * outputs))
+                rows = min(batch, (DEGREE - CHECKS - features + 1) // (features * outputs))
                 if not rows:
                     continue
                 rows = -(-batch // -(-batch // rows))
@@ -116,6 +123,11 @@ class Tiling:
     def product(self, rows: int, outputs: int) -> Places:
         """The places of (x V)[i, k]."""
         return self._grid(self.features * self.outputs * np.arange(rows), self.features * np.arange(outputs))
+
+    def checks(self) -> Places:
+        """Places that are zero in x V: above those of a full tile, from 0 to A rows − 1, and below the wrapped
+        exponents from −features + 1 to −1 of the terms with j' < j."""
+        return Places.of(self.features * self.outputs * self.rows + np.arange(CHECKS))
 
     def gradient(self, features: int, outputs: int) -> Places:
         """The places of (xᵀS)[j, k]."""

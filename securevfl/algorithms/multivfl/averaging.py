@@ -22,6 +22,7 @@ from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
 from securevfl.algorithms.multivfl.servers import Server
 from securevfl.cut import agree_masks
+from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Clock, Link, fan_out
 from securevfl.site import Site
@@ -223,7 +224,7 @@ class BlindAveraging(Averaging):
             return public
         message = await self.site.links[self.owners[0]].receive(Kind.PUBLIC_KEY, "multi/key", "key")
         with working(self.site.clock):
-            return self.scheme.read_public(np.asarray(message.arrays["key"]).tobytes())
+            return self.scheme.read_public(key_bytes(self.owners[0], message.arrays["key"]))
 
     async def _told(self, what: str, mine: np.ndarray) -> np.ndarray:
         """The chief's numbers (d,), at all label owners."""

@@ -10,6 +10,7 @@ from securevfl_crypto.aggregation import Addends, Aggregation, Aggregator
 
 from securevfl.algorithms.multivfl.averaging import CHANGE_BITS, unmasked_mean, working
 from securevfl.algorithms.multivfl.servers import Server
+from securevfl.cut.handshake import key_bytes
 from securevfl.errors import ProtocolError
 from securevfl.privacy import fan_out
 from securevfl.site import Site
@@ -148,7 +149,7 @@ class BlindCoordinator(Coordinator):
         weights, shares, bits = (int(str(value)) for value in told)
         parties = len(self.owners)
         with working(self.site.clock):
-            public = self.scheme.read_public(np.asarray(message.arrays["key"]).tobytes())
+            public = self.scheme.read_public(key_bytes(self.chief.peer, message.arrays["key"]))
             self.changes = self.scheme.aggregator(public, Addends(count=weights, bits=CHANGE_BITS, parties=parties))
             self.shares: Aggregator | None = None
             if shares:
