@@ -32,6 +32,14 @@ def test_a_smaller_sensitivity_than_twice_the_clip_can_be_given_and_a_larger_one
     assert residual.std() == pytest.approx(2.0, rel=0.05)
 
 
+def test_noise_is_fresh_for_each_column_row_and_release() -> None:
+    release, rows = _release(rows=4000, times=2, clip=1.0), np.arange(4000)
+    one, other = (release(torch.zeros(4000, 3), rows).value.double() for _ in range(2))
+    together = torch.cat([one, other, one.roll(1, dims=0)], dim=1)
+    correlation = torch.corrcoef(together.T) - torch.eye(9, dtype=torch.float64)
+    assert correlation.abs().max() < 6 / 4000**0.5, "what is subtracted from one column is subtracted from another"
+
+
 def test_gradients_flow_through_the_clip() -> None:
     values = torch.tensor([[0.3, 0.4], [30.0, 40.0]], requires_grad=True)
     _release(clip=1.0)(values, np.array([0, 1])).value.sum().backward()

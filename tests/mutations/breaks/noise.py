@@ -12,14 +12,14 @@ BREAKS = (
         file=_PRIVACY + "noise.py",
         old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
         new="    noise = gaussian(tuple(values.shape), 0.5 * sigma * sensitivity, entropy).to(values.device)\n",
-        tests=("tests/privacy/test_noise.py", "tests/privacy/test_releases.py"),
+        tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="noise ignores the sensitivity",
         file=_PRIVACY + "noise.py",
         old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
         new="    noise = gaussian(tuple(values.shape), sigma, entropy).to(values.device)\n",
-        tests=("tests/privacy/test_noise.py", "tests/privacy/test_releases.py"),
+        tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="all columns of a row get the same noise",
@@ -27,14 +27,14 @@ BREAKS = (
         old="    noise = gaussian(tuple(values.shape), sigma * sensitivity, entropy).to(values.device)\n",
         new="    noise = gaussian((len(values), *(1 for _ in values.shape[1:])), sigma * sensitivity, entropy)\n"
         "    noise = noise.to(values.device)\n",
-        tests=("tests/privacy/test_noise.py", "tests/privacy/test_releases.py"),
+        tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="noised values are not rounded to the grid",
         file=_PRIVACY + "noise.py",
         old="    value = torch.round((values.detach().double() + noise) / grid) * grid\n",
         new="    value = values.detach().double() + noise\n",
-        tests=("tests/privacy/test_noise.py", "tests/privacy/test_releases.py"),
+        tests=("tests/privacy/test_rows.py", "tests/privacy/test_noise.py"),
     ),
     Break(
         name="anybody can make a Noised value",

@@ -1,0 +1,99 @@
+"""Links, policies, consent and the order of rows: what lets a message out, or says too much by its place."""
+
+from mutations.base import Break
+
+__all__ = ["BREAKS"]
+
+BREAKS = (
+    Break(
+        name="a link sends what nobody declared",
+        file="securevfl/privacy/link.py",
+        old="        if self._sends is not None and (what, kind) not in self._sends:\n",
+        new="        if False:\n",
+        tests=("tests/party/test_program.py", "tests/privacy", "tests/jobs/test_programs.py"),
+    ),
+    Break(
+        name="a link takes what nobody declared",
+        file="securevfl/privacy/link.py",
+        old="        if self._takes is not None and (what, kind) not in self._takes:\n",
+        new="        if False:\n",
+        tests=("tests/party/test_program.py", "tests/privacy", "tests/jobs/test_programs.py"),
+    ),
+    Break(
+        name="a link does not ask the policy about what arrives",
+        file="securevfl/privacy/link.py",
+        old="        self.policy.check_received(message, self.peer)\n",
+        new="",
+        tests=("tests/privacy/test_policy.py", "tests/jobs/test_refusal.py", "tests/jobs/test_programs.py"),
+    ),
+    Break(
+        name="a link does not ask the policy about what leaves",
+        file="securevfl/privacy/link.py",
+        old="        self.policy.check(message, self.peer)\n",
+        new="",
+        tests=("tests/privacy/test_policy.py", "tests/jobs/test_refusal.py", "tests/jobs/test_programs.py"),
+    ),
+    Break(
+        name="a guard may claim noise that no release added",
+        file="securevfl/privacy/link.py",
+        old="    if guard.noise:\n        raise TypeError(",
+        new="    if False:\n        raise TypeError(",
+        tests=("tests/privacy/test_guards.py", "tests/privacy/test_noise.py"),
+    ),
+    Break(
+        name="the noise of a message is the most among its arrays",
+        file="securevfl/privacy/link.py",
+        old="min((_multiplier(array) for array in arrays.values()), default=0.0)",
+        new="max((_multiplier(array) for array in arrays.values()), default=0.0)",
+        tests=("tests/privacy/test_guards.py", "tests/privacy/test_noise.py"),
+    ),
+    Break(
+        name="a policy lets clear content pass as encrypted",
+        file="securevfl/privacy/policy.py",
+        old="                if not _hidden(array, guard.cipher):\n",
+        new="                if False:\n",
+        tests=("tests/privacy/test_policy.py",),
+    ),
+    Break(
+        name="a policy accepts ciphers that it does not know",
+        file="securevfl/privacy/policy.py",
+        old="        if cipher not in _CIPHERS:\n",
+        new="        if False:\n",
+        tests=("tests/privacy/test_policy.py",),
+    ),
+    Break(
+        name="a policy accepts short Paillier keys",
+        file="securevfl/privacy/policy.py",
+        old='        if cipher == "paillier" and guard.bits < self.paillier_bits:\n',
+        new="        if False:\n",
+        tests=("tests/privacy/test_policy.py",),
+    ),
+    Break(
+        name="the joint policy of two is the milder one about noise",
+        file="securevfl/privacy/policy.py",
+        old="            noised=self.noised | other.noised,\n",
+        new="            noised=self.noised & other.noised,\n",
+        tests=("tests/privacy/test_policy.py",),
+    ),
+    Break(
+        name="the joint policy of two allows the larger epsilon",
+        file="securevfl/privacy/policy.py",
+        old="            max_epsilon=min(bounds) if bounds else None,\n",
+        new="            max_epsilon=max(bounds) if bounds else None,\n",
+        tests=("tests/privacy/test_policy.py",),
+    ),
+    Break(
+        name="another job of a peer is not noticed",
+        file="securevfl/party/consent.py",
+        old='        if message.meta.get("job") != site.job:\n',
+        new="        if False:\n",
+        tests=("tests/jobs/test_refusal.py", "tests/party/test_program.py", "tests/jobs/test_programs.py"),
+    ),
+    Break(
+        name="rows that are not aligned are numbered in the order of their table",
+        file="securevfl/party/numbering.py",
+        old="generator.permutation(np.flatnonzero(free))",
+        new="np.flatnonzero(free)",
+        tests=("tests/party/test_row_order.py",),
+    ),
+)
