@@ -289,6 +289,7 @@ class _Active(_Bottoms, ActiveRole):
         keep = (label == label[0]).all(dim=0) & (sure > self.config.confidence).all(dim=0)
         self.tally.rows += len(keep)
         self.tally.labelled += int(keep.sum())
+        self.tally.classes = max(self.tally.classes, len(torch.unique(label[0][keep])))
         self.tally.most = max(self.tally.most, float(sure.min(dim=0).values.max()))
         return keep, label[0]
 

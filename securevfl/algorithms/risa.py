@@ -48,7 +48,8 @@ class RISA(SplitNN):
 
     Attributes:
         self_training: epochs of the teacher (step 2); 0 leaves the passive parties' other rows out.
-        confidence: least probability of a pseudo-label, the paper's τ_p.
+        confidence: least probability of a pseudo-label, the paper's τ_p, which it does not give. What it labels depends
+            on the data: the report counts the labels, and how many such labels are right on validation rows.
         imputed_views: the teacher also trains on aligned rows seen by one party only and on the active party's other
             rows; the paper's trains on whole aligned rows, and then labels imputed ones.
         warm_start: the student begins with what the teacher learned: its bottoms and, without evidence, the whole of
@@ -64,7 +65,7 @@ class RISA(SplitNN):
     label: ClassVar[str] = "RISA"
     uses_others: ClassVar[bool] = True
     self_training: Annotated[int, Meta(ge=0)] = 5
-    confidence: Share = 0.98
+    confidence: Share = 0.9
     imputed_views: bool = True
     warm_start: bool = True
     evidential: bool = True

@@ -23,6 +23,7 @@ class SelfTraining:
         rows: without labels, that were looked at.
         labelled: of these, that were given one.
         dropped: rows that were left out of training.
+        classes: how many classes were given.
         most: the largest probability that one of these rows reached.
         valid: validation rows that the labelling model scored last.
         sure: of these, that reach `confidence`.
@@ -33,6 +34,7 @@ class SelfTraining:
     rows: int = 0
     labelled: int = 0
     dropped: int = 0
+    classes: int = 0
     most: float = 0.0
     valid: int = 0
     sure: int = 0
@@ -44,6 +46,7 @@ class SelfTraining:
         sure = np.asarray(top >= self.confidence)
         self.rows += len(p)
         self.labelled += int(sure.sum())
+        self.classes = max(self.classes, len(np.unique(p[sure].argmax(axis=1))))
         self.most = max(self.most, float(top.max(initial=0.0)))
         return sure
 
@@ -73,6 +76,12 @@ class SelfTraining:
     @property
     def warnings(self) -> list[str]:
         """What a user has to know before reading the figures."""
+        if self.labelled and self.classes == 1:
+            return [
+                f"self-training gave all of its {self.labelled:,} labels to one class: where classes are uneven, a "
+                "threshold picks rows of the most frequent one; compare with an algorithm that labels none "
+                "(zero_imputation)"
+            ]
         if not self.rows or self.labelled:
             return []
         return [

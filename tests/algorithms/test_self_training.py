@@ -39,7 +39,7 @@ def test_a_run_that_labels_rows_counts_them(name: str) -> None:
     with roles_begun() as roles:
         result = run(name, 0.6)
     (record,) = result.record.runs
-    assert not [warning for warning in record.warnings if "self-training" in warning]
+    assert not [warning for warning in record.warnings if "labelled none" in warning]
     labelled = int(record.self_training.split(" of ")[0].replace(",", ""))
     assert labelled > 0
     active = next(role for role in roles if role.site.role == "active")
@@ -59,6 +59,15 @@ def test_the_share_of_right_labels_is_counted_on_validation_rows() -> None:
     again = SelfTraining(0.8)
     again.load(tally.state())
     assert again == tally
+
+
+def test_labels_of_one_class_are_warned_of() -> None:
+    tally = SelfTraining(0.8)
+    tally.look(np.array([[0.9, 0.1], [0.95, 0.05], [0.3, 0.7]]))
+    (warning,) = tally.warnings
+    assert "gave all of its 2 labels to one class" in warning
+    tally.look(np.array([[0.9, 0.1], [0.1, 0.9]]))
+    assert tally.warnings == []
 
 
 def test_algorithms_that_label_nothing_stay_silent() -> None:

@@ -147,7 +147,7 @@ class MultiVFL(SplitNN):
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         found = super().findings(protection, passive, active)
         if not self.blind:  # the coordinator tells the mean, as the next weights: no message between label owners does
-            found += [Finding("the other label owners", active, MEAN, "note")]
+            found += [Finding("the other label owners", active, MEAN, "leak")]
         return found
 
     def notes(self, protection: Protection) -> list[str]:

@@ -10,8 +10,8 @@ from securevfl.transport import ACTIVE, COORDINATOR, Exchange, Kind, PartyRole, 
 __all__ = ["MEAN", "blind_exchanges", "masked_exchanges"]
 
 _CHANGE = "in each round the mean over label owners of the change of their weights"
-MEAN = f"{_CHANGE}; of two, each can take its own off it"
-"""What the other label owners learn about one."""
+MEAN = f"{_CHANGE}; of two, each takes its own off it and has the other's change, which tells which classes it has"
+"""What the other label owners learn about one. A leak: nothing here knows how many they are, and with two it is one."""
 
 _SEED = Exchange("multi/seed", Kind.PUBLIC_KEY, ACTIVE, ACTIVE, "public key for pairwise masks", optional=True)
 _WEIGHTS = "weights of the label owners' model"
@@ -66,7 +66,7 @@ def blind_exchanges(scheme: str, key_bits: int, *, shares: bool) -> tuple[Exchan
         ),
         sealed("multi/change sum", COORDINATOR, ACTIVE, "sum of the changes"),
         Exchange(
-            "multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "note", optional=True
+            "multi/mean", Kind.STATISTIC, ACTIVE, ACTIVE, "mean change of the weights", MEAN, "leak", optional=True
         ),
     ]
     if shares:
