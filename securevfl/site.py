@@ -6,21 +6,88 @@
 from __future__ import annotations
 
 import hashlib
+import secrets
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from securevfl.errors import InputError
 from securevfl.privacy import Clock, Ledger, Link, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
-__all__ = ["Keeper", "Observer", "Site", "derive_seed"]
+__all__ = ["Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
     """An independent 63-bit seed for learning (never for cryptography), from a seed and what it is for."""
     text = "\x1f".join(["securevfl", str(seed), *map(str, labels)])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+@dataclass(frozen=True, repr=False)
+class PartySecret:
+    """What one party alone knows, and its first weights and other random choices of learning are drawn from.
+
+    Under a sealed protection it comes from the operating system. It is kept in the party's own checkpoints, so that a
+    resumed run goes on with the same choices, and nowhere else: no message, ledger or model holds it.
+
+    Attributes:
+        number: from 0 to 2^256 − 1; 256 random bits, unless it is `derived`.
+    """
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.number < 1 << 256:
+            raise InputError("a party's secret is a number from 0 to 2^256 - 1; make one with PartySecret.fresh()")
+
+    @classmethod
+    def fresh(cls) -> PartySecret:
+        """256 bits from the operating system."""
+        return cls(secrets.randbits(256))
+
+    @classmethod
+    def derived(cls, seed: int, party: str) -> PartySecret:
+        """From the job's seed, which all parties know: no secret, but the same in every run. For simulations without
+        encryption, of which nothing is claimed, and for experiments that run a job twice."""
+        return cls(derive_seed(seed, "private", party))
+
+    @classmethod
+    def kept_by(cls, keeper: Keeper) -> PartySecret | None:
+        """That of the run which a keeper's checkpoint goes on with; None where there is no checkpoint.
+
+        Raises:
+            InputError: the checkpoint holds none.
+        """
+        saved = keeper.saved()
+        if saved is None:
+            return None
+        text = saved.get("secret")
+        if not isinstance(text, str) or len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+            raise InputError(
+                "the checkpoint holds no secret of its party: it is damaged, or an older version wrote it; begin anew, "
+                "with another folder for checkpoints"
+            )
+        return cls(int(text, 16))
+
+    @property
+    def text(self) -> str:
+        """64 hexadecimal digits, for the party's own checkpoint."""
+        return f"{self.number:064x}"
+
+    def seed(self, *labels: str | int) -> int:
+        """A 63-bit seed for learning, for what the labels say."""
+        return derive_seed(self.number, *labels)
+
+    def keystream(self, count: int, *labels: str) -> bytes:
+        """`count` bytes of SHAKE-256 (FIPS 202) over the secret and the labels, each with its length before it: whoever
+        does not know the secret cannot tell them from random ones, nor what stands under other labels."""
+        parts = [b"securevfl party secret v1", self.number.to_bytes(32, "big"), *(label.encode() for label in labels)]
+        return hashlib.shake_256(b"".join(len(part).to_bytes(8, "big") + part for part in parts)).digest(count)
+
+    def __repr__(self) -> str:
+        return "PartySecret(…)"
 
 
 class Observer:
@@ -109,8 +176,7 @@ class Site:
         clock: the party's own.
         job: SHA-256 of the job that all parties were given, hexadecimal.
         seed: the job's seed, known to all parties: batches and splits.
-        private_seed: the party's own seed for learning (initial weights), which its peers must not know.
-            A simulation derives it from the job's seed; a process of its own draws it from the OS.
+        secret: the party's own, which its peers must not know: first weights of the cut, bottoms.
         owners: names of the parties with labels, in the job's order; empty stands for the active party alone.
         coordinator: name of the party without data that brings label owners together; empty where there is none.
         observer: hears how it goes on.
@@ -127,7 +193,7 @@ class Site:
     clock: Clock
     job: str
     seed: int
-    private_seed: int
+    secret: PartySecret
     owners: tuple[str, ...] = ()
     coordinator: str = ""
     observer: Observer = field(default_factory=Observer)

@@ -22,9 +22,10 @@ import torch
 from securevfl.cut.integers import FixedPoint
 from securevfl.errors import InputError
 from securevfl.privacy import Noised, NoiseShare
-from securevfl.site import derive_seed
+from securevfl.privacy.noise import gaussian
+from securevfl.site import Site
 
-__all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "initial_share"]
+__all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "initial_weights"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -202,11 +203,18 @@ class PassiveCut(Protocol):
         ...
 
 
-def initial_share(private_seed: int, label: str, rows: int, columns: int) -> np.ndarray:
-    """One side's half of the initial weights, (rows, columns) float64 ~ N(0, 1/(2·rows)).
+def initial_weights(site: Site, width: int, columns: int) -> np.ndarray:
+    """W_p as training begins, (width, columns) float64, independent N(0, 1/width).
 
-    The two halves are drawn from the two sides' private seeds and added up, so that neither knows the weights; their
-    sum has the usual variance of one over the number of inputs.
+    The passive party draws all of them, from its secret, and the active party's share of a sealed block begins at zero:
+    with a part of the weights of its own, the active party could estimate activations from the first z. It is so under
+    every protection, so that a sealed run starts where its plain twin does.
+
+    Args:
+        site: the passive party's.
+        width: d_p of its activations.
+        columns: h, the width of the cut.
     """
-    generator = np.random.default_rng(derive_seed(private_seed, "cut", label))
-    return generator.normal(scale=math.sqrt(0.5 / rows), size=(rows, columns))
+    return gaussian(
+        (width, columns), math.sqrt(1 / width), lambda count: site.secret.keystream(count, "cut", "first weights")
+    ).numpy()

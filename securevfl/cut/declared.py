@@ -30,7 +30,6 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
     down = about_labels(dp, sealed=False, trainable=use.trainable)
     return (
         _SETUP,
-        Exchange("cut/initial weights", Kind.MASKED_SHARE, ACTIVE, PASSIVE, "half of the initial weights"),
         Exchange(
             "cut/forward",
             Kind.ACTIVATION,

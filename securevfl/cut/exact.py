@@ -7,7 +7,7 @@ import numpy as np
 import securevfl_crypto as crypto
 import torch
 
-from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.handshake import announce, as_share, checked, once
 from securevfl.cut.integers import (
     fixed_activations,
@@ -73,12 +73,8 @@ class FixedPassive:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
-        message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
-        theirs = np.asarray(checked(self._link.peer, message.arrays["share"], (width, self._spec.width)))
-        mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
-        point = self._spec.fixed_point
-        whole = fixed_weights(mine, point) + fixed_weights(theirs, point)
-        self._weights = crypto.Share(crypto.Ring(), whole, self._spec.rule)
+        first = fixed_weights(initial_weights(self._site, width, self._spec.width), self._spec.fixed_point)
+        self._weights = crypto.Share(crypto.Ring(), first, self._spec.rule)
 
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None

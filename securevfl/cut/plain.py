@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.handshake import announce, checked, once, receive_widths
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.site import Site
@@ -48,12 +48,6 @@ class FloatActive:
         """See `ActiveCut.setup`."""
         widths = await receive_widths(self._site, self._spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
-
-        async def send(link: Link) -> None:
-            share = initial_share(self._site.private_seed, link.peer, self.widths[link.peer], self._spec.width)
-            await link.send(Kind.MASKED_SHARE, "cut/initial weights", share=share)
-
-        await fan_out(self._links, send)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
@@ -112,10 +106,8 @@ class FloatPassive:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
-        message = await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
-        theirs = checked(self._link.peer, message.arrays["share"], (width, self._spec.width))
-        mine = initial_share(self._site.private_seed, self._site.name, width, self._spec.width)
-        self._weights = torch.from_numpy(mine + np.asarray(theirs)).to(self._spec.device, torch.float32)
+        first = initial_weights(self._site, width, self._spec.width)
+        self._weights = torch.from_numpy(first).to(self._spec.device, torch.float32)
 
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None

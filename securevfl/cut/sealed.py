@@ -23,7 +23,7 @@ import numpy as np
 import securevfl_crypto as crypto
 import torch
 
-from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.handshake import announce, as_share, key_bytes, once, receive_widths
 from securevfl.cut.hidden import Hidden
 from securevfl.cut.integers import (
@@ -187,8 +187,8 @@ class SealedActive:
                     forward, back = _shared_alike(forward, back)
                 owner = scheme.owner(key, forward)
                 check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
-            values = fixed_weights(initial_share(site.private_seed, name, width, spec.width), spec.fixed_point)
-            peer = _Peer(owner, crypto.Share(owner.ring, values, spec.rule))
+            zero = np.full((width, spec.width), 0, dtype=object)
+            peer = _Peer(owner, crypto.Share(owner.ring, zero, spec.rule))
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
                 with _working(site.clock):
@@ -337,8 +337,8 @@ class SealedPassive:
                 forward, back = _shared_alike(forward, back)
                 holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
                 own = scheme.owner(mine, back)
-        values = fixed_weights(initial_share(site.private_seed, site.name, width, spec.width), spec.fixed_point)
-        share = crypto.Share(holder.ring, values, spec.rule)
+        first = fixed_weights(initial_weights(site, width, spec.width), spec.fixed_point)
+        share = crypto.Share(holder.ring, first, spec.rule)
         guard = _guard(scheme, key)
         own_guard = Guard() if mine is None else _guard(scheme, mine.public)
         if mine is not None:

@@ -31,7 +31,7 @@ from securevfl.report.record import (
     Record,
     RunRecord,
 )
-from securevfl.site import Observer
+from securevfl.site import Observer, PartySecret
 from securevfl.training import Algorithm, Split
 
 __all__ = ["BASELINES", "compare", "simulate", "wrong_baselines"]
@@ -52,6 +52,7 @@ def simulate(
     observers: Mapping[str, Observer] | None = None,
     checkpoints: str | Path | None = None,
     draws: int = 1,
+    secrets: Mapping[str, PartySecret] | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -67,6 +68,7 @@ def simulate(
         checkpoints: folder in which each party keeps its state after every epoch; an interrupted run goes on
             from there.
         draws: see `compare`.
+        secrets: see `compare`.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -82,6 +84,7 @@ def simulate(
         observers=observers,
         checkpoints=checkpoints,
         draws=draws,
+        secrets=secrets,
     )
 
 
@@ -98,6 +101,7 @@ def compare(
     observers: Mapping[str, Observer] | None = None,
     checkpoints: str | Path | None = None,
     draws: int = 1,
+    secrets: Mapping[str, PartySecret] | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -115,6 +119,9 @@ def compare(
         draws: how often a job with differential privacy runs, each time with fresh noise: its figures are the mean and
             the standard deviation then. For data that are public or simulated: each run is a release of its own, and
             parties that did this for real would pay ε each time.
+        secrets: party → its secret, from which first weights are drawn: for experiments that run a job twice from the
+            same start. Unless given, a comparison draws them from the operating system where one of its jobs seals the
+            cut, and derives them from the job's seed where none does. All its jobs begin with the same.
 
     Raises:
         SecureVFLError: whatever ended it.
@@ -135,6 +142,8 @@ def compare(
     ledgers: dict[str, Mapping[str, Ledger]] = {"alignment": aligned.ledgers}
     scores: dict[str, np.ndarray] = {}
     models: dict[str, Model] = {}
+    sealed = any(job.protection.sealed for job in agreed)
+    alike = ({name: PartySecret.fresh() for name in parties} if sealed else {}) | dict(secrets or {})
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
         split = own_split(chief, aligned.parties[chief.name], first)
@@ -152,7 +161,17 @@ def compare(
                 if checkpoints is None
                 else keepers(Path(checkpoints) / key, _keeping_parties(parties, job), job.digest)
             )
-            ran = run_parties(job, parties, aligned, run=key, observer=observer, observers=observers, keepers=kept)
+            ran = run_parties(
+                job,
+                parties,
+                aligned,
+                run=key,
+                observer=observer,
+                observers=observers,
+                keepers=kept,
+                secrets=alike,
+            )
+            alike = {name: ran.secrets[name] for name in parties}
             models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
             ledgers[key] = ran.ledgers
             check_protection(
@@ -166,7 +185,7 @@ def compare(
         more = []
         for number in range(2, (draws if _noisy(job) else 1) + 1):
             with _keeping(ledgers):
-                again = run_parties(job, parties, aligned, run=f"{key} {number}", observer=observer)
+                again = run_parties(job, parties, aligned, run=f"{key} {number}", observer=observer, secrets=alike)
             ledgers[f"{key} {number}"] = again.ledgers
             more.append(again.trained[chief.name].test)
         runs.append(over_draws(figures, more))

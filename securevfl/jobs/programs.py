@@ -12,7 +12,7 @@ from securevfl.errors import PartyFailed, SecureVFLError
 from securevfl.party import Job, declared
 from securevfl.party.program import closing
 from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.site import Keeper, Observer, Site, derive_seed
+from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, WINDOW, Exchanges, MemoryChannel, PartyRole, memory_pair
 
 __all__ = ["blocking", "run_programs", "sites_of"]
@@ -30,6 +30,7 @@ def sites_of(
     observer: Observer | None = None,
     observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
+    secrets: Mapping[str, PartySecret] | None = None,
     window: int = WINDOW,
 ) -> dict[str, Site]:
     """A site for each name, linked with every other by links that let through what the job declares.
@@ -43,6 +44,8 @@ def sites_of(
         observer: hears how it goes on.
         observers: party → what hears of it alone, in place of `observer`.
         keepers: party → what keeps its checkpoints.
+        secrets: party → its secret; for the others it comes from the operating system where the job seals the cut, and
+            from the job's seed where it does not.
         window: bytes that may be on their way in each direction of a link.
     """
     names = sorted(names)
@@ -54,6 +57,10 @@ def sites_of(
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
             ends[one, other], ends[other, one] = memory_pair(window)
+    drawn = {
+        name: PartySecret.fresh() if job.protection.sealed else PartySecret.derived(job.seed, name) for name in names
+    }
+    own_secrets = drawn | dict(secrets or {})
     sites = {}
     for name in names:
         policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
@@ -88,7 +95,7 @@ def sites_of(
             clock=clock,
             job=job.digest,
             seed=job.seed,
-            private_seed=derive_seed(job.seed, "private", name),
+            secret=own_secrets[name],
             observer=hears,
             keeper=(keepers or {}).get(name, Keeper()),
         )

@@ -18,7 +18,7 @@ from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.party.roster import check_roster
 from securevfl.privacy import Ledger, Reading
-from securevfl.site import Keeper, Observer, Site
+from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.training import Split, Trained
 
 __all__ = [
@@ -66,11 +66,13 @@ class Aligned:
 
 @dataclass(frozen=True, kw_only=True)
 class Ran:
-    """What a run left: each party's result and ledger, and the split that the first label owner told."""
+    """What a run left: each party's result and ledger, the split that the first label owner told, and the parties'
+    secrets, for a run that begins like this one."""
 
     trained: Mapping[str, Trained]
     ledgers: Mapping[str, Ledger]
     split: Split
+    secrets: Mapping[str, PartySecret] = field(default_factory=dict, repr=False)
 
 
 def _owners(parties: Parties) -> list[str]:
@@ -86,6 +88,7 @@ def _sites(
     observer: Observer | None = None,
     observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
+    secrets: Mapping[str, PartySecret] | None = None,
 ) -> dict[str, Site]:
     """A site for each party and, where the run is `coordinated` and the algorithm needs one, for the coordinator.
 
@@ -111,6 +114,7 @@ def _sites(
         observer=observer,
         observers=observers,
         keepers=keepers,
+        secrets=secrets,
     )
     for site in sites.values():
         check_roster(site, job)
@@ -187,6 +191,7 @@ def run_parties(
     observer: Observer | None = None,
     observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
+    secrets: Mapping[str, PartySecret] | None = None,
 ) -> Ran:
     """Train on the aligned rows, each party as a task of its own.
 
@@ -199,13 +204,26 @@ def run_parties(
         observer: hears how it goes on.
         observers: party → what hears of it alone, in place of `observer`.
         keepers: party → what keeps its checkpoints.
+        secrets: party → its secret, for runs that are to begin alike; where a checkpoint goes on it holds its own, and
+            the others are drawn as `sites_of` says.
 
     Raises:
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
         SecureVFLError: any other, as the party raised it.
     """
     owners = _owners(parties)
-    sites = _sites(job, parties, run=run, coordinated=True, observer=observer, observers=observers, keepers=keepers)
+    kept = {name: PartySecret.kept_by(keeper) for name, keeper in (keepers or {}).items() if name in parties}
+    own = dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None}
+    sites = _sites(
+        job,
+        parties,
+        run=run,
+        coordinated=True,
+        observer=observer,
+        observers=observers,
+        keepers=keepers,
+        secrets=own,
+    )
     tables = dict(parties)
 
     async def program(site: Site) -> Trained:
@@ -215,7 +233,10 @@ def run_parties(
 
     trained = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
     return Ran(
-        trained=trained, ledgers={name: site.ledger for name, site in sites.items()}, split=trained[owners[0]].split
+        trained=trained,
+        ledgers={name: site.ledger for name, site in sites.items()},
+        split=trained[owners[0]].split,
+        secrets={name: site.secret for name, site in sites.items()},
     )
 
 

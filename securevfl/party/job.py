@@ -35,7 +35,8 @@ class JobOptions(Config):
         patience: epochs without a gain on the validation rows after which training stops; None for never.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
-        seed: of everything that is learned (never of cryptography): splits, batches, initial weights.
+        seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
+            secret, from which first weights are drawn (`securevfl.site.PartySecret`).
         clip: features are clipped to this many standard deviations.
         scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.
         device: ``"cpu"`` or ``"cuda"`` for plain tensors.

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.site import Site
+from securevfl.site import PartySecret, Site
 from securevfl.transport import (
     ACTIVE,
     PASSIVE,
@@ -38,7 +38,7 @@ def sites(
         policy: of all parties; the default policy unless given.
         declared: messages that links let through; all where it is None.
         window: bytes on their way in each direction of each link; 1 lets one message through at a time.
-        seed: of the job. The parties' private seeds are 100, 101, …, in the order active, passive.
+        seed: of the job. The parties' secrets are 100, 101, …, in the order active, passive.
     """
     names = [active, *passive]
     ends: dict[tuple[str, str], MemoryChannel] = {}
@@ -73,6 +73,6 @@ def sites(
             clock=clock,
             job="j",
             seed=seed,
-            private_seed=100 + number,
+            secret=PartySecret(100 + number),
         )
     return made

@@ -18,7 +18,7 @@ from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
 from securevfl.party import Job, consent_party, train_party
-from securevfl.site import Keeper, Site
+from securevfl.site import Keeper, PartySecret, Site
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import label_owners, scarce, silent_active
 from securevfl.training import Algorithm, Trained
@@ -133,7 +133,14 @@ class Trial:
         names = [*people, *([coordinator] if coordinator else [])]
         aligned = join_parties(people, job)
         sites = sites_of(
-            job, names, owners=owners, run="check", coordinator=coordinator, keepers=keepers, window=window
+            job,
+            names,
+            owners=owners,
+            run="check",
+            coordinator=coordinator,
+            keepers=keepers,
+            secrets={name: PartySecret.derived(job.seed, name) for name in names},  # runs are held against each other
+            window=window,
         )
         tables = dict(people)
 

@@ -32,6 +32,7 @@ class Checkpoints:
         role.before_checkpoint()
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
+        kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
         self._keeper.save(epoch, kept | {"epochs": role.plan.epochs, "epoch": epoch} | more)
 
     def resume(self) -> State | None:

@@ -21,7 +21,7 @@ from securevfl.privacy import Link
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.site import Site, derive_seed
+from securevfl.site import Site
 from securevfl.training.noise import LabelNoise
 from securevfl.training.rows import Features, NumberedRows, Plan
 from securevfl.training.split import epoch_batches
@@ -234,7 +234,7 @@ class Role(ABC):
 
     def seed(self, label: str | int, *more: str | int) -> int:
         """A seed of this party's own, for what the labels say."""
-        return derive_seed(self.site.private_seed, label, *more)
+        return self.site.secret.seed(label, *more)
 
     async def setup(self) -> None:
         """Exchange what is needed before the first batch."""

@@ -22,6 +22,7 @@ from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, d
 from securevfl.data import hold_out, label_owners
 from securevfl.jobs import align_parties, join_parties, programs
 from securevfl.privacy import Entry, Ledger
+from securevfl.site import PartySecret
 from securevfl.transport import memory_pair
 
 CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)
@@ -48,7 +49,8 @@ def people(owners: int = 3, rows: int = 100, scenario: str = "iid", seed: int = 
 
 def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
     """Simulated over an alignment without the protocol, which has tests of its own."""
-    return sv.simulate(job, parties, aligned=join_parties(parties, job), **options)
+    alike = {name: PartySecret.derived(job.seed, name) for name in parties}  # sealed runs too: they are compared
+    return sv.simulate(job, parties, aligned=join_parties(parties, job), secrets=alike, **options)
 
 
 def entries(ledger: Ledger) -> list[Entry]:

@@ -205,7 +205,7 @@ def test_a_declaration_that_breaks_the_contract_is_named(kind: type[Broken], wor
 def test_sides_that_wait_for_each_other_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     class Silent(FloatPassive):
         async def setup(self, width: int, *, trainable: bool) -> None:
-            await self._link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
+            await self._link.receive(Kind.CONTROL, "cut/never")
 
     monkeypatch.setattr(Broken, "passive", Silent)
     monkeypatch.setattr("securevfl.testing.cut_run._LONGEST", 0.2)

@@ -13,7 +13,7 @@ import torch
 from clear_scheme import Clear
 from cuts import KITS, SEALED, Kit, sites
 
-from securevfl.cut.base import CutSpec, initial_share
+from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import PolicyError, RangeError
@@ -119,10 +119,8 @@ def test_momentum_and_weight_decay_on_shares(kit: Kit, momentum: float, decay: f
 def test_momentum_and_weight_decay_are_torch_s(kit: Kit) -> None:
     spec = replace(SPEC, momentum=0.9, weight_decay=0.02)
     batches = Batches()
-    w = {
-        p: torch.from_numpy(initial_share(100, p, width, 3) + initial_share(101 + i, p, width, 3)).requires_grad_()
-        for i, (p, width) in enumerate(WIDTHS.items())
-    }
+    world = sites()
+    w = {p: torch.from_numpy(initial_weights(world[p], width, 3)).requires_grad_() for p, width in WIDTHS.items()}
     optimizer = torch.optim.SGD(w.values(), lr=spec.lr, momentum=0.9, weight_decay=0.02)
     for a, g in zip(batches.a, batches.g, strict=True):
         for p in WIDTHS:
@@ -230,9 +228,3 @@ def test_a_policy_that_demands_sealing_stops_a_plain_cut() -> None:
 
     with pytest.raises(PolicyError, match="demands them sealed"):
         asyncio.run(passive())
-
-
-def test_the_halves_of_the_initial_weights_are_independent_and_of_usual_size() -> None:
-    mine, theirs = initial_share(1, "p", 2000, 3), initial_share(2, "p", 2000, 3)
-    assert (mine + theirs).std() * np.sqrt(2000) == pytest.approx(1, rel=0.05)
-    assert abs(np.corrcoef(mine.ravel(), theirs.ravel())[0, 1]) < 0.05

@@ -35,12 +35,12 @@ def test_gradients_of_a_plain_cut(kind: type[FloatActive]) -> None:
         active = kind(world["a"], SPEC)
         await _both(active, world, kind.protection)
         link = world["p2"].links["a"]
-        await link.receive(Kind.MASKED_SHARE, "cut/initial weights", "share")
+        await world["a"].links["p1"].send(Kind.CONTROL, "before")  # p1's link is full
         for name in ("p1", "p2"):
             z = torch.zeros(4, 3, dtype=torch.int64 if kind is FixedActive else torch.float32)
             await world[name].links["a"].send(Kind.ACTIVATION, "cut/forward", z=z)
         await active.forward(4, train=True)
-        sending = asyncio.ensure_future(active.backward(torch.ones(4, 3)))  # p1's link is full
+        sending = asyncio.ensure_future(active.backward(torch.ones(4, 3)))
         message = await asyncio.wait_for(link.receive(Kind.GRADIENT, "cut/backward", "gradient"), 5)
         assert not sending.done()
         sending.cancel()
@@ -57,7 +57,7 @@ def test_weights_of_a_sealed_cut() -> None:
         await _both(active, world, Clear.name)
         link = world["p2"].links["a"]
         await link.receive(Kind.PUBLIC_KEY, "cut/public key", "key")
-        sending = asyncio.ensure_future(active.forward(4, train=False))  # p1's link is full
+        sending = asyncio.ensure_future(active.forward(4, train=False))
         message = await asyncio.wait_for(link.receive(Kind.CIPHERTEXT, "cut/weights", "c"), 5)
         assert not sending.done()
         sending.cancel()

@@ -21,8 +21,8 @@ def _use(trainable: bool, **asked: bool) -> CutUse:
 
 # Protection, use, passive parties; kinds from the active party, from a passive one to it, and between passive ones.
 KINDS: list[Row] = [
-    (sv.Plain(), _use(True), 1, {SHARE, Kind.GRADIENT}, {Kind.ACTIVATION}, set()),
-    (sv.Plain(fixed_point=True), _use(False), 2, {SHARE, Kind.GRADIENT}, {Kind.ACTIVATION}, set()),
+    (sv.Plain(), _use(True), 1, {Kind.GRADIENT}, {Kind.ACTIVATION}, set()),
+    (sv.Plain(fixed_point=True), _use(False), 2, {Kind.GRADIENT}, {Kind.ACTIVATION}, set()),
     (sv.Paillier(), _use(False), 1, {CIPHER, KEY}, {CIPHER, SHARE}, set()),
     (sv.Paillier(), _use(False), 2, {CIPHER, KEY}, {CIPHER, SHARE}, {KEY}),
     (sv.Paillier(), _use(False, together=False), 2, {CIPHER, KEY}, {CIPHER, SHARE}, set()),

@@ -196,7 +196,7 @@ def test_readable_content_is_named_so(folder: Path) -> None:
     assert lines["plain", "cut/forward"].readable
     assert lines["noisy", "cut/forward"].reveals.endswith(", up to the noise")
     assert lines["plain", "train/start"].protection == "none needed"
-    assert not lines["plain", "cut/initial weights"].readable
+    assert not lines["plain", "cut/setup"].readable
 
 
 def test_a_ledger_without_its_peers_is_said_to_be_alone(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import securevfl as sv
 from securevfl.data import datasets
 from securevfl.jobs.checkpoint import FolderKeeper, keepers
 from securevfl.privacy import read, verify
+from securevfl.site import PartySecret
 from tests.helpers import parties, ready_keys
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
@@ -62,10 +63,11 @@ def test_so_does_one_in_exact_integers(
     ready_keys(monkeypatch)
     job = JOB.replace(protection=protection, epochs=2, algorithm=JOB.algorithm.replace(bottom=(3,)))
     people, key = parties(passive=2, rows=60), protection.name
-    whole = sv.simulate(job, people)
+    begun = {name: PartySecret.fresh() for name in people}
+    whole = sv.simulate(job, people, secrets=begun)
     with pytest.raises(sv.PartyFailed):
-        sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2))
-    again = sv.simulate(job, people, checkpoints=tmp_path)
+        sv.simulate(job, people, checkpoints=tmp_path, observer=Fails(2), secrets=begun)
+    again = sv.simulate(job, people, checkpoints=tmp_path)  # the checkpoints hold the secrets
     np.testing.assert_array_equal(again.scores[key], whole.scores[key])
 
 

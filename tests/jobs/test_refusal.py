@@ -104,10 +104,6 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         sealed(shop1=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))).replace(protection=sv.cut.Auto()),
         "messages of kind masked share",
     ),
-    "initial weights": (
-        plain(bank=Policy(forbidden=frozenset({Kind.MASKED_SHARE}))),
-        "messages of kind masked share",
-    ),
     "noise under a seal": (
         sealed(shop1=Policy(noised=frozenset({Kind.ACTIVATION}))),
         "activations would be decrypted without noise",

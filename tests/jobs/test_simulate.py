@@ -17,6 +17,7 @@ from securevfl.algorithms import splitnn
 from securevfl.jobs.simulation import Aligned, align_parties, run_parties
 from securevfl.privacy import Policy, RowRelease
 from securevfl.privacy.loss import CrossEntropy
+from securevfl.site import PartySecret
 from securevfl.training import Task
 from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
 
@@ -148,8 +149,10 @@ def test_sealed_training_equals_plain_training_in_the_same_integers(passive: int
 
 def test_a_real_key_end_to_end() -> None:
     job = PLAIN.replace(epochs=1, protection=sv.Paillier(bits=2048))
-    result = sv.simulate(job, parties(rows=40))
-    exact = sv.simulate(job.replace(protection=sv.Plain(fixed_point=True)), parties(rows=40))
+    people = parties(rows=40)
+    begun = {name: PartySecret.fresh() for name in people}
+    result = sv.simulate(job, people, secrets=begun)
+    exact = sv.simulate(job.replace(protection=sv.Plain(fixed_point=True)), people, secrets=begun)
     assert np.array_equal(result.scores["paillier"], exact.scores["plain"])
     text = result.receipt(width=160)
     assert "Paillier 2048 bits, key" in text

@@ -160,7 +160,7 @@ def test_sealed_and_plain_share_the_noise_in_their_own_ways(monkeypatch: pytest.
 
 
 RESPONSE = sv.DP(labels=sv.RandomisedResponse(epsilon=2.0))
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=6, top=()), protection=sv.Plain(dp=RESPONSE), epochs=4, batch_size=32, seed=2)
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=6, top=()), protection=sv.Plain(dp=RESPONSE), epochs=6, batch_size=32, seed=2)
 
 
 def test_training_sees_drawn_labels_only_and_scoring_exact_ones(monkeypatch: pytest.MonkeyPatch) -> None:

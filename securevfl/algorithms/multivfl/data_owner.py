@@ -127,7 +127,7 @@ class DataOwner(Program):
         for program in self.programs.values():
             program.checkpoints.keep(epoch, {"stop": stop})
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-        where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop}
+        where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.text}
         self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._held(), "readings": readings})
 
     def resume(self) -> State | None:
