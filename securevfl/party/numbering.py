@@ -15,7 +15,7 @@ from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.privacy import fan_out
-from securevfl.site import Site, derive_seed
+from securevfl.site import Site
 from securevfl.training import NumberedRows, Split
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
@@ -97,11 +97,11 @@ async def agree_rows(
 def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
     """The party's rows that are not aligned and may train: first those whose labels the active party knows, in the
     order that both agreed on; then the rest, in an order of the party's own, which shows nobody how its table is
-    sorted. The same in every run of the job at this party, resumed ones among them."""
+    sorted. The order comes from the party's secret, so a resumed run has the same."""
     free = np.ones(table.rows, dtype=bool) if table.fold is None else table.fold == TRAIN
     free[alignment.rows] = False
     free[known] = False
-    generator = np.random.default_rng(derive_seed(site.private_seed, "order of rows"))
+    generator = np.random.default_rng(site.secret.seed("order of rows"))
     return np.concatenate([known, generator.permutation(np.flatnonzero(free))])
 
 

@@ -13,7 +13,7 @@ import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties, run_parties
 from securevfl.party.numbering import _others
-from securevfl.site import derive_seed
+from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.training import NumberedRows
 
@@ -101,7 +101,7 @@ def test_the_order_is_the_party_s_own_and_stays() -> None:
     site = next(role.site for role in roles if role.site.name == "shop1")
     none = np.arange(0)
     mine = _others(site, table, alignment, none)
-    other = _others(replace(site, private_seed=derive_seed(site.private_seed, "else")), table, alignment, none)
+    other = _others(replace(site, secret=PartySecret.fresh()), table, alignment, none)
     assert not np.array_equal(mine, other)
     assert np.array_equal(np.sort(mine), np.sort(other))
     assert set(mine.tolist()).isdisjoint(alignment.rows.tolist())
