@@ -8,8 +8,11 @@ import pytest
 import torch
 from cuts import SEALED, Kit, sites
 
-from securevfl.cut.base import CutSpec
+import securevfl as sv
+from securevfl.cut.base import CutSpec, CutUse
 from securevfl.cut.hidden import Hidden
+from securevfl.cut.protections import Sealed
+from securevfl.transport import ACTIVE, Kind
 
 # one passive party, d = 4, h = 3; two training steps of 8 rows, one look at 5
 BY_HAND = {
@@ -65,3 +68,14 @@ def test_distances_add_up() -> None:
         "of what 'p' answered under bfv, 1,048,576 numbers are hidden to 2^-40 each, and so to 2^-20.0 all together",
         "between",
     ]
+
+
+@pytest.mark.parametrize("protection", [sv.BFV(), sv.CKKS(), sv.Paillier(), sv.Auto()], ids=lambda p: str(p.name))
+def test_with_identity_bottoms_a_passive_party_opens_nothing_that_depends_on_z(protection: Sealed) -> None:
+    """What an answer opens at the active party comes back only inside ciphertexts under the active party's key. With
+    trainable bottoms the passive party opens its gradient."""
+    for trainable in (False, True):
+        sent = [e for e in protection.exchanges(CutUse(trainable=trainable), 2) if e.sender == ACTIVE]
+        assert {e.kind for e in sent} <= {Kind.PUBLIC_KEY, Kind.CIPHERTEXT, Kind.CONTROL}
+        assert {e.step for e in sent if e.kind is Kind.CONTROL} <= {"cut/probe", "cut/choice"}  # before any z
+        assert [e.step for e in sent if e.opened] == (["cut/input gradient"] if trainable else [])
