@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         ZeroImputation,
     )
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
-    from securevfl.data import LabelBook, Parties, PartyTable, datasets, read_csv, read_parquet
+    from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
     from securevfl.errors import (
         AlignmentError,
         AuditError,
@@ -76,7 +76,7 @@ _NAMES: Mapping[str, str] = {
         "SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
-    "securevfl.data": "LabelBook Parties PartyTable datasets read_csv read_parquet",
+    "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
     "securevfl.errors": (
         "AlignmentError AuditError InputError PartyFailed PolicyError ProtectionInactive ProtocolError RangeError "
         "SecureVFLError UnknownNameError WireError"
@@ -136,6 +136,7 @@ __all__ = [
     "SecureVFLError",
     "SelfSupervised",
     "SplitNN",
+    "TableLimits",
     "UnknownNameError",
     "WireError",
     "ZeroImputation",

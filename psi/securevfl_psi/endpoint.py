@@ -14,7 +14,9 @@ each other.
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import chain
 
 from securevfl_crypto.engine import Engine, engine
@@ -88,10 +90,19 @@ class Endpoint:
         self._talk: Conversation | None = None
         self._failed = False
 
+    def again(self) -> Endpoint:
+        """A new end over the same set and terms, with a fresh nonce: for another attempt after one that failed."""
+        return Endpoint(self._ids, replace(self.terms, nonce=secrets.token_bytes(len(self.terms.nonce))), by=self._by)
+
     @property
     def done(self) -> bool:
         """Whether the result is there and everything was sent."""
         return self._talk is not None and self._talk.result is not None and not self._failed and self._peek() is None
+
+    @property
+    def agreed(self) -> bool:
+        """Whether the peer's hello came, and both agree on the terms."""
+        return self._talk is not None
 
     def _peek(self) -> Frame | None:
         """What is to be sent next. Frames are numbered as they leave, so a refusal can still take this one's place."""

@@ -14,12 +14,23 @@ import numpy as np
 from securevfl_psi.column import Identifiers, encode
 from securevfl_psi.errors import IdentifierError
 
-__all__ = ["MAX_ID_BYTES", "IdRules", "Identifiers", "encode", "normalise", "normalise_column"]
+__all__ = ["MAX_ID_BYTES", "MISSING", "IdRules", "Identifiers", "encode", "normalise", "normalise_column"]
 
 MAX_ID_BYTES = 1024
+MISSING = frozenset(
+    ["", "#N/A", "#NA", "<NA>", "N/A", "NA", "NAN", "NULL", "NaN", "NaT", "None", "Null", "n/a", "nan", "null"]
+)
+"""Texts that programs write where there is no value. As identifiers, one of each table would match one of the other."""
 _EXAMPLES = 3
 _SPACES = re.compile(r"\s+")
 _WHOLE = re.compile(r"\+?0*(0|[1-9][0-9]*)(?:\.0*)?")  # looks at each digit a bounded number of times
+# Default_Ignorable_Code_Point of Unicode 15.1, DerivedCoreProperties.txt; whole ranges are reserved for it, so that
+# later versions assign characters within them. NFKC_Casefold drops the same.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_MOST_COLUMNS = 16
 _SPACE = np.array([chr(code).isspace() for code in range(128)])
 
 
@@ -33,6 +44,12 @@ class IdRules:
         casefold: treat upper and lower case alike.
         squeeze: make one space of white space inside.
         numeric: write whole numbers one way: ``+0042`` and ``42.0`` are ``42``.
+        columns: how many columns make an identifier. From two on each row is a tuple of so many texts; each is
+            normalised, and they are joined as netstrings without the comma, its length in bytes before each
+            (``3:ann10:1970-01-01``), so that no two different rows are joined alike.
+
+    Characters that no one sees (Unicode's Default_Ignorable_Code_Point: zero-width spaces and joiners, soft hyphens,
+    marks of direction, variation selectors, the byte-order mark) are dropped by every form.
     """
 
     form: Literal["NFC", "NFKC"] = "NFKC"
@@ -40,24 +57,28 @@ class IdRules:
     casefold: bool = False
     squeeze: bool = False
     numeric: bool = False
+    columns: int = 1
 
     def __post_init__(self) -> None:
         if self.form not in ("NFC", "NFKC"):
             raise IdentifierError(f"Unicode form {self.form!r}; 'NFC' and 'NFKC' are known")
+        if not isinstance(self.columns, int) or not 1 <= self.columns <= _MOST_COLUMNS:
+            raise IdentifierError(f"columns={self.columns!r}; 1 to {_MOST_COLUMNS} can make an identifier")
 
     def tag(self) -> str:
         """Short text that is equal exactly if the rules are."""
         chosen = [name for name in ("strip", "casefold", "squeeze", "numeric") if getattr(self, name)]
-        return "/".join(["v1", self.form, *chosen])
+        return "/".join(["v2", self.form, *chosen, *([f"columns={self.columns}"] if self.columns > 1 else [])])
 
     def describe(self) -> str:
         """The rules in words, for messages and reports."""
         parts = [
-            f"Unicode {self.form}",
+            f"Unicode {self.form} without invisible characters",
             "white space at both ends dropped" if self.strip else "white space kept",
             "case ignored" if self.casefold else "case kept",
             *(["one space for white space inside"] if self.squeeze else []),
             *(["whole numbers without sign, leading zeros and .0"] if self.numeric else []),
+            *([f"{self.columns} columns make an identifier"] if self.columns > 1 else []),
         ]
         return ", ".join(parts)
 
@@ -67,6 +88,8 @@ class IdRules:
             # Case folding may undo the normal form, and the other way round: Unicode 15, section 3.13, D146.
             text = unicodedata.normalize(self.form, text).casefold()
         text = unicodedata.normalize(self.form, text)
+        if not text.isascii() and _INVISIBLE.search(text):  # what stood beside them may compose now
+            text = unicodedata.normalize(self.form, _INVISIBLE.sub("", text))
         if self.squeeze:
             text = _SPACES.sub(" ", text)
         if self.strip:
@@ -85,6 +108,8 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
     Raises:
         IdentifierError: as `normalise`.
     """
+    if rules.columns > 1:
+        return Identifiers.of_texts(normalise(ids, rules))
     raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _listed(ids)
     joined = _joined(raw)
     quick = None if joined is None else _ascii_column(joined, rules)
@@ -130,7 +155,7 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
     """Identifiers as texts by `rules`, in their order.
 
     Args:
-        ids: texts, or whole numbers (written in decimal); not both.
+        ids: texts, or whole numbers (written in decimal); not both. Tuples of such, where several columns make one.
         rules: how to normalise.
 
     Raises:
@@ -138,6 +163,25 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
             `MAX_ID_BYTES`, or identifiers that are equal once normalised; says which and where (rows counted from 0).
     """
     raw = _listed(ids)
+    normal = _joined_columns(raw, rules) if rules.columns > 1 else _one_column(raw, rules)
+    _refuse_duplicates(normal)
+    return normal
+
+
+def _joined_columns(rows: Sequence[object], rules: IdRules) -> list[str]:
+    """Each column normalised as if it were alone, and joined with the others of its row."""
+    for row, value in enumerate(rows):
+        if not isinstance(value, tuple) or len(value) != rules.columns:
+            held = f"{len(value)} values" if isinstance(value, tuple) else f"a {type(value).__name__}"
+            raise IdentifierError(f"the identifier in row {row} is {held}; a tuple of {rules.columns} is needed")
+    columns = [_one_column([row[i] for row in rows], rules) for i in range(rules.columns)]  # type: ignore[index]
+    joined = ["".join(f"{len(part.encode())}:{part}" for part in parts) for parts in zip(*columns, strict=True)]
+    for row, text in enumerate(joined):
+        _require_short(text, row)
+    return joined
+
+
+def _one_column(raw: Sequence[object], rules: IdRules) -> list[str]:
     texts = [_text(value, row) for row, value in enumerate(raw)]
     kinds = {isinstance(value, str) for value in raw}
     if len(kinds) > 1:
@@ -152,13 +196,16 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
             raise IdentifierError(f"the identifier in row {row} is empty; give it one or drop the row")
         if not text.isascii():
             _require_assigned(text, row)
-        size = len(encode(text, row))
-        if size > MAX_ID_BYTES:
-            raise IdentifierError(
-                f"the identifier in row {row} has {size} bytes; at most {MAX_ID_BYTES}: is it the right column?"
-            )
-    _refuse_duplicates(normal)
+        _require_short(text, row)
     return normal
+
+
+def _require_short(text: str, row: int) -> None:
+    size = len(encode(text, row))
+    if size > MAX_ID_BYTES:
+        raise IdentifierError(
+            f"the identifier in row {row} has {size} bytes; at most {MAX_ID_BYTES}: is it the right column?"
+        )
 
 
 def _listed(ids: Iterable[object]) -> list[object]:

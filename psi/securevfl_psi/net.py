@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import selectors
 import socket
 import ssl
@@ -35,6 +36,7 @@ def converse(
     sock: socket.socket,
     *,
     timeout: float = 60.0,
+    deadline: float | None = None,
     progress: Callable[[Traffic], None] | None = None,
 ) -> Traffic:
     """Runs an endpoint to its end. The socket stays open.
@@ -43,18 +45,21 @@ def converse(
         endpoint: this party's end.
         sock: connected, or an `ssl.SSLSocket` whose handshake is done; set to non-blocking.
         timeout: seconds with fewer than 64 bytes in both directions together after which the peer counts as lost.
+        deadline: seconds for the whole run, however much moves; None for no end. A peer that moves little more than 64
+            bytes each time keeps a party waiting until then. The peer's hello has to come within twice the timeout.
         progress: called whenever bytes moved.
 
     Raises:
         PSIError: what the endpoint raises, after the peer was told.
-        ConnectionLost: the peer hung up, or was silent for too long.
+        ConnectionLost: the peer hung up, was silent for too long, or the deadline is over.
     """
     sock.setblocking(False)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         sock.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
     traffic = Traffic()
     pending = memoryview(b"")
-    last, since = time.monotonic(), 0
+    begun = last = time.monotonic()
+    since = 0
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         while not endpoint.done or pending:
@@ -73,17 +78,28 @@ def converse(
                     raise
             if progress is not None and (written or data):
                 progress(traffic)
+            now = time.monotonic()
+            if deadline is not None and now - begun > deadline:
+                raise ConnectionLost(
+                    f"the run with {endpoint.terms.peer!r} was not done within {deadline:g} s, its overall deadline: "
+                    "raise deadline, or look there"
+                )
             since += written + len(data)
             if since >= _LEAST:
-                last, since = time.monotonic(), 0
-            elif time.monotonic() - last > timeout:
+                last, since = now, 0
+            elif now - last > timeout:
                 raise ConnectionLost(
                     f"{endpoint.terms.peer!r} was silent for {timeout:.0f} s, or all but: raise timeout, or look there"
+                )
+            if not endpoint.agreed and now - begun > 2 * timeout:
+                raise ConnectionLost(
+                    f"{endpoint.terms.peer!r} did not finish its hello within {2 * timeout:.0f} s: raise timeout, or "
+                    "look there"
                 )
             if not (written or data) and (pending or not endpoint.done):
                 wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if pending else 0)
                 selector.modify(sock, wanted)
-                selector.select(min(1.0, timeout))
+                selector.select(min(1.0, timeout, math.inf if deadline is None else deadline))
     return traffic
 
 

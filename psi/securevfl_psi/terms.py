@@ -159,6 +159,7 @@ class Terms:
             "rules": self.rules.tag(),
             "learns": self.learns,
             "context": self.context,
+            "lasting": self.lasting is not None,
         }
 
     def agree(self, hello: bytes) -> tuple[Session, int]:
@@ -175,6 +176,11 @@ class Terms:
             raise MalformedError("the peer's hello is not JSON, or nested too deeply") from None
         if not isinstance(fields, dict):
             raise MalformedError("the peer's hello is not a JSON object")
+        if isinstance(fields.get("lasting"), bool) and fields["lasting"] != (self.lasting is not None):
+            raise DisagreementError(
+                "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: both keep "
+                f"theirs, or neither does; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
+            )
         for key, mine in (self._agreed() | {"name": self.peer, "role": _other(self.role)}).items():
             if fields.get(key) != mine:
                 raise DisagreementError(f"the peer has {key} {str(fields.get(key))[:80]!r}; {mine!r} was expected")

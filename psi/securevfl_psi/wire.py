@@ -17,12 +17,13 @@ from securevfl_psi.errors import MalformedError
 from securevfl_psi.group import CHUNK, POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.proofs import PROOF_BYTES, RECEIPT_BYTES
 
-__all__ = ["HEADER_BYTES", "TAG_BYTES", "VERSION", "Frame", "FrameReader", "FrameWriter", "Kind"]
+__all__ = ["HEADER_BYTES", "MAGIC", "TAG_BYTES", "VERSION", "Frame", "FrameReader", "FrameWriter", "Kind"]
 
 VERSION = 3
 HEADER_BYTES = 24
 TAG_BYTES = 8
-_MAGIC = b"SPSI"
+MAGIC = b"SPSI"
+"""How every frame begins."""
 _HEADER = struct.Struct(">4sBBHII8s")
 _NO_TAG = bytes(TAG_BYTES)
 
@@ -94,7 +95,7 @@ class FrameWriter:
         if len(payload) > _MOST[kind]:
             raise MalformedError(f"a {kind.name} of {len(payload)} bytes; at most {_MOST[kind]} fit into a frame")
         tag = self.tag if kind not in (Kind.HELLO, Kind.REFUSED) else _NO_TAG
-        header = _HEADER.pack(_MAGIC, VERSION, kind, 0, self._next, len(payload), tag)
+        header = _HEADER.pack(MAGIC, VERSION, kind, 0, self._next, len(payload), tag)
         self._next += 1
         return header + payload
 
@@ -131,7 +132,7 @@ class FrameReader:
 
     def _header(self, header: bytes) -> tuple[Kind, int]:
         magic, version, number, reserved, sequence, length, tag = _HEADER.unpack(header)
-        if magic != _MAGIC or reserved:
+        if magic != MAGIC or reserved:
             raise MalformedError("the peer does not speak this protocol: its bytes are no frame")
         if version != VERSION:
             raise MalformedError(f"the peer speaks version {version}, not {VERSION}: use the same release")

@@ -2,6 +2,7 @@
 
 from securevfl.data import datasets
 from securevfl.data.features import FeatureEncoder
+from securevfl.data.limits import TableLimits
 from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet
 from securevfl.data.overlap import hold_out, label_owners, limited_overlap
 from securevfl.data.parties import Parties
@@ -13,6 +14,7 @@ __all__ = [
     "LabelBook",
     "Parties",
     "PartyTable",
+    "TableLimits",
     "datasets",
     "from_arrow",
     "from_pandas",

@@ -5,13 +5,14 @@ Used by the loaders, which raise the first mistake, and by `sample`, which lists
 
 from __future__ import annotations
 
-import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.errors import InputError, UnknownNameError
 
 __all__ = ["ColumnUse", "column_names", "identifiers", "labels"]
@@ -60,15 +61,15 @@ class ColumnUse:
 
     def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
         """What is wrong with this use of a table with columns `names`, the most basic mistake first."""
-        doubled = sorted({column for column in names if names.count(column) > 1})
+        doubled = sorted(column for column, times in Counter(names).items() if times > 1)
         found = [InputError(f"{where} has column {column!r} twice; rename one") for column in doubled]
-        chosen = self.chosen(names)
+        there, chosen = set(names), self.chosen(names)
         for what, wanted in (
             ("id column", [self.id]),
             ("label column", [self.label] if self.label else []),
             ("column", [*chosen, *sorted(self.categorical - set(chosen))]),
         ):
-            found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in names]
+            found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
         if self.id in chosen or (self.label and self.label in chosen):
             found.append(
                 InputError(f"{where}: {self.id!r} or {self.label!r} is listed as a feature too; a column has one use")
@@ -86,13 +87,17 @@ class ColumnUse:
         texts = {self.id, *self.categorical}
         return pa_csv.ConvertOptions(column_types={column: string() for column in texts}, strings_can_be_null=True)
 
-    def feature(self, values: Any, column: str, where: str) -> np.ndarray:
+    def feature(self, values: Any, column: str, where: str, limits: TableLimits = DEFAULT_LIMITS) -> np.ndarray:
         """A feature column, as `PartyTable.columns` has it.
 
         Raises:
-            InputError: nulls, or text where numbers are expected.
+            InputError: nulls, text where numbers are expected, or a column of categories above `TableLimits.max_bytes`.
         """
-        return (_categories if column in self.categorical else _numbers)(values, column, where)
+        return (
+            _categories(values, column, where, limits)
+            if column in self.categorical
+            else _numbers(values, column, where)
+        )
 
 
 def column_names(schema: Any, where: str) -> list[str]:
@@ -111,11 +116,11 @@ def labels(values: Any, column: str, where: str) -> list[object]:
     """The label column as plain values.
 
     Raises:
-        InputError: lists or records, or text that is not UTF-8.
+        InputError: lists, records or bytes, or text that is not UTF-8.
     """
     import pyarrow as pa
 
-    if pa.types.is_nested(values.type):
+    if pa.types.is_nested(values.type) or _is_bytes(values.type):
         raise InputError(f"{where}: label column {column!r} holds {values.type}; labels are texts or numbers")
     return _plain(values, column, where)
 
@@ -142,13 +147,28 @@ def identifiers(values: Any, column: str, where: str) -> list[str]:
             f"{where}: id column {column!r} holds {kind}; identifiers are texts or whole numbers: convert it"
         )
     found = _plain(values, column, where)
-    missing = [row + 1 for row, value in enumerate(found) if value is None or value == ""]
+    absent = _absent()
+    missing = [row + 1 for row, value in enumerate(found) if value is None or value in absent]
     if missing:
         rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
         raise InputError(
             f"{where}: id column {column!r} is null or empty in {len(missing)} rows (rows {rows}); drop them"
         )
     return [str(value) for value in found]
+
+
+def _absent() -> frozenset[str]:
+    """Texts that stand for no value in a CSV file, and so in any: ``NULL``, ``NA``, ``nan``, the empty one and so
+    on."""
+    import pyarrow.csv as pa_csv
+
+    return frozenset(pa_csv.ConvertOptions().null_values)
+
+
+def _is_bytes(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _numbers(values: Any, column: str, where: str) -> np.ndarray:
@@ -164,17 +184,25 @@ def _numbers(values: Any, column: str, where: str) -> np.ndarray:
         or pa.types.is_decimal(kind)
     ):
         raise InputError(_no_number(values, column, where))
-    found = _plain(values, column, where)
-    missing = [
-        row + 1 for row, value in enumerate(found) if value is None or (isinstance(value, float) and math.isnan(value))
-    ]
-    if missing:
-        rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
+    missing = np.flatnonzero(_missing(values))
+    if len(missing):
+        rows = ", ".join(map(str, (missing[:3] + 1).tolist())) + (", …" if len(missing) > 3 else "")
         raise InputError(
-            f"{where}: column {column!r} is null or NaN in {len(missing)} of {len(found)} rows (rows {rows}); "
+            f"{where}: column {column!r} is null or NaN in {len(missing)} of {len(values)} rows (rows {rows}); "
             "fill or drop them"
         )
-    return np.array(found, dtype=np.float64)
+    if pa.types.is_decimal(kind):
+        return np.array(_plain(values, column, where), dtype=np.float64)
+    return np.array(values.to_numpy(), dtype=np.float64)
+
+
+def _missing(values: Any) -> np.ndarray:
+    """Which values are null or NaN, bool (rows,)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    missing: np.ndarray = pc.is_null(values, nan_is_null=pa.types.is_floating(values.type)).to_numpy()
+    return missing
 
 
 def _no_number(values: Any, column: str, where: str) -> str:
@@ -193,16 +221,29 @@ def _no_number(values: Any, column: str, where: str) -> str:
     )
 
 
-def _categories(values: Any, column: str, where: str) -> np.ndarray:
+def _categories(values: Any, column: str, where: str, limits: TableLimits) -> np.ndarray:
+    import pyarrow as pa
+
+    if pa.types.is_nested(values.type) or _is_bytes(values.type):
+        raise InputError(f"{where}: column {column!r} holds {values.type}; categories are texts or numbers")
+    missing = np.flatnonzero(_missing(values))
     found = _plain(values, column, where)
-    missing = [row + 1 for row, value in enumerate(found) if value is None]
-    if missing:
-        rows = ", ".join(map(str, missing[:3])) + (", …" if len(missing) > 3 else "")
+    empty = [row + 1 for row in missing.tolist() if found[row] is None]
+    if empty:
+        rows = ", ".join(map(str, empty[:3])) + (", …" if len(empty) > 3 else "")
         raise InputError(
-            f"{where}: column {column!r} is null in {len(missing)} rows (rows {rows}); write a category for it, "
+            f"{where}: column {column!r} is null in {len(empty)} rows (rows {rows}); write a category for it, "
             "such as 'unknown'"
         )
-    return np.array([_word(value) for value in found], dtype=np.str_)
+    words = list(map(_word, found))
+    longest = max(map(len, words), default=0)
+    limits.check(f"{where}: column {column!r}, whose longest category has {longest:,} letters,", size=_texts(words))
+    return np.array(words, dtype=np.str_)
+
+
+def _texts(words: Sequence[str]) -> int:
+    """Bytes of an array of texts, each of which takes as much as the longest."""
+    return 4 * len(words) * max(map(len, words), default=0)
 
 
 def _word(value: object) -> str:

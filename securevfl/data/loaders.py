@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
-from securevfl.data.table import PartyTable, encode_labels
+from securevfl.data.files import PARQUET, arrow_table, existing
+from securevfl.data.labels import encode_labels
+from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
+from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
 
 __all__ = ["PARQUET", "existing", "from_arrow", "from_pandas", "read_csv", "read_parquet"]
-
-
-PARQUET = (".parquet", ".pq")
-"""Endings of Parquet files; tables with others are CSV."""
 
 
 def read_csv(
@@ -26,6 +25,7 @@ def read_csv(
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
+    limits: TableLimits = DEFAULT_LIMITS,
 ) -> PartyTable:
     """A party's table from a CSV file with a header (compressed ones by their ending: .gz, .bz2).
 
@@ -37,30 +37,15 @@ def read_csv(
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
+        limits: of rows, columns and bytes that are read.
 
     Raises:
         InputError: the file or what it holds cannot be used; says where and what to do.
         UnknownNameError: a column that does not exist; says which is nearest.
     """
-    import pyarrow as pa
-    import pyarrow.csv as pa_csv
-
-    file = existing(path)
     use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
-    try:
-        table = pa_csv.read_csv(file, convert_options=use.csv_options())
-    except (pa.ArrowInvalid, pa.ArrowKeyError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not a CSV table: {str(error).splitlines()[0]}") from None
-    return from_arrow(
-        table,
-        name=name,
-        id=id,
-        label=label,
-        features=features,
-        categorical=categorical,
-        classes=classes,
-        source=str(file),
-    )
+    file = existing(path)
+    return _party(arrow_table(file, use, limits, parquet=False), name, use, str(file), limits)
 
 
 def read_parquet(
@@ -72,26 +57,13 @@ def read_parquet(
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
+    limits: TableLimits = DEFAULT_LIMITS,
 ) -> PartyTable:
-    """A party's table from a Parquet file; arguments and errors as for `read_csv`."""
-    import pyarrow as pa
-    import pyarrow.parquet as pa_parquet
-
+    """A party's table from a Parquet file, of which only the columns that are used are read; arguments and errors as
+    for `read_csv`."""
+    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
     file = existing(path)
-    try:
-        table = pa_parquet.read_table(file)
-    except (pa.ArrowInvalid, OSError) as error:
-        raise InputError(f"{file} is not a Parquet table: {str(error).splitlines()[0]}") from None
-    return from_arrow(
-        table,
-        name=name,
-        id=id,
-        label=label,
-        features=features,
-        categorical=categorical,
-        classes=classes,
-        source=str(file),
-    )
+    return _party(arrow_table(file, use, limits, parquet=True), name, use, str(file), limits)
 
 
 def from_pandas(frame: Any, *, name: str, id: str, **options: Any) -> PartyTable:
@@ -122,33 +94,27 @@ def from_arrow(
 ) -> PartyTable:
     """A party's table from a `pyarrow.Table`; arguments and errors as for `read_csv`."""
     use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
+    return _party(table, name, use, source, DEFAULT_LIMITS)
+
+
+def _party(table: Any, name: str, use: ColumnUse, source: str, limits: TableLimits) -> PartyTable:
     where = source or f"the table of {name!r}"
     names = column_names(table.schema, where)
     for mistake in use.mistakes(names, where):
         raise mistake
     if not table.num_rows:
         raise InputError(f"{where} has no rows")
-    columns = {column: use.feature(table[column], column, where) for column in use.chosen(names)}
-    indexes, known = (None, ()) if label is None else encode_labels(labels(table[label], label, where), classes, where)
+    label = use.label
+    indexes, known = (
+        (None, ()) if label is None else encode_labels(labels(table[label], label, where), use.classes, where)
+    )
     return PartyTable(
         name=name,
-        ids=identifiers(table[id], id, where),
-        columns=columns,
+        ids=identifiers(table[use.id], use.id, where),
+        columns={column: use.feature(table[column], column, where, limits) for column in use.chosen(names)},
         categorical=use.categorical,
         label=indexes,
         classes=known,
         label_name=label or "",
         source=source,
     )
-
-
-def existing(path: str | Path) -> Path:
-    """The path, of a file that exists.
-
-    Raises:
-        InputError: there is none.
-    """
-    file = Path(path)
-    if not file.is_file():
-        raise InputError(f"{file} does not exist or is no file: name the party's table")
-    return file

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
-from securevfl.data.loaders import PARQUET, existing
-from securevfl.data.table import check_ids, check_labels, check_numbers
+from securevfl.data.files import PARQUET, existing
+from securevfl.data.labels import check_labels, require_classes
+from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
 __all__ = ["SAMPLE", "table_mistakes"]
@@ -46,8 +47,14 @@ def table_mistakes(path: Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[st
         if column in single - meant:
             found += _mistake(partial(_check_feature, table[column], column, use, where))
     if label is not None and label in single:
-        found += _mistake(lambda: check_labels(labels(table[label], label, where), use.classes, where))
+        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
     return found
+
+
+def _check_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> None:
+    check_labels(values, classes, where)
+    if classes is None:
+        require_classes(set(values), len(values), where)
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:

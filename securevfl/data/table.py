@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,9 +20,7 @@ __all__ = [
     "PartyTable",
     "check_fold",
     "check_ids",
-    "check_labels",
     "check_numbers",
-    "encode_labels",
     "wrong_name",
 ]
 
@@ -260,40 +257,3 @@ def _check_label(label: np.ndarray, classes: tuple[object, ...], rows: int, wher
             f"{where}: label indexes run from {label.min()} to {label.max()}; there are {len(classes)} classes, "
             f"0 to {len(classes) - 1}"
         )
-
-
-def encode_labels(
-    values: Sequence[object], classes: Sequence[object] | None, where: str
-) -> tuple[np.ndarray, tuple[object, ...]]:
-    """Class indexes, int64, and the classes: the given ones, or those found, sorted.
-
-    Raises:
-        InputError: nulls, values outside the given classes, or a single class.
-    """
-    check_labels(values, classes, where)
-    found = set(values)
-    known = tuple(sorted(found, key=lambda value: (str(type(value)), value)) if classes is None else classes)
-    if len(found) < 2:
-        raise InputError(
-            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
-        )
-    index = {value: i for i, value in enumerate(known)}
-    return np.array([index[value] for value in values], dtype=np.int64), known
-
-
-def check_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> None:
-    """Checks labels, of a whole table or of some of its rows.
-
-    Raises:
-        InputError: nulls, or values outside the given classes.
-    """
-    for row, value in enumerate(values):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            raise InputError(f"{where}: the label in row {row + 1} is null; drop the row")
-    if classes is None:
-        return
-    if len(set(classes)) != len(classes):
-        raise InputError(f"{where}: classes={list(classes)} names a class twice")
-    for row, value in enumerate(values):
-        if value not in classes:
-            raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(classes)}")

@@ -14,9 +14,9 @@ from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.cut import Plain, Protection
-from securevfl.data import Parties, PartyTable, datasets, read_csv, read_parquet
+from securevfl.data import Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
 from securevfl.data.columns import ColumnUse
-from securevfl.data.loaders import PARQUET
+from securevfl.data.files import PARQUET
 from securevfl.data.table import wrong_name
 from securevfl.errors import InputError
 from securevfl.jobs.policy_file import with_policies
@@ -28,10 +28,12 @@ from securevfl.training import Algorithm, find_algorithm
 __all__ = ["JobFile", "JobSections", "PartySection", "read_job", "read_job_sections"]
 
 Word = Annotated[str, Meta(min_length=1)]
+Count = Annotated[int, Meta(ge=1)]
 
 
 class PartySection(Config):
-    """``[[party]]``: one party's table and, below it, its policy. See `read_csv` for what the keys mean."""
+    """``[[party]]``: one party's table and, below it, its policy. See `read_csv` and `TableLimits` for what the keys
+    mean."""
 
     name: Word
     file: Word
@@ -41,6 +43,10 @@ class PartySection(Config):
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
     policy: Policy | None = None
+    max_rows: Count | None = None
+    max_columns: Count | None = None
+    max_bytes: Count | None = None
+    max_ratio: Count | None = None
 
     def problems(self) -> list[str]:
         rule = wrong_name(self.name)
@@ -66,7 +72,10 @@ class PartySection(Config):
             InputError: it cannot be used; says where and what to do.
         """
         path = self.path_from(folder)
-        return (read_parquet if path.suffix in PARQUET else read_csv)(path, name=self.name, **self._columns)
+        given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
+        limits = TableLimits(**{name: value for name, value in given.items() if value is not None})
+        read = read_parquet if path.suffix in PARQUET else read_csv
+        return read(path, name=self.name, limits=limits, **self._columns)
 
 
 def _algorithm() -> Algorithm:

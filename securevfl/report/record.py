@@ -220,7 +220,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             record = msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:
             raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{path} is not a record of a run ({error}); run the job again") from None
         if record.format != FORMAT:
             raise InputError(f"{path} has format {record.format}, this version reads {FORMAT}: run the job again")

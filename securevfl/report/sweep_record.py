@@ -156,7 +156,7 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
             record = msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:
             raise InputError(f"{path} does not exist: name the folder of a finished sweep") from None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
             raise InputError(f"{path} is not a record of a sweep ({error}); run the sweep again") from None
         if record.format != SWEEP_FORMAT:
             raise InputError(

@@ -165,7 +165,13 @@ def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message
     if not (0 <= bits <= 1 << 16 and 0 <= noise < math.inf):
         raise WireError(f"guard {cipher!r} of {bits} bits with noise {noise}; bits are 0 to 65536, noise is finite")
     arrays = _read_arrays(view, offset, header.arrays, limits)
-    return Message(header.kind, header.what, arrays, header.meta, Guard(*header.guard))
+    return Message(header.kind, header.what, arrays, header.meta, _guard(*header.guard))
+
+
+def _guard(cipher: str, bits: int, key: str, noise: float) -> Guard:
+    if bits < 0 or not 0 <= noise < math.inf:
+        raise WireError(f"a guard of {bits} bits with noise multiplier {noise}; finite numbers from 0 on were expected")
+    return Guard(cipher, bits, key, noise)
 
 
 def _read_arrays(
@@ -184,6 +190,8 @@ def _read_arrays(
             raise WireError(f"array {name!r} has shape {shape}; its sides multiply to 2^62 bytes or more: no array has")
         if name in arrays:
             raise WireError(f"array {name!r} appears twice in one message")
+        if math.prod(max(side, 1) for side in shape) * dtype.itemsize > limits.message_bytes:  # also beside a side of 0
+            raise WireError(f"array {name!r} has shape {shape}; the limit of a message is {limits.message_bytes} bytes")
         count = math.prod(shape)
         length = count * dtype.itemsize
         if length > len(view) - offset:

@@ -8,7 +8,6 @@ import socket
 import ssl
 import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from securevfl_psi.command.certificates import Pins, fingerprint, make_certificate, write_secret
-from securevfl_psi.command.channel import Address, accept, connect, secured, shown
+from securevfl_psi.command.channel import Address, connect, left_politely, secured, shown
+from securevfl_psi.command.listening import Listener
 from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
 
 PEM = serialization.Encoding.PEM
@@ -36,33 +36,35 @@ def _pins(keys: Path, own: str, peer: str) -> Pins:
 
 
 def _meet(bank: Pins | None, shop: Pins | None) -> tuple[object, object]:
-    """What listener and caller get: what the other said, or the error."""
-    port: list[int] = []
-    ready = threading.Event()
+    """What listener and caller get: what the other said, or the error; for a stranger's the wait is one second."""
     outcomes: dict[str, object] = {}
 
-    def listening(where: str) -> None:
-        port.append(int(where.rsplit(":", 1)[1]))
-        ready.set()
+    def talk(name: str, sock: socket.socket) -> None:
+        sock.sendall(f"SPSI, {name} says hello".encode())
+        outcomes[name] = sock.recv(64).decode(errors="replace")[6:10]
+        if isinstance(sock, ssl.SSLSocket):
+            assert sock.version() == "TLSv1.3"
 
-    def run(name: str, meet: Callable[[], socket.socket], pins: Pins | None) -> None:
+    def listen(listener: Listener) -> None:
         try:
-            with secured(meet(), pins, server=name == "bank", timeout=5) as sock:
-                sock.sendall(f"{name} says hello".encode())
-                outcomes[name] = sock.recv(64).decode(errors="replace")[:4]
-                if isinstance(sock, ssl.SSLSocket):
-                    assert sock.version() == "TLSv1.3"
+            sock, _ = listener.meet(1)
+            with left_politely(sock):
+                talk("bank", sock)
         except PSIError as error:
-            outcomes[name] = error
+            outcomes["bank"] = error
 
-    listen = lambda: accept(Address("127.0.0.1", 0), 5, listening)  # noqa: E731
-    thread = threading.Thread(target=run, args=("bank", listen, bank), daemon=True)
-    thread.start()
-    assert ready.wait(5)
-    run("shop", lambda: connect(Address("127.0.0.1", port[0]), 5), shop)
-    thread.join(10)
-    assert not thread.is_alive()
-    return outcomes["bank"], outcomes["shop"]
+    with Listener(Address("127.0.0.1", 0), bank, timeout=5) as listener:
+        port = int(listener.where.rsplit(":", 1)[1])
+        thread = threading.Thread(target=listen, args=(listener,), daemon=True)
+        thread.start()
+        try:
+            with secured(connect(Address("127.0.0.1", port), 5), shop, timeout=5) as sock:
+                talk("shop", sock)
+        except (PSIError, OSError) as error:
+            outcomes["shop"] = error
+        thread.join(10)
+        assert not thread.is_alive()
+    return outcomes["bank"], outcomes.get("shop")
 
 
 def test_pinned_certificates_open_the_channel(keys: Path) -> None:
@@ -90,6 +92,63 @@ def test_plain_text_and_tls_do_not_meet(keys: Path) -> None:
     assert "does it run with --cert, too?" in str(bank)
     _, shop = _meet(None, _pins(keys, "shop", "bank"))
     assert isinstance(shop, ConnectionLost)
+
+
+def _port(listener: Listener) -> int:
+    return int(listener.where.rsplit(":", 1)[1])
+
+
+def test_strangers_do_not_end_the_wait(keys: Path) -> None:
+    """A port scan, a browser, silent ones, a wrong certificate: each is noted, and the peer still gets through."""
+    said: list[str] = []
+    with Listener(Address("127.0.0.1", 0), _pins(keys, "bank", "shop"), timeout=5, refused=said.append) as listener:
+        where = ("127.0.0.1", _port(listener))
+        silent = [socket.create_connection(where) for _ in range(3)]
+        socket.create_connection(where).close()
+        silent[0].sendall(b"GET / HTTP/1.1\r\n\r\n")
+        found: list[socket.socket] = []
+        thread = threading.Thread(target=lambda: found.append(listener.meet(10)[0]), daemon=True)
+        thread.start()
+        with (
+            pytest.raises(CertificateError, match="does not accept this party's certificate"),
+            secured(connect(Address(*where), 5), _pins(keys, "eve", "bank"), timeout=5),
+        ):
+            pass
+        with secured(connect(Address(*where), 5), _pins(keys, "shop", "bank"), timeout=5) as sock:
+            sock.sendall(b"it is me")
+            thread.join(10)
+            assert found[0].recv(8) == b"it is me"
+            found[0].close()
+        for one in silent:
+            one.close()
+    counts = [sum(words in line for line in said) for words in ("another certificate than", "no TLS 1.3")]
+    assert counts == [1, 2], said
+    assert all(line.startswith("Refused 127.0.0.1:") and line.endswith("; listening on") for line in said)
+
+
+def test_silent_strangers_are_given_up_and_make_room() -> None:
+    said: list[str] = []
+    with Listener(Address("127.0.0.1", 0), None, timeout=20, refused=said.append) as listener:
+        found: list[socket.socket] = []
+        thread = threading.Thread(target=lambda: found.append(listener.meet(20)[0]), daemon=True)
+        thread.start()
+        where = ("127.0.0.1", _port(listener))
+        silent = [socket.create_connection(where) for _ in range(20)]
+        silent[7].sendall(b"SP")
+        with socket.create_connection(where) as peer:
+            peer.sendall(b"SPSI and so on")
+            thread.join(20)
+            assert found[0].recv(4) == b"SPSI"
+            found[0].close()
+    assert len(said) == 5
+    assert all("it showed nothing while many others called" in line for line in said)
+    with Listener(Address("127.0.0.1", 0), None, timeout=0.1, refused=said.append) as listener:
+        silent.append(socket.create_connection(("127.0.0.1", _port(listener))))
+        match = r"did not connect within 0.6 s: .*1 connection refused, the last because it did not show who it is"
+        with pytest.raises(ConnectionLost, match=match):
+            listener.meet(0.6)
+    for one in silent:
+        one.close()
 
 
 def _signed(folder: Path, name: str, issuer: str = "", **times: datetime.datetime) -> None:
@@ -172,12 +231,15 @@ def test_loopback_is_told_from_networks(host: str, local: bool) -> None:
 
 
 def test_nobody_there() -> None:
-    with pytest.raises(ConnectionLost, match=r"nobody connected within 0\.1 s"):
-        accept(Address("127.0.0.1", 0), 0.1, lambda _: None)
+    with (
+        Listener(Address("127.0.0.1", 0), None, timeout=1) as listener,
+        pytest.raises(ConnectionLost, match=r"nobody connected within 0\.1 s"),
+    ):
+        listener.meet(0.1)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=r"cannot listen at 127.0.0.1:\d+: "):
-            accept(Address("127.0.0.1", port), 0.1, lambda _: None)
+            Listener(Address("127.0.0.1", port), None, timeout=1)
     with pytest.raises(ConnectionLost, match=r"nobody answers at 127\.0\.0\.1"):
         connect(Address("127.0.0.1", port), 0.1)
     with pytest.raises(InputError, match="is unknown"):
@@ -192,8 +254,8 @@ def test_what_was_said_last_arrives_though_the_peer_still_talks() -> None:
         answering, _ = listener.accept()
 
         def refuse() -> None:
-            with secured(answering, None, server=True, timeout=5) as sock:
-                sock.sendall(b"no")
+            with left_politely(answering):
+                answering.sendall(b"no")
 
         thread = threading.Thread(target=refuse, daemon=True)
         thread.start()

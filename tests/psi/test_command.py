@@ -60,7 +60,7 @@ def test_rules_decide_what_is_common(tables: Path, capsys: pytest.CaptureFixture
         ("id\nann\n".encode("utf-16"), "is not UTF-8: byte 0xff, after line 0"),
         (b'id,x\nann,"a\nb"\n,2\n  ,3\n', "the identifier is empty in lines 4, 5; give each row one or drop it"),
         (b"id,x\nann,1\n,2\n", "the identifier is empty in line 3;"),
-        (b'id,x\nann,"a\nb"\nbob,2\nann ,3\n', "1 identifier is doubled: 'ann' in lines 2 and 5 (Unicode NFKC,"),
+        (b'id,x\nann,"a\nb"\nbob,2\nann ,3\n', "1 identifier is doubled: 'ann' in lines 2 and 5 (Unicode NFKC "),
         (b"id\n" + b"a\nb\nc\nd\ne\n" * 2, "5 identifiers are doubled: 'a' in lines 2 and 7;"),
         (b"id\nann\n" + b"x" * 1025 + b"\n", "more than 1024 bytes in line 3; is it the right column?"),
     ],

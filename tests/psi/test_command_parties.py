@@ -19,7 +19,7 @@ from securevfl_psi.command.app import exit_code
 from securevfl_psi.command.options import Options, Shown
 from securevfl_psi.command.party import Watch, run_party
 from securevfl_psi.command.summary import Summary
-from securevfl_psi.terms import PROTOCOLS
+from securevfl_psi.terms import PROTOCOLS, Lasting, Terms
 
 # two parties
 
@@ -211,21 +211,65 @@ def test_two_processes_with_certificates(tables: Path) -> None:
     own = "--cert {0}.crt --key {0}.key --peer-cert {1}.crt"
     listen = ["listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop", "--port", "0"]
     connect = ["connect", "shop.csv", "--id", "client", "--name", "shop", "--peer", "bank", "--port"]
-    for caller, code in (("shop", 0), ("eve", 6)):
-        bank = start(*listen, *own.format("bank", "shop").split())
-        shop = start(*connect, port(bank), "--json", *own.format(caller, "bank").split())
-        (out, err), (told, wrong) = bank.communicate(timeout=20), shop.communicate(timeout=20)
-        assert (bank.returncode, shop.returncode) == (code, code), err + wrong
-        assert "Traceback" not in err + wrong
+    bank = start(*listen, *own.format("bank", "shop").split())
+    where = port(bank)
+    for caller, code in (("eve", 6), ("shop", 0)):
+        shop = start(*connect, where, "--json", *own.format(caller, "bank").split())
+        told, wrong = shop.communicate(timeout=20)
+        assert shop.returncode == code, wrong
+        assert "Traceback" not in wrong
         if code:
-            assert "CertificateError: the peer shows another certificate than shop.crt" in err
             assert "CertificateError: the peer does not accept this party's certificate" in wrong
-            assert out == told == ""
-            continue
-        assert "2 common rows of 3 here and 3 at shop" in out
-        assert "proved each of the common rows" in out
-        assert "TLS 1.3, both certificates pinned" in out
-        found = json.loads(told)
-        assert (found["common"], found["verified"], found["peer_rows"]) == (2, True, 3)
-        assert found["channel"] == "TLS 1.3, both certificates pinned"
-        assert found["sent"] > 100
+            assert told == ""
+    out, err = bank.communicate(timeout=20)
+    assert bank.returncode == 0, err
+    assert re.search(r"Refused 127.0.0.1:\d+: the peer shows another certificate than shop.crt", err)
+    assert "Traceback" not in err
+    assert "2 common rows of 3 here and 3 at shop" in out
+    assert "proved each of the common rows" in out
+    assert "TLS 1.3, both certificates pinned" in out
+    found = json.loads(told)
+    assert (found["common"], found["verified"], found["peer_rows"]) == (2, True, 3)
+    assert found["channel"] == "TLS 1.3, both certificates pinned"
+    assert found["sent"] > 100
+
+
+def test_a_listener_without_certificates_goes_on_after_strangers(tables: Path) -> None:
+    """A port scan and nonsense ended `listen`; so did a stranger who begins as a peer does."""
+    bank = start(
+        *("listen", "bank.csv", "--id", "customer", "--name", "bank", "--peer", "shop", "--port", "0"),
+        *("--timeout", "5", "--json"),
+    )
+    where = ("127.0.0.1", int(port(bank)))
+    socket.create_connection(where).close()
+    for begin in (b"GET / HTTP/1.1\r\n\r\n", b"SPSI" + bytes(60)):
+        with socket.create_connection(where) as stranger:
+            stranger.sendall(begin)
+            stranger.settimeout(10)
+            try:
+                while stranger.recv(4096):
+                    pass
+            except ConnectionResetError:
+                pass
+    assert (
+        run("connect", "shop.csv", "--id", "client", "--name", "shop", "--peer", "bank", "--port", str(where[1])) == 0
+    )
+    out, err = bank.communicate(timeout=20)
+    assert bank.returncode == 0, err
+    assert json.loads(out)["common"] == 2
+    assert err.count("; listening on") == 3, err
+
+
+def test_pseudonyms_that_last_are_kept_by_both_or_neither(tables: Path) -> None:
+    bank, shop = _options(protocol="pseudonyms")
+    one, other = _meet(replace(bank, lasting=Path("bank.key")), shop)
+    assert 4 in (one, other)
+    assert {one, other} <= {4, 6}
+    terms = [Terms(name=a, peer=b, role=r, protocol="pseudonyms") for a, b, r in PAIR]
+    kept = replace(terms[0], lasting=Lasting())
+    for mine, theirs, words in ((kept, terms[1], "does not keep"), (terms[1], kept, "keeps its key")):
+        with pytest.raises(errors.DisagreementError, match=f"both keep theirs, or neither does; the peer {words}"):
+            mine.agree(theirs.hello(3))
+
+
+PAIR: list[tuple[str, str, Any]] = [("bank", "shop", "receiver"), ("shop", "bank", "sender")]

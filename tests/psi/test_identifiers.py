@@ -40,7 +40,9 @@ def test_the_tag_tells_rules_apart() -> None:
         for casefold in (False, True)
     ]
     assert len({rules.tag() for rules in every}) == len({rules.describe() for rules in every}) == 8
-    assert IdRules().describe() == "Unicode NFKC, white space at both ends dropped, case kept"
+    assert IdRules().describe() == (
+        "Unicode NFKC without invisible characters, white space at both ends dropped, case kept"
+    )
 
 
 @given(st.text(), st.sampled_from(["NFC", "NFKC"]), st.booleans(), st.booleans())

@@ -168,6 +168,37 @@ def test_a_peer_that_drips_is_given_up(pair: tuple[socket.socket, socket.socket]
     assert time.monotonic() - started < 3
 
 
+@pytest.mark.parametrize("part", ["hello", "set"])
+def test_a_peer_that_drips_just_enough_has_a_deadline(part: str, pair: tuple[socket.socket, socket.socket]) -> None:
+    """64 bytes within each timeout kept a party waiting for as long as the peer liked."""
+    stop = threading.Event()
+
+    def drip() -> None:
+        shop = _end([f"p{i}" for i in range(1000)], "shop")
+        pair[1].settimeout(5)
+        shop.feed(pair[1].recv(1 << 16))
+        hello, data = shop.next_frame() or b"", b"".join(iter(shop.next_frame, None))
+        if part == "hello":  # of which 4096 bytes are announced
+            data = hello[:12] + (4096).to_bytes(4, "big") + hello[16:] + bytes(4000)
+        else:
+            pair[1].sendall(hello)
+        assert len(data) > 4000
+        for start in range(0, len(data), 70):
+            if stop.wait(0.1):
+                return
+            pair[1].sendall(data[start : start + 70])
+
+    thread = threading.Thread(target=drip, daemon=True)
+    started = time.monotonic()
+    thread.start()
+    match = "did not finish its hello" if part == "hello" else "not done within 1 s, its overall deadline"
+    with pytest.raises(ConnectionLost, match=match):
+        converse(_end(BANK, "bank"), pair[0], timeout=0.5, deadline=1.0 if part == "set" else None)
+    stop.set()
+    thread.join(5)
+    assert time.monotonic() - started < 5
+
+
 def test_a_peer_that_never_reads_is_given_up(
     pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:

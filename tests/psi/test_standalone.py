@@ -84,7 +84,7 @@ def test_the_wheel_of_its_own(tmp_path: Path) -> None:
     info = next(name for name in names if name.endswith("/METADATA"))
     about = wheel.read(info).decode()
     needs = {line.split()[1].split(">")[0] for line in about.splitlines() if line.startswith("Requires-Dist:")}
-    assert needs == {"cryptography", "gmpy2", "llvmlite", "numpy", "pynacl", "rich", "scipy", "typer"}
+    assert needs == {"cryptography", "gmpy2", "llvmlite", "numpy", "pyarrow", "pynacl", "rich", "scipy", "typer"}
     whole = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     own = tomllib.loads((ROOT / "psi/pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert set(own["dependencies"]) <= set(whole["dependencies"]), "the two ask for different versions"

@@ -20,6 +20,7 @@ from securevfl_crypto.errors import EngineError
 from securevfl_psi.command.certificates import make_certificate
 from securevfl_psi.command.comparison import compare
 from securevfl_psi.command.options import (
+    Absent,
     Column,
     Delimiter,
     Fold,
@@ -28,6 +29,7 @@ from securevfl_psi.command.options import (
     Json,
     KeepSpace,
     Least,
+    MostBytes,
     Numeric,
     Options,
     Out,
@@ -35,6 +37,8 @@ from securevfl_psi.command.options import (
     takes,
 )
 from securevfl_psi.command.party import Watch, run_party
+from securevfl_psi.command.records import MAX_BYTES
+from securevfl_psi.command.table import Missing
 from securevfl_psi.errors import (
     CertificateError,
     ConnectionLost,
@@ -138,11 +142,15 @@ app.command("connect")(takes(_connect))
 
 @app.command("compare")
 def _compare(
-    one: Annotated[Path, typer.Argument(metavar="A", help="A table: CSV, UTF-8, with a header.")],
+    one: Annotated[Path, typer.Argument(metavar="A", help="A table: CSV (UTF-8, with a header; .gz too) or .parquet.")],
     other: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
     column: Column,
-    column_b: Annotated[str | None, typer.Option("--id-b", help="Column of B, if it has another name.")] = None,
+    column_b: Annotated[
+        list[str] | None, typer.Option("--id-b", help="Column of B, if it has another name; as often as --id.")
+    ] = None,
     delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
     casefold: Fold = False,
     no_strip: KeepSpace = False,
     squeeze: Squeeze = False,
@@ -155,8 +163,31 @@ def _compare(
     """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
     watch = Watch(least=min_intersection)
     with _reported(watch):
-        rules = IdRules(form=form.value, strip=not no_strip, casefold=casefold, squeeze=squeeze, numeric=numeric)
-        found = compare(one, other, column, column_b or column, delimiter, rules, min_intersection, out)
+        columns = column_b or column
+        if len(columns) != len(column):
+            raise InputError(
+                f"--id is given {len(column)} times and --id-b {len(columns)}: name as many columns of each"
+            )
+        rules = IdRules(
+            form=form.value,
+            strip=not no_strip,
+            casefold=casefold,
+            squeeze=squeeze,
+            numeric=numeric,
+            columns=len(column),
+        )
+        found = compare(
+            one,
+            other,
+            column,
+            columns,
+            delimiter,
+            rules,
+            min_intersection,
+            out,
+            missing=missing,
+            max_bytes=max_bytes,
+        )
         if json:
             typer.echo(found.as_json())
         else:

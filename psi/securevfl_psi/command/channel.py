@@ -6,16 +6,27 @@ import ipaddress
 import socket
 import ssl
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from securevfl_psi.command.certificates import Pins
-from securevfl_psi.errors import CertificateError, ConnectionLost, InputError
+from securevfl_psi.errors import CertificateError, ConnectionLost, InputError, PSIError
 
-__all__ = ["Address", "accept", "connect", "secured", "shown"]
+__all__ = [
+    "READY",
+    "Address",
+    "connect",
+    "hang_up",
+    "left_politely",
+    "require_pinned",
+    "secured",
+    "shown",
+    "trouble",
+]
 
-_READY = b"\x01"
+READY = b"\x01"
+"""What the listening side says once it has accepted the caller's certificate."""
 _AGAIN = 0.2  # seconds between two attempts to connect
 _LINGER = 2.0  # seconds in which a peer may take what was said last
 
@@ -50,32 +61,6 @@ class Address:
         return all(ipaddress.ip_address(where[0].split("%")[0]).is_loopback for _, where in self.resolved())
 
 
-def accept(address: Address, wait: float | None, listening: Callable[[str], None]) -> socket.socket:
-    """The first connection that comes.
-
-    Args:
-        address: where to listen.
-        wait: seconds; None for as long as it takes.
-        listening: called with the address once a peer can connect.
-
-    Raises:
-        InputError: an address where this machine cannot listen.
-        ConnectionLost: nobody came.
-    """
-    family, where = address.resolved()[0]
-    try:
-        listener = socket.create_server(where, family=family, backlog=1)
-    except OSError as error:
-        raise InputError(f"cannot listen at {shown(where)}: {error.strerror or error}") from None
-    with listener:
-        listener.settimeout(wait)
-        listening(shown(listener.getsockname()))
-        try:
-            return listener.accept()[0]
-        except TimeoutError:
-            raise ConnectionLost(f"nobody connected within {wait:g} s: raise --wait, or look there") from None
-
-
 def connect(address: Address, wait: float) -> socket.socket:
     """Calls until somebody answers.
 
@@ -99,8 +84,8 @@ def connect(address: Address, wait: float) -> socket.socket:
 
 
 @contextmanager
-def secured(sock: socket.socket, pins: Pins | None, *, server: bool, timeout: float) -> Iterator[socket.socket]:
-    """The connection for the run, plain without `pins`; closed at the end, after the peer could take what was said.
+def secured(sock: socket.socket, pins: Pins | None, *, timeout: float) -> Iterator[socket.socket]:
+    """The calling side's connection for the run, plain without `pins`; closed at the end, see `left_politely`.
 
     TLS 1.3 lets the calling side finish before its certificate was looked at, so the listening side says with one byte
     that it was accepted.
@@ -109,45 +94,66 @@ def secured(sock: socket.socket, pins: Pins | None, *, server: bool, timeout: fl
         CertificateError: another certificate than the expected one, here or there.
         ConnectionLost: no handshake within `timeout` seconds, or the peer does not speak TLS 1.3.
     """
-    try:
-        sock.settimeout(timeout)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if pins is not None:
-            wrapped = pins.context(server=server).wrap_socket(sock, server_side=server, do_handshake_on_connect=False)
-            sock = wrapped
-            _handshake(wrapped, pins, server)
+    with ExitStack() as stack:
+        try:
+            sock.settimeout(timeout)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if pins is not None:
+                sock = pins.context(server=False).wrap_socket(sock, do_handshake_on_connect=False)
+        finally:
+            stack.enter_context(left_politely(sock))
+        if isinstance(sock, ssl.SSLSocket) and pins is not None:
+            try:
+                sock.do_handshake()
+                require_pinned(sock, pins)
+                if sock.recv(1) != READY:
+                    raise CertificateError(_not_accepted(pins))
+            except OSError as error:
+                raise trouble(error, pins) from None
         yield sock
-    finally:
-        _hang_up(sock)
 
 
-def _handshake(sock: ssl.SSLSocket, pins: Pins, server: bool) -> None:
-    refused = f"the peer does not accept this party's certificate: is its --peer-cert the same as {pins.certificate}?"
-    try:
-        sock.do_handshake()
-        if not pins.fits(sock.getpeercert(binary_form=True)):
-            raise CertificateError(f"the peer shows another certificate than {pins.peer}: is it who you think it is?")
-        if server:
-            sock.sendall(_READY)
-        elif sock.recv(1) != _READY:
-            raise CertificateError(refused)
-    except ssl.SSLCertVerificationError as error:
-        raise CertificateError(
+def require_pinned(sock: ssl.SSLSocket, pins: Pins) -> None:
+    """Do nothing where the peer showed the expected certificate.
+
+    Raises:
+        CertificateError: it showed another one.
+    """
+    if not pins.fits(sock.getpeercert(binary_form=True)):
+        raise CertificateError(f"the peer shows another certificate than {pins.peer}: is it who you think it is?")
+
+
+def trouble(error: OSError, pins: Pins) -> PSIError:
+    """What a handshake's error means."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return CertificateError(
             f"the peer shows another certificate than {pins.peer} ({error.verify_message}): is it who you think it is?"
-        ) from None
-    except ssl.SSLError as error:
+        )
+    if isinstance(error, ssl.SSLError):
         reason = error.reason or ""
         if "ALERT" in reason:
-            raise CertificateError(refused) from None
+            return CertificateError(_not_accepted(pins))
         why = reason.replace("_", " ").lower() or "it hung up"
-        raise ConnectionLost(f"no TLS 1.3 with the peer ({why}): does it run with --cert, too?") from None
-    except TimeoutError:
-        raise ConnectionLost("the peer was silent during the TLS handshake: does it run with --cert, too?") from None
-    except OSError as error:
-        raise ConnectionLost(f"the peer hung up during the TLS handshake: {error.strerror or error}") from None
+        return ConnectionLost(f"no TLS 1.3 with the peer ({why}): does it run with --cert, too?")
+    if isinstance(error, TimeoutError):
+        return ConnectionLost("the peer was silent during the TLS handshake: does it run with --cert, too?")
+    return ConnectionLost(f"the peer hung up during the TLS handshake: {error.strerror or error}")
 
 
-def _hang_up(sock: socket.socket) -> None:
+def _not_accepted(pins: Pins) -> str:
+    return f"the peer does not accept this party's certificate: is its --peer-cert the same as {pins.certificate}?"
+
+
+@contextmanager
+def left_politely(sock: socket.socket) -> Iterator[None]:
+    """Closes a connection at the end, after the peer could take what was said."""
+    try:
+        yield
+    finally:
+        hang_up(sock)
+
+
+def hang_up(sock: socket.socket) -> None:
     """Says that nothing more comes, and takes what is under way: closing with bytes unread would discard, at the peer,
     what was said last."""
     end = time.monotonic() + _LINGER

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from securevfl_psi.command.party import end_of
+from securevfl_psi.command.records import MAX_BYTES
 from securevfl_psi.command.summary import counted
-from securevfl_psi.command.table import Table, require_writable, write_csv
+from securevfl_psi.command.table import Missing, Table
+from securevfl_psi.command.written import require_writable, write_csv
 from securevfl_psi.endpoint import run_in_process
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
@@ -23,7 +26,8 @@ class Comparison:
 
     Attributes:
         a, b: the files.
-        rows_a, rows_b: how many rows they have.
+        rows_a, rows_b: how many rows of them take part.
+        dropped_a, dropped_b: how many were left out, as their identifier is missing.
         common: rows in both.
         verified: each end proved each of the common rows to the other.
         seconds: that the protocol took for both sides, one after the other.
@@ -34,6 +38,8 @@ class Comparison:
     b: str
     rows_a: int
     rows_b: int
+    dropped_a: int
+    dropped_b: int
     common: int
     verified: bool
     seconds: float
@@ -52,23 +58,40 @@ class Comparison:
         return [
             ("private", "no: both tables are on this machine, and whoever runs this sees both"),
             ("verified", "each end of the protocol proved each common row to the other"),
+            *(
+                [("left out", f"without an identifier: {counted(self.dropped_a, 'row')} of A, {self.dropped_b:,} of B")]
+                if self.dropped_a or self.dropped_b
+                else []
+            ),
             ("took", f"{self.seconds:.2f} s for both sides"),
             *([("written", self.out)] if self.out else []),
         ]
 
 
 def compare(
-    one: Path, other: Path, column_a: str, column_b: str, delimiter: str, rules: IdRules, least: int, out: Path | None
+    one: Path,
+    other: Path,
+    columns_a: Sequence[str],
+    columns_b: Sequence[str],
+    delimiter: str,
+    rules: IdRules,
+    least: int,
+    out: Path | None,
+    *,
+    missing: Missing = Missing.refuse,
+    max_bytes: int = MAX_BYTES,
 ) -> Comparison:
     """Runs `dh` between two ends in this process.
 
     Args:
-        one, other: CSV files.
-        column_a, column_b: with the identifiers.
+        one, other: files, CSV or Parquet.
+        columns_a, columns_b: that make an identifier.
         delimiter: between fields.
         rules: how to normalise.
         least: fewer common rows are an error.
         out: where number in A, number in B and identifier of each common row go, by their number in A.
+        missing: what becomes of rows without an identifier.
+        max_bytes: most bytes that are read of either, unpacked.
 
     Raises:
         InputError, IdentifierError: tables that cannot be used.
@@ -76,7 +99,10 @@ def compare(
     """
     if out:
         require_writable(out, one, other)
-    a, b = Table.read(one, column_a, delimiter), Table.read(other, column_b, delimiter)
+    a, b = (
+        Table.read(path, columns, delimiter, missing=missing, max_bytes=max_bytes)
+        for path, columns in ((one, columns_a), (other, columns_b))
+    )
     left = end_of(a, Terms(name="A", peer="B", role="receiver", rules=rules, min_intersection=least))
     right = end_of(b, Terms(name="B", peer="A", role="sender", rules=rules, min_intersection=least))
     started = time.perf_counter()
@@ -87,12 +113,15 @@ def compare(
         raise RuntimeError("an end of the protocol was not told the common rows")
     if out:
         pairs = sorted(zip(rows_a.tolist(), rows_b.tolist(), strict=True))
-        write_csv(out, ["row_a", "row_b", column_a], ([i, j, a.ids[i]] for i, j in pairs), delimiter)
+        found = ([a.numbers[i], b.numbers[j], *a.fields(i)] for i, j in pairs)
+        write_csv(out, ["row_a", "row_b", *columns_a], found, delimiter)
     return Comparison(
         a=str(one),
         b=str(other),
         rows_a=len(a.ids),
         rows_b=len(b.ids),
+        dropped_a=a.dropped,
+        dropped_b=b.dropped,
         common=len(rows_a),
         verified=left.result.verified and right.result.verified,
         seconds=seconds,

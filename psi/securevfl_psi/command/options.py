@@ -14,11 +14,27 @@ import typer
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.certificates import Pins, write_secret
 from securevfl_psi.command.channel import Address
+from securevfl_psi.command.records import MAX_BYTES
+from securevfl_psi.command.table import Missing, Table
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Lasting, Learns, Protocol, Role, Terms
 
-__all__ = ["Column", "Delimiter", "Fold", "Form", "Json", "KeepSpace", "Least", "Options", "Out", "Shown", "takes"]
+__all__ = [
+    "Absent",
+    "Column",
+    "Delimiter",
+    "Fold",
+    "Form",
+    "Json",
+    "KeepSpace",
+    "Least",
+    "MostBytes",
+    "Options",
+    "Out",
+    "Shown",
+    "takes",
+]
 
 _WHO, _WHAT, _WHERE, _RESULT = "Parties and table", "Protocol", "Connection", "Result"
 
@@ -37,7 +53,19 @@ class Form(StrEnum):
     NFC = "NFC"
 
 
-Column = Annotated[str, typer.Option("--id", help="Column with the identifiers.", rich_help_panel=_WHO)]
+Column = Annotated[
+    list[str],
+    typer.Option(
+        "--id", help="Column with the identifiers; several, if given more than once, make one.", rich_help_panel=_WHO
+    ),
+]
+Absent = Annotated[
+    Missing,
+    typer.Option("--missing", help="Rows whose identifier is empty, NULL, NA, nan and so on.", rich_help_panel=_WHO),
+]
+MostBytes = Annotated[
+    int, typer.Option("--max-bytes", min=1, help="Most bytes of the table, unpacked.", rich_help_panel=_WHO)
+]
 Delimiter = Annotated[str, typer.Option(help="Between the fields of the table.", rich_help_panel=_WHO)]
 Fold = Annotated[bool, typer.Option("--casefold", help="Treat upper and lower case alike.", rich_help_panel=_WHAT)]
 KeepSpace = Annotated[
@@ -65,11 +93,13 @@ def _choice(kind: Any, what: str) -> Any:
 class Options:
     """One party's options, as typer reads them."""
 
-    table: Annotated[Path, typer.Argument(help="This party's table: CSV, UTF-8, with a header.")]
+    table: Annotated[Path, typer.Argument(help="This party's table: CSV (UTF-8, with a header; .gz too) or .parquet.")]
     column: Column
     name: Annotated[str, typer.Option(help="This party's name.", rich_help_panel=_WHO)]
     peer: Annotated[str, typer.Option(help="The other party's name.", rich_help_panel=_WHO)]
     delimiter: Delimiter = ","
+    missing: Absent = Missing.refuse
+    max_bytes: MostBytes = MAX_BYTES
     protocol: Annotated[str, _choice(Protocol, "What is computed")] = "dh"
     learns: Annotated[str, _choice(Learns, "Who learns the result")] = "both"
     role: Annotated[str | None, _choice(Role, "The receiver compares; if not given, it is the party that listens")] = (
@@ -125,11 +155,34 @@ class Options:
     timeout: Annotated[
         float, typer.Option(min=0.1, help="Seconds of silence after which it is lost.", rich_help_panel=_WHERE)
     ] = 60.0
+    deadline: Annotated[
+        float, typer.Option(min=0.1, help="Seconds for the whole run, once it is there.", rich_help_panel=_WHERE)
+    ] = 3600.0
     out: Out = None
     rows: Annotated[
         Shown, typer.Option(help="Row numbers and identifiers, or whole rows.", rich_help_panel=_RESULT)
     ] = Shown.numbers
     json: Json = False
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that make an identifier."""
+        return (self.column,) if isinstance(self.column, str) else tuple(self.column)
+
+    def read(self) -> Table:
+        """This party's table.
+
+        Raises:
+            InputError, IdentifierError, SetSizeError: it cannot be used.
+        """
+        return Table.read(
+            self.table,
+            self.columns,
+            self.delimiter,
+            missing=self.missing,
+            max_rows=max(self.max_set_size, MAX_SET_SIZE),
+            max_bytes=self.max_bytes,
+        )
 
     @property
     def address(self) -> Address:
@@ -144,6 +197,7 @@ class Options:
             casefold=self.casefold,
             squeeze=self.squeeze,
             numeric=self.numeric,
+            columns=len(self.columns),
         )
 
     def pins(self) -> Pins | None:

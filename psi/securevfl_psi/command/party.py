@@ -8,18 +8,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from securevfl_crypto.engine import engine
 
-from securevfl_psi.command.certificates import fingerprint
-from securevfl_psi.command.channel import accept, connect, secured, shown
+from securevfl_psi.command.certificates import Pins, fingerprint
+from securevfl_psi.command.channel import connect, left_politely, secured, shown
+from securevfl_psi.command.listening import Listener
 from securevfl_psi.command.options import Options, Shown
 from securevfl_psi.command.summary import Summary, counted, sized
-from securevfl_psi.command.table import Table, require_writable, write_csv
+from securevfl_psi.command.table import Table
+from securevfl_psi.command.written import require_writable, write_csv
 from securevfl_psi.endpoint import Endpoint, Result
-from securevfl_psi.errors import IdentifierError
+from securevfl_psi.errors import ConnectionLost, IdentifierError, MalformedError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.net import Traffic, converse
 from securevfl_psi.session import Session
@@ -68,24 +69,38 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         PSIError: whatever went wrong; where it can, before anything was sent.
     """
     default: Role = "receiver" if listens else "sender"
-    terms = _WatchedTerms(**options.terms(default), watch=watch)
+    given = options.terms(default)
     watch.least = options.min_intersection
     pins = options.pins()
     if options.out:
         require_writable(options.out, options.table)
-    table = Table.read(options.table, options.column, options.delimiter)
+    table = options.read()
+    terms = _WatchedTerms(**given, watch=watch)
     endpoint = end_of(table, terms)
-    _say(console, f"{table.path}: {counted(len(table.ids), 'row')}, column {table.column!r} ({terms.rules.describe()})")
+    columns = " and ".join(map(repr, table.columns))
+    left_out = f", {counted(table.dropped, 'row')} without an identifier left out" if table.dropped else ""
+    _say(
+        console,
+        f"{table.path}: {counted(len(table.ids), 'row')}{left_out}, column{'s' if len(table.columns) > 1 else ''} "
+        f"{columns} ({terms.rules.describe()})",
+    )
     channel = "plain TCP on this machine" if options.address.local() else "plain TCP, as accepted"
     if pins is not None:
         channel = "TLS 1.3, both certificates pinned"
         _say(console, f"{terms.peer}'s certificate: {fingerprint(pins.expected)}")
-    with secured(_meet(options, console, listens), pins, server=listens, timeout=options.timeout) as sock:
-        _say(console, f"Connected with {shown(sock.getpeername())}, {channel}")
+
+    def converse_with(sock: socket.socket, where: str, end: Endpoint) -> tuple[Traffic, float]:
+        _say(console, f"Connected with {where}, {channel}")
         started = time.perf_counter()
         with _progress(console, terms, len(table.ids)) as progress:
-            traffic = converse(endpoint, sock, timeout=options.timeout, progress=progress)
-        seconds = time.perf_counter() - started
+            moved = converse(end, sock, timeout=options.timeout, deadline=options.deadline, progress=progress)
+        return moved, time.perf_counter() - started
+
+    if listens:
+        traffic, seconds, endpoint = _listen(options, pins, console, endpoint, converse_with)
+    else:
+        with secured(_call(options, console), pins, timeout=options.timeout) as sock:
+            traffic, seconds = converse_with(sock, shown((options.host, options.port)), endpoint)
     result = endpoint.result
     return Summary(
         name=terms.name,
@@ -94,6 +109,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         protocol=terms.protocol,
         learns=terms.learns,
         rows=len(table.ids),
+        dropped=table.dropped,
         announced=max(len(table.ids), terms.pad_to or 0),
         peer_rows=result.peer_size,
         common=result.count,
@@ -119,13 +135,34 @@ def _say(console: Console, text: str) -> None:
     console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
-def _meet(options: Options, console: Console, listens: bool) -> socket.socket:
-    if not listens:
-        wait = _CALL_FOR if options.wait is None else options.wait
-        with console.status(f"calling {options.peer} at {shown((options.host, options.port))}"):
-            return connect(options.address, wait)
-    with console.status(f"waiting for {options.peer}; press Ctrl-C to stop"):
-        return accept(options.address, options.wait, lambda where: _say(console, f"Listening at {where}"))
+def _call(options: Options, console: Console) -> socket.socket:
+    wait = _CALL_FOR if options.wait is None else options.wait
+    with console.status(f"calling {options.peer} at {shown((options.host, options.port))}"):
+        return connect(options.address, wait)
+
+
+def _listen(
+    options: Options,
+    pins: Pins | None,
+    console: Console,
+    end: Endpoint,
+    converse_with: Callable[[socket.socket, str, Endpoint], tuple[Traffic, float]],
+) -> tuple[Traffic, float, Endpoint]:
+    """Listens until the peer came and the run is done. Without certificates, whoever agrees on the terms is the peer;
+    whoever breaks off before, or talks nonsense, is a stranger."""
+    with Listener(options.address, pins, timeout=options.timeout, refused=lambda line: _say(console, line)) as listener:
+        _say(console, f"Listening at {listener.where}")
+        while True:
+            with console.status(f"waiting for {options.peer}; press Ctrl-C to stop"):
+                sock, where = listener.meet(options.wait)
+            with left_politely(sock):
+                try:
+                    return *converse_with(sock, where, end), end
+                except (MalformedError, ConnectionLost) as error:
+                    if pins is not None or end.agreed or isinstance(error, SetSizeError):
+                        raise
+                    listener.refuse(where, error)
+            end = end.again()
 
 
 @contextmanager
@@ -169,8 +206,8 @@ def _written(options: Options, table: Table, result: Result) -> str | None:
     if options.out is None:
         return None
     if result.pseudonyms is not None:
-        rows = ([name, token.hex()] for name, token in _named(table, result.pseudonyms.own))
-        write_csv(options.out, [table.column, "pseudonym"], rows, table.delimiter)
+        rows = ([*table.fields(row), token.tobytes().hex()] for row, token in enumerate(result.pseudonyms.own))
+        write_csv(options.out, [*table.columns, "pseudonym"], rows, table.delimiter)
     elif result.rows is None:
         return None
     elif options.rows == Shown.full:
@@ -178,7 +215,3 @@ def _written(options: Options, table: Table, result: Result) -> str | None:
     else:
         table.write_numbers(options.out, result.rows)
     return str(options.out)
-
-
-def _named(table: Table, tokens: np.ndarray) -> Iterator[tuple[str, bytes]]:
-    return ((name, token.tobytes()) for name, token in zip(table.ids, tokens, strict=True))

@@ -20,6 +20,7 @@ class Summary:
         protocol: which one was run.
         learns: who was told.
         rows: identifiers of this party.
+        dropped: rows of its table without one.
         announced: rows that the peer saw, with padding.
         peer_rows: rows that the peer announced, with its padding.
         common: common rows; None where this party is not told.
@@ -37,6 +38,7 @@ class Summary:
     protocol: Protocol
     learns: Learns
     rows: int
+    dropped: int
     announced: int
     peer_rows: int
     common: int | None
@@ -68,6 +70,7 @@ class Summary:
             ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
             ("took", f"{self.seconds:.2f} s, engine {self.engine}"),
             ("channel", self.channel),
+            *([("left out", f"{counted(self.dropped, 'row')} without an identifier")] if self.dropped else []),
             *([("written", self.out)] if self.out else []),
         ]
 
