@@ -1,8 +1,9 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | keys | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
 not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
-protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify; 130 interrupted.
+protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify or is incomplete; 130
+interrupted.
 
 A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
 """
@@ -121,8 +122,19 @@ def _show(result: sv.Result, folder: Path, page: Path) -> Path:
     if (warnings := warnings_text(result.record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    out.print(f"Check the ledgers with: securevfl audit {folder}", soft_wrap=True, highlight=False)
+    _print_keys(result, folder)
     return page
+
+
+def _print_keys(result: sv.Result, folder: Path) -> None:
+    """Whose key signed what, in the words that an audit takes."""
+    keys = {party: key.fingerprint for party, key in result.keys.items()}
+    out.print("The ledgers are signed. Keep these fingerprints somewhere else:", soft_wrap=True, highlight=False)
+    for party, fingerprint in keys.items():
+        out.print(f"  {party}={fingerprint}", soft_wrap=True, highlight=False, markup=False)
+    out.print(
+        f"Check the ledgers with: securevfl audit {folder} --pin PARTY=FINGERPRINT …", soft_wrap=True, highlight=False
+    )
 
 
 @app.command("demo")
@@ -200,6 +212,12 @@ def run_command(
     draws: Annotated[
         int, typer.Option(help="Runs of a job with differential privacy, each with fresh noise; for public data.")
     ] = 1,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with each party's key, made by `securevfl keys`; new keys for this run if not given."
+        ),
+    ] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     file = sv.read_job(job, policies=policy or ())
@@ -213,6 +231,7 @@ def run_command(
             observer=bars,
             checkpoints=checkpoints,
             draws=draws,
+            keys=keys,
         )
         page = place.keep(result)
     _show(result, place.path, page)
@@ -325,20 +344,66 @@ def audit_command(
     party: Annotated[str, typer.Option(help="Show this party only.")] = "",
     run: Annotated[str, typer.Option(help="Show this run only.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="PARTY=FINGERPRINT: the party's ledger has to be signed with this key.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="A folder of public keys, PARTY.pub, to the same end.")] = None,
 ) -> None:
     """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
     compute from it, and ε."""
     from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
 
-    whole = sv.audit(folder)
+    whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
     shown = whole.of(party=party, run=run)
     if as_json:
         print(audit_json(shown))
+        if whole.incomplete:
+            raise typer.Exit(sv.AuditError.exit_code)
         return
     for table in audit_tables(shown):
         out.print(table)
         out.print()
     for line in summary(whole):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if whole.incomplete:
+        raise typer.Exit(sv.AuditError.exit_code)
+
+
+def _pins(given: list[str]) -> dict[str, str]:
+    pins: dict[str, str] = {}
+    for text in given:
+        party, sign, fingerprint = text.partition("=")
+        if not sign or not fingerprint.startswith("ed25519:"):
+            raise InputError(f"--pin is {text!r}; PARTY=FINGERPRINT was expected, for example bank=ed25519:x3Fq…")
+        if pins.setdefault(party, fingerprint) != fingerprint:
+            raise InputError(f"two fingerprints are pinned for {party!r}: give one")
+    return pins
+
+
+@app.command("keys")
+def keys_command(
+    name: Annotated[str, typer.Argument(help="The party whose key it is.")] = "",
+    folder: Annotated[Path, typer.Option("--out", help="Where the key goes; only you may enter.")] = Path("keys"),
+    show: Annotated[Path | None, typer.Option(help="Show the fingerprint of this .key or .pub file instead.")] = None,
+) -> None:
+    """Make a party's key, which signs its ledgers, and print the fingerprint that its peers pin."""
+    from securevfl.data.table import wrong_name
+    from securevfl.privacy.ledger import make_key, read_private_key, read_public_key
+
+    if bool(name) == (show is not None):
+        raise InputError("give the name of a party, to make its key, or --show FILE")
+    if show is not None:
+        public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public
+        out.print(f"{show.stem}={public.fingerprint}", markup=False, highlight=False, soft_wrap=True)
+        return
+    mistake = wrong_name(name)
+    if mistake:
+        raise InputError(mistake)
+    key = make_key(name, folder)
+    for line in (
+        f"{folder / name}.key signs {name}'s ledgers: keep it to yourself. {folder / name}.pub is for your peers.",
+        f"{name}={key.public.fingerprint}",
+    ):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

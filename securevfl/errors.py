@@ -115,6 +115,14 @@ class RangeError(SecureVFLError, ValueError):
 
 
 class AuditError(SecureVFLError):
-    """A ledger that does not verify: a line is missing, changed or out of order."""
+    """A ledger that does not verify: a line is missing, changed or out of order.
+
+    Attributes:
+        flaws: all that was found, each with its file, line and party.
+    """
 
     exit_code = 8
+
+    def __init__(self, text: str, *, flaws: Iterable[Any] = ()) -> None:
+        self.flaws = tuple(flaws)
+        super().__init__(text)

@@ -203,9 +203,13 @@ class Site:
     @property
     def role(self) -> PartyRole:
         """What this party is: active (it owns labels), passive, or the coordinator."""
-        if self.coordinator and self.name == self.coordinator:
+        return self.role_of(self.name)
+
+    def role_of(self, name: str) -> PartyRole:
+        """What a party is."""
+        if self.coordinator and name == self.coordinator:
             return COORDINATOR
-        return PASSIVE if self.name in self.passive else ACTIVE
+        return PASSIVE if name in self.passive else ACTIVE
 
     @property
     def label_owners(self) -> tuple[str, ...]:

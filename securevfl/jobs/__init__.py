@@ -18,10 +18,11 @@ from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict
 from securevfl.jobs.policy_check import PolicyChecked, check_policy
 from securevfl.jobs.policy_file import read_policy
-from securevfl.jobs.result import Result, write_ledgers
+from securevfl.jobs.result import Result
 from securevfl.jobs.simulation import Aligned, align_parties, join_parties
 from securevfl.jobs.sweep import run_sweep
 from securevfl.jobs.sweep_file import Sweep, read_sweep
+from securevfl.jobs.written import write_ledgers
 from securevfl.party import Job
 
 __all__ = [

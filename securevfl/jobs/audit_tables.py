@@ -6,12 +6,14 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon
+from securevfl.jobs.written import RESULTS
 from securevfl.privacy import Chain
 from securevfl.report.derived import human_bytes
 from securevfl.transport import Kind
@@ -30,10 +32,10 @@ class _Row:
 
 
 def audit_tables(found: Audit) -> Iterator[Table]:
-    """One table for each party and run; whole from 80 columns on."""
+    """One table for each party and run with messages; whole from 80 columns on."""
     for party in sorted({chain.party for chain in found.chains}):
         for chain in found.chains:
-            if chain.party == party:
+            if chain.party == party and chain.run != RESULTS:
                 lines = [line for line in found.lines if (line.run, line.party) == (chain.run, party)]
                 spent = [line for line in found.epsilons if (line.run, line.party) == (chain.run, party)]
                 yield _table(chain, lines, spent)
@@ -99,21 +101,38 @@ def epsilon_words(line: Epsilon) -> str:
     """One release's price, in words."""
     if math.isinf(line.epsilon):
         return f"{line.what} without noise: no bound"
-    where = "" if line.source == "ledger" else f", says {line.source}"
     times = "once" if line.releases == 1 else f"{line.releases} times"
-    return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (a row at most {times}{where})"
+    return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (a row at most {times})"
 
 
 def summary(found: Audit) -> list[str]:
     """What was verified, what could not be, and which parties ended otherwise than well."""
     ends = "both ends of every link agree" if found.complete else "both ends of the links between them agree"
-    text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: hash chains whole, {ends}."]
+    kept = "chains whole up to their ends" if found.incomplete else "chains whole and signed"
+    text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
     if found.alone:
         names = ", ".join(f"{party} ({run})" for run, party in found.alone)
         text.append(f"Not compared, for the other end's ledger is not here: links of {names}.")
     text += [
-        f"{chain.run}: {chain.party} ended with: {chain.outcome}" for chain in found.chains if chain.outcome != "done"
+        f"{chain.run}: {chain.party} ended with: {chain.outcome}"
+        for chain in found.chains
+        if chain.closed and chain.outcome != "done"
     ]
+    return [*text, *_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
+
+
+def _keys(found: Audit) -> list[str]:
+    """Whose keys signed, and which of them were known beforehand."""
+    text = [
+        f"{party} signed with {key}" + (", as pinned" if party in found.pinned else "")
+        for party, key in sorted(found.keys.items())
+    ]
+    free = [party for party in sorted(found.keys) if party not in found.pinned]
+    if free:
+        text.append(
+            f"Not pinned: {', '.join(free)}. Whether all ledgers here were replaced by others, signed with other keys, "
+            "cannot be told without --pin PARTY=FINGERPRINT or --keys FOLDER."
+        )
     return text
 
 
@@ -124,6 +143,11 @@ def audit_json(found: Audit) -> str:
             "format": _FORMAT,
             "verified": True,
             "complete": found.complete,
+            "incomplete": list(found.incomplete),
+            "keys": [
+                {"party": party, "fingerprint": key, "pinned": party in found.pinned}
+                for party, key in sorted(found.keys.items())
+            ],
             "alone": [{"run": run, "party": party} for run, party in found.alone],
             "chains": [
                 {
@@ -133,6 +157,8 @@ def audit_json(found: Audit) -> str:
                     "policy": chain.opening.policy,
                     "messages": len(chain.entries),
                     "outcome": chain.outcome,
+                    "began": _when(chain.opening.time),
+                    "cross_signed_by": [name for name in sorted(chain.peers) if _holds(found, name, chain)],
                     "notes": [{"note": note.note, **note.values} for note in chain.notes],
                 }
                 for chain in found.chains
@@ -154,6 +180,15 @@ def audit_json(found: Audit) -> str:
         indent=2,
         ensure_ascii=False,
     )
+
+
+def _holds(found: Audit, peer: str, chain: Chain) -> bool:
+    """Whether a peer's closing line holds the party's signed word on this chain."""
+    return any(c.party == peer and c.run == chain.run and chain.party in c.words for c in found.chains)
+
+
+def _when(time: int) -> str:
+    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="milliseconds")
 
 
 def _plain(line: AuditLine) -> dict[str, object]:

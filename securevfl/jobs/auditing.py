@@ -2,107 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from securevfl.errors import AuditError, InputError
-from securevfl.jobs.result import LEDGER
-from securevfl.privacy import READABLE_KINDS, SCHEMES, Chain, Entry, Noted, read, verify
-from securevfl.report import Record
-from securevfl.transport import Guard, Kind, Scalar
+from securevfl.errors import AuditError, InputError, UnknownNameError
+from securevfl.jobs.audit_epsilon import Epsilon, epsilons_of, wrong_epsilons
+from securevfl.jobs.audit_files import changed_files
+from securevfl.jobs.audit_lines import AuditLine, lines_of, undeclared
+from securevfl.jobs.written import LEDGERS, OLD_LEDGER
+from securevfl.privacy import Chain
+from securevfl.privacy.ledger import incomplete, raise_flaws, read, read_public_keys, verify_files
 
 __all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
-
-_MASKED = "it has the key, and opens numbers under the sender's mask, or a sum of such over parties"
-_ALL = "it has the key: all that was encrypted"
-
-
-@dataclass(frozen=True, slots=True)
-class AuditLine:
-    """What one party sent to, or received from, one peer in one step under one protection in one run.
-
-    Attributes:
-        run: name of the run in the ledgers.
-        party: whose ledger tells.
-        way: ``"sent"`` or ``"received"``.
-        peer: to or from whom.
-        kind: of the messages.
-        what: the step of the protocol that they belong to.
-        guard: how they were protected.
-        opens: whether the receiver has the key.
-        messages: how many.
-        bytes: how many, as the wire codec writes them.
-        words: the step, in words, as the run declared it.
-        declared: what the run declared that its receiver learns, empty for nothing; None where the ledger holds no
-            declarations (those of version 0.1).
-    """
-
-    run: str
-    party: str
-    way: str
-    peer: str
-    kind: Kind
-    what: str
-    guard: Guard
-    opens: bool
-    messages: int
-    bytes: int
-    words: str
-    declared: str | None
-
-    @property
-    def protection(self) -> str:
-        """How it was protected, in words."""
-        if self.guard.cipher == "none" and not self.guard.noise and self.kind not in READABLE_KINDS:
-            return "none needed" if self.kind in (Kind.CONTROL, Kind.PUBLIC_KEY, Kind.MASKED_SHARE) else "none"
-        return self.guard.label
-
-    @property
-    def reveals(self) -> str:
-        """What its receiver can compute from it."""
-        if self.guard.cipher in SCHEMES:
-            text = Kind.CIPHERTEXT.reveals
-            if self.opens:
-                text = (
-                    _ALL if self.declared is None else f"it has the key: {self.declared}" if self.declared else _MASKED
-                )
-        elif self.declared:
-            text = self.declared
-        elif self.guard.cipher == "masked":
-            text = Kind.MASKED_SHARE.reveals
-        else:
-            text = self.kind.reveals
-        return f"{text}, up to the noise" if self.guard.noise and (self.opens or self.readable) else text
-
-    @property
-    def readable(self) -> bool:
-        """Whether the receiver reads row-level content itself, noise or not."""
-        return self.kind in READABLE_KINDS and self.guard.cipher == "none"
-
-
-@dataclass(frozen=True, slots=True)
-class Epsilon:
-    """What one party's releases of one kind cost in one run; one row's content is replaced.
-
-    Attributes:
-        run: name of the run.
-        party: whose data it protects.
-        what: ``"activations"`` or ``"gradients"``.
-        epsilon: ε; infinite where content was released without noise.
-        delta: δ.
-        releases: of the row that was released most often.
-        source: ``"ledger"``, ``"metrics.json"`` for a ledger that holds none, or ``"no noise"``.
-    """
-
-    run: str
-    party: str
-    what: str
-    epsilon: float
-    delta: float
-    releases: int
-    source: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +27,17 @@ class Audit:
         lines: what was sent and received, party by party.
         epsilons: what it cost.
         alone: (run, party) of each chain that names peers whose ledgers are not there to compare it with.
+        incomplete: what should be there and is not, in words: ends of chains, expected runs. A killed process leaves
+            this, and so does whoever cuts files at their end.
+        pinned: parties whose keys were known beforehand.
     """
 
     chains: Sequence[Chain]
     lines: Sequence[AuditLine]
     epsilons: Sequence[Epsilon]
     alone: Sequence[tuple[str, str]]
+    incomplete: Sequence[str] = field(default=())
+    pinned: Sequence[str] = field(default=())
 
     def __iter__(self) -> Iterator[Any]:
         """``chains, lines = audit(…)``."""
@@ -129,6 +47,11 @@ class Audit:
     def messages(self) -> int:
         """Number of entries of all ledgers."""
         return sum(len(chain.entries) for chain in self.chains)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Party → fingerprint of the key that its ledger is signed with."""
+        return {chain.party: chain.key.fingerprint for chain in self.chains}
 
     @property
     def complete(self) -> bool:
@@ -156,128 +79,66 @@ class Audit:
             lines=[line for line in self.lines if asked(line.run, line.party)],
             epsilons=[line for line in self.epsilons if asked(line.run, line.party)],
             alone=[pair for pair in self.alone if asked(*pair)],
+            incomplete=self.incomplete,
+            pinned=[name for name in self.pinned if party in ("", name)],
         )
 
 
-def audit(folder: str | Path) -> Audit:
+def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: str | Path | None = None) -> Audit:
     """Verify the ledgers of a run's folder and add up what was sent and received.
 
+    Args:
+        folder: of the run.
+        pins: party → fingerprint of the key that its ledger has to be signed with.
+        keys: a folder of public keys, ``PARTY.pub``, to the same end.
+
     Raises:
-        InputError: the folder holds no ledger.
-        AuditError: a ledger does not verify, or holds nothing.
+        InputError: the folder holds no ledger, or a pin is of a party that is not there.
+        AuditError: whatever does not verify: `AuditError.flaws` has each with its file, line and party.
     """
-    path = Path(folder) / LEDGER
-    if not path.is_file():
-        raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit")
-    chains = verify(read(path), str(path))
+    files = _files(Path(folder))
+    known = {} if keys is None else {party: key.fingerprint for party, key in read_public_keys(keys).items()}
+    known |= pins or {}
+    chains = verify_files({str(path): read(path) for path in files}, known)
     if not chains:
-        raise AuditError(f"{path} is empty; the ledger of a run has one line for each message: it was cut off")
+        raise AuditError(f"{files[0]} is empty; the ledger of a run has one line for each message: it was cut off")
+    parties = sorted({chain.party for chain in chains})
+    for party in pins or {}:
+        if party not in parties:
+            raise UnknownNameError("party that is pinned", party, parties)
+    raise_flaws(
+        [
+            *(flaw for chain in chains for flaw in (*undeclared(chain), *wrong_epsilons(chain))),
+            *changed_files(chains, Path(folder)),
+        ]
+    )
     there = {(chain.run, chain.party) for chain in chains}
     peers = {(chain.run, chain.party): {entry.peer for entry in chain.entries} for chain in chains}
     return Audit(
         chains=chains,
-        lines=[line for chain in chains for line in _lines(chain)],
-        epsilons=list(_epsilons(chains, Path(folder) / "metrics.json")),
+        lines=[line for chain in chains for line in lines_of(chain)],
+        epsilons=[line for chain in chains for line in epsilons_of(chain)],
         alone=[
             (run, party) for (run, party), names in peers.items() if any((run, peer) not in there for peer in names)
         ],
+        incomplete=incomplete(chains),
+        pinned=tuple(party for party in parties if party in known),
     )
 
 
-def _lines(chain: Chain) -> list[AuditLine]:
-    owners, declared = _key_owners(chain), _declared(chain)
-    tally: dict[tuple[str, str, Kind, str, Guard], list[int]] = {}
-    for entry in chain.entries:
-        pair = tally.setdefault((entry.way, entry.peer, entry.kind, entry.what, entry.guard), [0, 0])
-        pair[0] += 1
-        pair[1] += entry.bytes
-    return [
-        AuditLine(
-            run=chain.run,
-            party=chain.party,
-            way=way,
-            peer=peer,
-            kind=kind,
-            what=what,
-            guard=guard,
-            opens=owners.get(guard.key) == (peer if way == "sent" else chain.party),
-            messages=messages,
-            bytes=size,
-            words=str(declared.get((what, kind.value), {}).get("words", what)),
-            declared=str(declared[what, kind.value].get("reveals", "")) if declared else None,
-        )
-        for (way, peer, kind, what, guard), (messages, size) in sorted(
-            tally.items(), key=lambda item: item[0][0] != "sent"
-        )
-    ]
-
-
-def _declared(chain: Chain) -> dict[tuple[str, str], Mapping[str, Scalar]]:
-    """What the ledger says that the run declares, by step and kind.
+def _files(folder: Path) -> list[Path]:
+    """The ledger files of a run's folder.
 
     Raises:
-        AuditError: a message that the run did not declare.
+        InputError: there are none.
+        AuditError: those of version 0.1, which are not signed.
     """
-    found: dict[tuple[str, str], Mapping[str, Scalar]] = {
-        (str(n.values.get("step")), str(n.values.get("kind"))): n.values for n in chain.notes if n.note == "exchange"
-    }
-    strange = [e for e in chain.entries if found and (e.what, e.kind.value) not in found]
-    if strange:
+    found = sorted((folder / LEDGERS).glob("*.jsonl"))
+    if found:
+        return found
+    if (folder / OLD_LEDGER).is_file():
         raise AuditError(
-            f"{chain.party!r}'s ledger of run {chain.run!r} has {strange[0].kind.value} {strange[0].what!r}, which the "
-            "run did not declare"
+            f"{folder / OLD_LEDGER} is a ledger of version 0.1. It is not signed, and whoever computes its hashes "
+            "again can rewrite it: only securevfl 0.1 audits it"
         )
-    return found
-
-
-def _key_owners(chain: Chain) -> dict[str, str]:
-    """Key → who has the secret key: whoever sends under it first, for in each protocol here the owner begins."""
-    owners: dict[str, str] = {}
-    for entry in chain.entries:
-        if entry.cipher in SCHEMES:
-            owners.setdefault(entry.key, chain.party if entry.way == "sent" else entry.peer)
-    return owners
-
-
-def _epsilons(chains: Iterable[Chain], metrics: Path) -> Iterator[Epsilon]:
-    """ε from the ledgers' notes; of ledgers of version 1, from the run's figures; infinite where content left without
-    noise."""
-    record = None
-    for chain in chains:
-        notes = [note for note in chain.notes if note.note == "epsilon"]
-        yield from (_noted(chain, note) for note in notes)
-        if chain.opening.version == 1 and any(entry.noise > 0 for entry in chain.entries):
-            record = record or _record(metrics)
-            for line in (e for run in (record.runs if record else ()) if run.key == chain.run for e in run.epsilon):
-                if line.party == chain.party:
-                    yield Epsilon(
-                        chain.run, chain.party, line.what, line.epsilon_rdp, line.delta, line.releases, "metrics.json"
-                    )
-        bare = {f"{entry.kind.value}s" for entry in chain.entries if entry.way == "sent" and _bare(entry)}
-        if any(note.values.get("what") == "labels" for note in notes):
-            bare.discard("gradients")  # they were computed from labels that randomised response had drawn
-        yield from (Epsilon(chain.run, chain.party, what, float("inf"), 0.0, 0, "no noise") for what in sorted(bare))
-
-
-def _noted(chain: Chain, note: Noted) -> Epsilon:
-    values = note.values
-    epsilon = next((values[name] for name in ("epsilon", "epsilon_rdp", "epsilon_prv") if name in values), "inf")
-    releases = next((values[name] for name in ("releases", "times") if name in values), 0)
-    try:
-        numbers = float(epsilon), float(values.get("delta", 0.0)), int(releases)
-    except ValueError:
-        raise AuditError(
-            f"{chain.party!r}'s ledger of run {chain.run!r} has a note of ε that holds no numbers"
-        ) from None
-    return Epsilon(chain.run, chain.party, str(values.get("what", "")), *numbers, "ledger")
-
-
-def _record(path: Path) -> Record | None:
-    try:
-        return Record.read(path)
-    except InputError:
-        return None
-
-
-def _bare(entry: Entry) -> bool:
-    return entry.kind in READABLE_KINDS and entry.guard.readable
+    raise InputError(f"{folder / LEDGERS} holds no ledger: name the folder of a finished run, e.g. runs/credit")

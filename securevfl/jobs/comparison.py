@@ -22,7 +22,9 @@ from securevfl.jobs.model import Model
 from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.recording import alignment_record, over_draws, run_record, title_of
 from securevfl.jobs.result import Result
+from securevfl.jobs.signing import Keys, signing_of
 from securevfl.jobs.simulation import COORDINATOR, Aligned, Ran, align_parties, consent_parties, run_parties
+from securevfl.jobs.written import ALIGNMENT, RESULTS
 from securevfl.party import Job
 from securevfl.party.numbering import own_split
 from securevfl.privacy import Ledger
@@ -53,6 +55,8 @@ def simulate(
     checkpoints: str | Path | None = None,
     draws: int = 1,
     secrets: Mapping[str, PartySecret] | None = None,
+    keys: Keys = None,
+    ledgers: str | Path | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -69,6 +73,9 @@ def simulate(
             from there.
         draws: see `compare`.
         secrets: see `compare`.
+        keys: party → the private key that signs its ledgers, or the folder of `securevfl keys` with one for each
+            party; new ones that stay in memory unless given.
+        ledgers: folder for the ledgers while the run goes on, ``PARTY.jsonl`` each; without ledgers by now.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -85,6 +92,8 @@ def simulate(
         checkpoints=checkpoints,
         draws=draws,
         secrets=secrets,
+        keys=keys,
+        ledgers=ledgers,
     )
 
 
@@ -102,6 +111,8 @@ def compare(
     checkpoints: str | Path | None = None,
     draws: int = 1,
     secrets: Mapping[str, PartySecret] | None = None,
+    keys: Keys = None,
+    ledgers: str | Path | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -122,6 +133,8 @@ def compare(
         secrets: party → its secret, from which first weights are drawn: for experiments that run a job twice from the
             same start. Unless given, a comparison draws them from the operating system where one of its jobs seals the
             cut, and derives them from the job's seed where none does. All its jobs begin with the same.
+        keys: see `simulate`.
+        ledgers: see `simulate`.
 
     Raises:
         SecureVFLError: whatever ended it.
@@ -133,13 +146,17 @@ def compare(
     observer.run("alignment by PSI")
     start = time.perf_counter()
     agreed = list(jobs.values())
-    consent_parties(agreed[1:] if aligned is None else agreed, parties)
-    aligned = aligned or align_parties(parties, first, observer)
+    runs_to_come = [_draw(key, i) for key, job in jobs.items() for i in range(1, _draws(job, draws) + 1)]
+    signing = signing_of(
+        runs_to_come, _keeping_parties(parties, first), keys, aligned, None if ledgers is None else Path(ledgers)
+    )
+    consent_parties(agreed[1:] if aligned is None else agreed, parties, signing.beside())
+    aligned = aligned or align_parties(parties, first, observer, signing=signing)
     seconds = time.perf_counter() - start
     chief = parties.label_owners[0]
     split: Split | None = None
     runs: list[RunRecord] = []
-    ledgers: dict[str, Mapping[str, Ledger]] = {"alignment": aligned.ledgers}
+    kept_ledgers: dict[str, Mapping[str, Ledger]] = {ALIGNMENT: aligned.ledgers}
     scores: dict[str, np.ndarray] = {}
     models: dict[str, Model] = {}
     sealed = any(job.protection.sealed for job in agreed)
@@ -155,7 +172,7 @@ def compare(
     for key, job in jobs.items():
         observer.run(title_of(job))
         began = time.perf_counter()
-        with _keeping(ledgers):
+        with _keeping(kept_ledgers):
             kept = (
                 {}
                 if checkpoints is None
@@ -170,10 +187,11 @@ def compare(
                 observers=observers,
                 keepers=kept,
                 secrets=alike,
+                signing=signing,
             )
             alike = {name: ran.secrets[name] for name in parties}
             models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
-            ledgers[key] = ran.ledgers
+            kept_ledgers[key] = ran.ledgers
             check_protection(
                 job,
                 {name: ran.ledgers[name] for name in parties},
@@ -183,10 +201,18 @@ def compare(
             split = split or ran.split
         figures = run_record(key, job, ran, parties, time.perf_counter() - began)
         more = []
-        for number in range(2, (draws if _noisy(job) else 1) + 1):
-            with _keeping(ledgers):
-                again = run_parties(job, parties, aligned, run=f"{key} {number}", observer=observer, secrets=alike)
-            ledgers[f"{key} {number}"] = again.ledgers
+        for number in range(2, _draws(job, draws) + 1):
+            with _keeping(kept_ledgers):
+                again = run_parties(
+                    job,
+                    parties,
+                    aligned,
+                    run=_draw(key, number),
+                    observer=observer,
+                    secrets=alike,
+                    signing=signing,
+                )
+            kept_ledgers[_draw(key, number)] = again.ledgers
             more.append(again.trained[chief.name].test)
         runs.append(over_draws(figures, more))
         scores[key] = ran.trained[chief.name].scores
@@ -207,16 +233,21 @@ def compare(
     active_rows = aligned.parties[chief.name].rows[(split or Split.empty()).test]
     return Result(
         record=record,
-        ledgers=ledgers,
+        ledgers=kept_ledgers,
         scores=scores,
         test_ids=[chief.ids[row] for row in active_rows],
         models=models,
+        signing=signing,
     )
 
 
-def _noisy(job: Job) -> bool:
-    """Whether two runs of the job differ by noise."""
-    return job.protection.dp is not None
+def _draws(job: Job, draws: int) -> int:
+    """How often the job runs: two runs differ by noise alone."""
+    return draws if job.protection.dp is not None else 1
+
+
+def _draw(key: str, number: int) -> str:
+    return key if number == 1 else f"{key} {number}"
 
 
 @contextmanager
@@ -242,7 +273,7 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], 
             raise UnknownNameError("baseline", baseline, BASELINES)
     if draws < 1:
         raise InputError(f"draws is {draws}; at least 1 is needed")
-    for reserved in {"alignment", *BASELINES} & set(jobs):
+    for reserved in {ALIGNMENT, RESULTS, *BASELINES} & set(jobs):
         raise InputError(f"{reserved!r} cannot be the key of a job: a comparison uses this name itself")
     first = next(iter(jobs.values()))
     for mistake in wrong_baselines(first.algorithm, baselines):

@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from securevfl.durable import InUse, locked, make_folder
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.jobs.result import Result, write_ledgers
+from securevfl.jobs.result import Result
+from securevfl.jobs.written import write_ledgers
 
 __all__ = ["RunFolder", "ledgers_kept"]
 

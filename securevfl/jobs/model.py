@@ -11,6 +11,7 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
+from securevfl.jobs.parts import PART, model_part
 from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
 from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import Job
@@ -36,7 +37,7 @@ class Model:
         """Write each party's part to ``<party>.model.safetensors`` in `folder`; returns the folder."""
         target = Path(folder)
         for party, part in self.parts.items():
-            write_tree(target / f"{party}.model.safetensors", {"job": self.job.digest, "party": party, **part})
+            write_tree(target / f"{party}{PART}", model_part(self.job, party, part))
         return target
 
     @classmethod
@@ -50,13 +51,13 @@ class Model:
         Raises:
             InputError: no parts, damaged ones, or parts that another job trained.
         """
-        files = sorted(Path(folder).glob("*.model.safetensors"))
+        files = sorted(Path(folder).glob(f"*{PART}"))
         if not files:
             raise InputError(f"{folder} holds no model: no file is called <party>.model.safetensors")
         parts: dict[str, Mapping[str, Any]] = {}
         for file in files:
             tree = read_tree(file)
-            party = file.name.removesuffix(".model.safetensors")
+            party = file.name.removesuffix(PART)
             needed = {"parts", "batch_size", "times", "encoder", "classes", "names"}
             if not isinstance(tree, dict) or needed - set(tree) or tree.get("party") != party:
                 raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")

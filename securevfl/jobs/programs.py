@@ -11,7 +11,7 @@ from typing import TypeVar
 from securevfl.errors import PartyFailed, SecureVFLError
 from securevfl.party import Job, declared
 from securevfl.party.program import closing
-from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, WINDOW, Exchanges, MemoryChannel, PartyRole, memory_pair
 
@@ -32,6 +32,7 @@ def sites_of(
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     window: int = WINDOW,
+    ledgers: Ledgers | None = None,
 ) -> dict[str, Site]:
     """A site for each name, linked with every other by links that let through what the job declares.
 
@@ -47,6 +48,7 @@ def sites_of(
         secrets: party → its secret; for the others it comes from the operating system where the job seals the cut, and
             from the job's seed where it does not.
         window: bytes that may be on their way in each direction of a link.
+        ledgers: opens the parties' ledgers; with new keys unless given.
     """
     names = sorted(names)
     passive = tuple(name for name in names if name not in owners and name != coordinator)
@@ -61,10 +63,12 @@ def sites_of(
         name: PartySecret.fresh() if job.protection.sealed else PartySecret.derived(job.seed, name) for name in names
     }
     own_secrets = drawn | dict(secrets or {})
+    ledgers = ledgers or Ledgers(runs=[run])
     sites = {}
     for name in names:
         policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
-        ledger, clock = Ledger(name, run=run, job=job.digest, policy=policy.text()), Clock()
+        clock = Clock()
+        ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=roles[name])
         if len(names) > 1:
             _declare(ledger, messages, roles[name])
         hears = (observers or {}).get(name) or (observer if name == owners[0] else None) or Observer()

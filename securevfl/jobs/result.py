@@ -10,16 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from securevfl.durable import make_folder, write_whole
+from securevfl.durable import write_whole
 from securevfl.errors import UnknownNameError
 from securevfl.jobs.model import Model
-from securevfl.privacy import Ledger
+from securevfl.jobs.written import bind, sha256, write_ledgers
+from securevfl.privacy import Ledger, Ledgers, PublicKey
 from securevfl.report import Record, RunRecord, comparison_table, receipt_table, render_text, write
 
-__all__ = ["LEDGER", "Result", "write_ledgers"]
-
-LEDGER = "ledger.jsonl"
-"""File name of the ledgers in a run's folder: the chains of all parties and runs, one after the other."""
+__all__ = ["Result"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +30,7 @@ class Result:
         scores: run → probabilities of the test rows, (n, classes).
         test_ids: the active party's identifiers of the test rows, in the order of `scores`.
         models: run → what was learned, for `predict`.
+        signing: what opened the ledgers, with the parties' keys.
     """
 
     record: Record
@@ -39,6 +38,12 @@ class Result:
     scores: Mapping[str, np.ndarray]
     test_ids: Sequence[str]
     models: dict[str, Model] = field(default_factory=dict)
+    signing: Ledgers = field(default_factory=Ledgers, repr=False, compare=False)
+
+    @property
+    def keys(self) -> Mapping[str, PublicKey]:
+        """Party → the public key that its ledgers are signed with."""
+        return self.signing.keys
 
     def model(self, key: str | None = None) -> Model:
         """What one run learned (the last one unless named).
@@ -71,30 +76,28 @@ class Result:
         return render_text(receipt_table(self.run(key or self.record.runs[-1].key)), width=width)
 
     def report(self, folder: str | Path) -> Path:
-        """Write `ledger.jsonl`, `scores.csv`, `metrics.json` and `report.html` to `folder`, in this order, each whole
-        or not at all; returns the page's path.
+        """Write `ledgers/`, `scores.csv`, `metrics.json` and `report.html` to `folder`, in this order, each whole or
+        not at all; returns the page's path.
+
+        Each party's ledger ends with a chain that holds the digests of `metrics.json` and `scores.csv`.
 
         Raises:
             InputError: the page could not be written; everything else was.
             OSError: something else could not be written; what comes before it was.
         """
         target = Path(folder)
-        write_ledgers([ledger for parties in self.ledgers.values() for ledger in parties.values()], target)
-        self._write_scores(target / "scores.csv")
+        ledgers = [ledger for parties in self.ledgers.values() for ledger in parties.values()]
+        scores = self._scores()
+        digests = {"metrics.json": sha256(self.record.to_json()), "scores.csv": sha256(scores)}
+        write_ledgers([*ledgers, *bind(self.signing, digests)], target)
+        write_whole(target / "scores.csv", scores)
         return write(self.record, target)
 
-    def _write_scores(self, path: Path) -> None:
-        """The active party's test rows with the probability of the last class under each run."""
+    def _scores(self) -> bytes:
+        """The active party's test rows with the probability of the last class under each run, as CSV."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
         writer.writerow(["id", *self.scores])
         for i, name in enumerate(self.test_ids):
             writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
-        write_whole(path, text.getvalue().encode())
-
-
-def write_ledgers(ledgers: Sequence[Ledger], folder: Path) -> Path:
-    """Write chains to `folder`, one after the other; returns the file's path."""
-    make_folder(folder)
-    write_whole(folder / LEDGER, b"".join(ledger.to_jsonl() for ledger in ledgers))
-    return folder / LEDGER
+        return text.getvalue().encode()

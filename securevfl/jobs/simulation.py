@@ -14,10 +14,12 @@ from securevfl.align import Alignment, join, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.jobs.parts import MODEL_PART, model_part
 from securevfl.jobs.programs import run_programs, sites_of
+from securevfl.jobs.store import tree_digest
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.party.roster import check_roster
-from securevfl.privacy import Ledger, Reading
+from securevfl.privacy import Ledger, Ledgers, Reading
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.training import Split, Trained
 
@@ -45,12 +47,14 @@ class Aligned:
         readings: party → its clock during alignment.
         ledgers: party → its ledger of the alignment.
         protocol: how they were aligned.
+        signing: what opened these ledgers: a call that uses the alignment again goes on with the same keys.
     """
 
     alignments: Mapping[str, Alignments]
     readings: Mapping[str, Reading] = field(default_factory=dict)
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
     protocol: str = ""
+    signing: Ledgers | None = field(default=None, repr=False, compare=False)
 
     @property
     def parties(self) -> dict[str, Alignment]:
@@ -89,6 +93,7 @@ def _sites(
     observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
+    signing: Ledgers | None = None,
 ) -> dict[str, Site]:
     """A site for each party and, where the run is `coordinated` and the algorithm needs one, for the coordinator.
 
@@ -115,13 +120,21 @@ def _sites(
         observers=observers,
         keepers=keepers,
         secrets=secrets,
+        ledgers=signing,
     )
     for site in sites.values():
         check_roster(site, job)
     return sites
 
 
-def align_parties(parties: Parties, job: Job, observer: Observer | None = None, *, run: str = "alignment") -> Aligned:
+def align_parties(
+    parties: Parties,
+    job: Job,
+    observer: Observer | None = None,
+    *,
+    run: str = "alignment",
+    signing: Ledgers | None = None,
+) -> Aligned:
     """Align the parties' tables by PSI and let all verify the result.
 
     Args:
@@ -129,6 +142,7 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         job: what they are aligned for.
         observer: hears how it goes on.
         run: name of the alignment, for the ledgers.
+        signing: opens the ledgers; with new keys unless given.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -136,7 +150,8 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         InputError: identifiers that are empty or doubled.
     """
     owners = _owners(parties)
-    sites = _sites(job, parties, run=run, observer=observer)
+    signing = signing or Ledgers(runs=[run])
+    sites = _sites(job, parties, run=run, observer=observer, signing=signing)
 
     async def program(site: Site, table: PartyTable) -> Alignments:
         await consent_party(site, table, job)
@@ -149,6 +164,7 @@ def align_parties(parties: Parties, job: Job, observer: Observer | None = None, 
         readings={name: site.clock.lap() for name, site in sites.items()},
         ledgers={name: site.ledger for name, site in sites.items()},
         protocol=protocol_of(len(parties.passive), book=any(t.book is not None for t in parties.label_owners)),
+        signing=signing,
     )
 
 
@@ -169,14 +185,19 @@ def join_parties(parties: Parties, job: Job) -> Aligned:
     return Aligned(alignments=found, protocol="joined in one process, without a protocol")
 
 
-def consent_parties(jobs: Sequence[Job], parties: Parties) -> None:
+def consent_parties(jobs: Sequence[Job], parties: Parties, signing: Ledgers | None = None) -> None:
     """Let each party hold each job against its own policy, before anything else is sent for any of them.
+
+    Args:
+        jobs: the jobs.
+        parties: their tables.
+        signing: opens the ledgers; with new keys unless given.
 
     Raises:
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
     """
     for job in jobs:
-        sites = _sites(job, parties, run="consent", coordinated=True)
+        sites = _sites(job, parties, run="consent", coordinated=True, signing=signing)
         tables = dict(parties)
         run_programs({n: partial(consent_party, site, tables.get(n), job) for n, site in sites.items()}, sites)
 
@@ -192,6 +213,7 @@ def run_parties(
     observers: Mapping[str, Observer] | None = None,
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
+    signing: Ledgers | None = None,
 ) -> Ran:
     """Train on the aligned rows, each party as a task of its own.
 
@@ -206,6 +228,7 @@ def run_parties(
         keepers: party → what keeps its checkpoints.
         secrets: party → its secret, for runs that are to begin alike; where a checkpoint goes on it holds its own, and
             the others are drawn as `sites_of` says.
+        signing: opens the ledgers; with new keys unless given.
 
     Raises:
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
@@ -223,13 +246,17 @@ def run_parties(
         observers=observers,
         keepers=keepers,
         secrets=own,
+        signing=signing,
     )
     tables = dict(parties)
 
     async def program(site: Site) -> Trained:
         table = tables.get(site.name)
         await consent_party(site, table, job)
-        return await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
+        trained = await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
+        if trained.model:
+            site.ledger.note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
+        return trained
 
     trained = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
     return Ran(

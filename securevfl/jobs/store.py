@@ -6,6 +6,7 @@ nothing; a file from somebody else can hold numbers, not programs.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from safetensors.torch import save
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 
-__all__ = ["read_tree", "write_tree"]
+__all__ = ["read_tree", "tree_digest", "write_tree"]
 
 _FORMAT = "securevfl tree v1"
 _DEPTH = 64
@@ -36,6 +37,21 @@ def write_tree(path: Path, tree: object) -> None:
     skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
     make_folder(path.parent)
     write_whole(path, save(tensors, metadata={"format": _FORMAT, "tree": skeleton}), private=True)
+
+
+def tree_digest(tree: object) -> str:
+    """SHA-256 of what a tree holds, hexadecimal; the same of the tree that was written and the one that is read.
+
+    Raises:
+        TypeError: see `write_tree`.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+    found = hashlib.sha256(json.dumps(_pack(tree, tensors), separators=(",", ":")).encode())
+    for name, tensor in tensors.items():
+        raw = np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data
+        found.update(f"\n{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        found.update(raw)
+    return found.hexdigest()
 
 
 def read_tree(path: Path) -> object:

@@ -8,7 +8,7 @@ ends. Only these control messages cross before all have agreed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from securevfl.align import exchanges as alignment_exchanges
@@ -17,7 +17,7 @@ from securevfl.party.cures import cure_of_leaks
 from securevfl.party.job import Job
 from securevfl.privacy import READABLE_KINDS, REFUSED, Finding, Link, Policy, Terms, broken_rule, fan_out
 from securevfl.site import Site
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Scalar
 
 __all__ = ["EXCHANGES", "Terms", "consent", "rule_against", "terms"]
 
@@ -49,15 +49,14 @@ async def consent(site: Site, job: Job, *, book: bool) -> None:
     """
     owners = [name for name in site.label_owners if name != site.name]
     others = sorted(set(site.links) - set(owners))
-    books = {site.name: book}
-    if site.role == ACTIVE:
-        await _answer(site, job, books)
-        await _hear(site, owners, books)
-        await _hear(site, others, books)
-        return
-    await _hear(site, owners, books)
+    books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
+    if site.role != ACTIVE:
+        await _hear(site, owners, books, said)
     await _answer(site, job, books)
-    await _hear(site, others, books)
+    if site.role == ACTIVE:
+        await _hear(site, owners, books, said)
+    await _hear(site, others, books, said)
+    site.ledger.meet(said)
 
 
 async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
@@ -71,7 +70,7 @@ async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
 
 
 async def _accept(link: Link, site: Site, book: bool) -> None:
-    await link.send(Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book})
+    await link.send(Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction})
 
 
 def _own_rule(site: Site, job: Job, books: dict[str, bool]) -> str:
@@ -83,7 +82,9 @@ def _own_rule(site: Site, job: Job, books: dict[str, bool]) -> str:
     return next((rule for rule in rules if rule), "")
 
 
-async def _hear(site: Site, names: Iterable[str], books: dict[str, bool]) -> None:
+async def _hear(
+    site: Site, names: Iterable[str], books: dict[str, bool], said: dict[str, tuple[str, Mapping[str, Scalar]]]
+) -> None:
     for name in names:
         message = await site.links[name].receive(Kind.CONTROL, _CONSENT)
         if message.meta.get("job") != site.job:
@@ -92,6 +93,7 @@ async def _hear(site: Site, names: Iterable[str], books: dict[str, bool]) -> Non
                 "file"
             )
         books[name] = message.meta.get("book") is True
+        said[name] = site.role_of(name), message.meta
 
 
 def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> Terms:

@@ -6,7 +6,7 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 from __future__ import annotations
 
 from securevfl.align import EXCHANGES
-from securevfl.party import consent, numbering
+from securevfl.party import consent, heads, numbering
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
 
@@ -14,11 +14,17 @@ __all__ = ["declared"]
 
 
 def declared(job: Job, passive: int) -> Exchanges:
-    """All messages of a job with so many passive parties, from consent to prediction.
+    """All messages of a job with so many passive parties, from consent to prediction and the signed heads.
 
     Raises:
         ProtocolError: two parts of it declare one message differently.
     """
     training = job.algorithm.declared(job.planned(passive), passive) if passive else ()
-    parts: tuple[tuple[Exchange, ...], ...] = (consent.EXCHANGES, EXCHANGES, numbering.EXCHANGES, training)
+    parts: tuple[tuple[Exchange, ...], ...] = (
+        consent.EXCHANGES,
+        EXCHANGES,
+        numbering.EXCHANGES,
+        training,
+        heads.EXCHANGES,
+    )
     return Exchanges(exchange for part in parts for exchange in part)

@@ -19,6 +19,7 @@ from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, PolicyError
 from securevfl.party.consent import consent
+from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
 from securevfl.party.roster import check_roster
@@ -202,12 +203,16 @@ def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise |
 
 
 async def closing(site: Site, work: Awaitable[T]) -> T:
-    """Run a party's `work`; close its ledger when it ends, well or badly, and its links after success or a refusal.
+    """Run a party's `work` and exchange signed heads of the ledgers with all peers; close the ledger when it ends, well
+    or badly, and the links after success or a refusal.
 
     After any other error the links stay open: whoever runs the parties stops the peers.
     """
     try:
         result = await work
+        if isinstance(result, Trained):
+            note_spent(site.ledger, result.spent)
+        await exchange_heads(site)
     except asyncio.CancelledError:
         site.ledger.close("cancelled: another party failed, or the run was interrupted")
         raise
@@ -218,8 +223,6 @@ async def closing(site: Site, work: Awaitable[T]) -> T:
     except BaseException as error:
         site.ledger.close(f"failed: {type(error).__name__}: {error}")
         raise
-    if isinstance(result, Trained):
-        note_spent(site.ledger, result.spent)
     site.ledger.close("done")
     site.close()
     return result
@@ -231,7 +234,9 @@ def note_spent(ledger: Ledger, spent: Sequence[Spent]) -> None:
         return
     accountant = Accountant(ledger.party, max(one.delta for one in spent))
     for one in spent:
-        ledger.note("epsilon", _scalars(asdict(one)))
+        release = {f"release.{name}": value for name, value in asdict(one.release).items()}
+        kind = type(one.release).__name__
+        ledger.note("epsilon", _scalars({**asdict(one), "release.kind": kind, **release}))
         accountant.add(one.release, one.protects)
     for total in accountant.totals():
         ledger.note("epsilon total", _scalars(asdict(total)))

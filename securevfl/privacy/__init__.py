@@ -16,7 +16,17 @@ from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.labels import LabelRelease, randomised_response
-from securevfl.privacy.ledger import Chain, Entry, Ledger, Noted, read, verify
+from securevfl.privacy.ledger import (
+    Chain,
+    Entry,
+    Ledger,
+    Ledgers,
+    Noted,
+    PrivateKey,
+    PublicKey,
+    read,
+    verify,
+)
 from securevfl.privacy.link import Declared, Heard, Link, fan_out
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.marvell import MarvellNoise
@@ -52,6 +62,7 @@ __all__ = [
     "JointRelease",
     "LabelRelease",
     "Ledger",
+    "Ledgers",
     "Link",
     "Loss",
     "Marvell",
@@ -62,7 +73,9 @@ __all__ = [
     "Noted",
     "Permitted",
     "Policy",
+    "PrivateKey",
     "PrivateSteps",
+    "PublicKey",
     "PureRelease",
     "RandomisedResponse",
     "Reading",

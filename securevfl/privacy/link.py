@@ -15,7 +15,7 @@ from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
-from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar
+from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar, measure
 
 __all__ = ["Declared", "Heard", "Link", "fan_out"]
 
@@ -32,8 +32,8 @@ Heard = Callable[[str, str, Literal["sent", "received"], Message], None]
 class Link:
     """One party's way to one peer.
 
-    Every message that leaves was declared, was checked by `policy` and is written to `ledger`; every message that
-    arrives is written there and checked in the same way.
+    Every message that leaves was declared, was checked by `policy` and is written to `ledger`, in this order, before it
+    is handed to the channel; every message that arrives is written there and checked in the same way.
 
     Args:
         me: the party.
@@ -103,6 +103,7 @@ class Link:
         guard = _with_noise(guard, min((_multiplier(array) for array in arrays.values()), default=0.0))
         message = Message(kind, what, {name: _bare(array) for name, array in arrays.items()}, meta, guard)
         self.policy.check(message, self.peer)
+        self._ledger.record("sent", self.peer, message, measure(message)[0])  # before it leaves: it may have left
         if self._channel.ready:
             size = await self._channel.send(message)
         else:
@@ -110,7 +111,6 @@ class Link:
             size = await self._channel.send(message)
             self._clock.waited(time.perf_counter() - start)
         self._clock.sent(self.peer, size)
-        self._ledger.record("sent", self.peer, message, size)
         if self._heard is not None:
             self._heard(self.me, self.peer, "sent", message)
 

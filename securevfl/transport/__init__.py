@@ -3,7 +3,7 @@
 from securevfl.transport.channel import WINDOW, Channel, MemoryChannel, memory_pair
 from securevfl.transport.exchange import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, PartyRole, Severity
 from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
-from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, size
+from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
 
 __all__ = [
     "ACTIVE",
@@ -26,6 +26,7 @@ __all__ = [
     "Severity",
     "decode",
     "encode",
+    "measure",
     "memory_pair",
     "size",
 ]

@@ -142,6 +142,8 @@ class Message:
         arrays: named arrays; in a simulation they pass by reference, so neither side may write to them after.
         meta: named scalars.
         guard: how the content is protected.
+        written: size and SHA-256 of what the wire codec writes, once `wire.measure` has been asked for them. Both ends
+            of a channel in memory hold the same object, so that its content is hashed once.
     """
 
     kind: Kind
@@ -149,3 +151,4 @@ class Message:
     arrays: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
     meta: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     guard: Guard = NO_GUARD
+    written: tuple[int, str] | None = field(default=None, init=False, repr=False, compare=False)

@@ -12,11 +12,14 @@ Layout of one message, all integers little-endian::
     buffers      each array in C order, padded with zeros to a multiple of 8
 
 `decode` checks every length against the limits before it allocates anything, and gives read-only views of the
-received buffer. `size` computes what `encode` would write without writing it: simulations count bytes with it.
+received buffer. `size` computes what `encode` would write without writing it: simulations count bytes with it. The
+*digest* of a message is SHA-256 of exactly these bytes, so that the one that was sent and the one that arrived have the
+same; `measure` computes it without a copy of the arrays.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import struct
 from collections.abc import Mapping
@@ -30,7 +33,7 @@ import torch
 from securevfl.errors import WireError
 from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
 
-__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "size"]
+__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "measure", "size"]
 
 VERSION = 1
 _MAGIC = b"SVFL"
@@ -109,8 +112,38 @@ def _nbytes(array: Array) -> int:
     return array.numel() * array.element_size() if isinstance(array, torch.Tensor) else array.nbytes
 
 
+def measure(message: Message) -> tuple[int, str]:
+    """Bytes of `encode(message)` and their SHA-256, hexadecimal, without encoding the arrays; once for each message.
+
+    Raises:
+        WireError: an array of an element type that the wire does not carry.
+    """
+    if message.written is not None:
+        return message.written
+    header = _header(message)
+    length = len(header)
+    hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_pad(length)))
+    total = _PREFIX.size + length + _pad(length)
+    for array in message.arrays.values():
+        raw = _raw(array)
+        hashed.update(raw.reshape(-1).view(np.uint8).data)
+        hashed.update(bytes(_pad(raw.nbytes)))
+        total += raw.nbytes + _pad(raw.nbytes)
+    found = total, hashed.hexdigest()
+    object.__setattr__(message, "written", found)
+    return found
+
+
+def _raw(array: Array) -> np.ndarray:
+    """The array in C order, little-endian, on the host; without a copy where it is so already."""
+    host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+    return np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<"))
+
+
 def size(message: Message) -> int:
     """Bytes that `encode(message)` has, without encoding the arrays."""
+    if message.written is not None:
+        return message.written[0]
     header = len(_header(message))
     total = _PREFIX.size + header + _pad(header)
     for array in message.arrays.values():
@@ -128,8 +161,7 @@ def encode(message: Message) -> bytes:
     header = _header(message)
     parts = [_PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0), header, bytes(_pad(len(header)))]
     for array in message.arrays.values():
-        host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
-        raw = np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<")).tobytes()
+        raw = _raw(array).tobytes()
         parts += [raw, bytes(_pad(len(raw)))]
     return b"".join(parts)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.C
         assert words in done.stdout
     assert "Report: runs/tiny/report.html" in done.stdout
     assert sorted(p.name for p in (folder / "runs" / "tiny").iterdir()) == [
-        "ledger.jsonl",
+        "ledgers",
         "metrics.json",
         "model",
         "report.html",
@@ -65,17 +66,20 @@ def test_report_and_audit_read_it_again(run: tuple[Path, subprocess.CompletedPro
     assert "SplitNN, plain" in again.stdout
     checked = _securevfl("audit", "runs/tiny", folder=folder)
     assert checked.returncode == 0
-    assert "4 ledgers verified" in checked.stdout
+    assert "6 ledgers verified" in checked.stdout
     assert "the gradient at the cut" in " ".join(checked.stdout.split())
 
 
 def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     folder, _ = run
-    text = (folder / "runs" / "tiny" / "ledger.jsonl").read_text()
-    (tmp_path / "ledger.jsonl").write_text(text.replace('"bytes":', '"bytes":1', 1))
-    done = _securevfl("audit", str(tmp_path), folder=folder)
+    shutil.copytree(folder / "runs" / "tiny", tmp_path / "tiny")
+    path = tmp_path / "tiny" / "ledgers" / "lab.jsonl"
+    text = path.read_text()
+    path.write_text(text.replace('"bytes":', '"bytes":1', 1))
+    done = _securevfl("audit", str(tmp_path / "tiny"), folder=folder)
     assert done.returncode == 8
-    assert "AuditError" in done.stderr
+    line = text[: text.index('"bytes":')].count("\n") + 1
+    assert f"ledgers/lab.jsonl:{line}: 'lab': the line was changed" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -91,7 +95,7 @@ def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedP
         (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
         (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "goes on with at least 9999"),
         (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
-        (["audit", "nowhere"], "", 2, "nowhere/ledger.jsonl does not exist"),
+        (["audit", "nowhere"], "", 2, "nowhere/ledgers holds no ledger"),
         (["demo", "--bits", "1024"], "", 2, "InputError: paillier.bits is 1024; a whole number from 2048 to 8192"),
         (["run"], "", 2, "Missing argument"),
         (["trian"], "", 2, "No such command"),
@@ -140,8 +144,9 @@ def test_a_failing_party_ends_the_run_with_its_cause(
     assert ended.value.code == 6
     said = capsys.readouterr().err
     assert "party 'lab' failed: MemoryError: no room for the batch" in said
-    assert "what left before is in runs/tiny/failed/ledger.jsonl" in said
-    assert [p.name for p in Path("runs/tiny").rglob("*")] == ["failed", "ledger.jsonl"]
+    assert "what left before is in runs/tiny/failed/ledgers" in said
+    left = [p.relative_to("runs/tiny/failed/ledgers").name for p in Path("runs/tiny").rglob("*.*")]
+    assert sorted(left) == ["clinic.jsonl", "lab.jsonl"]
     with pytest.raises(SystemExit) as ended:
         cli.main(["audit", "runs/tiny/failed"])
     assert ended.value.code == 0

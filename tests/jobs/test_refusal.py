@@ -41,7 +41,11 @@ def crossed(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
 
 def _only_refusals(crossed: list[Message], count: int) -> list[Message]:
     """So many refusals crossed, and beside them what parties that accept say, which is nothing about data."""
-    allowed = {REFUSED: {"rule"}, "party/consent": {"job", "book"}}
+    allowed = {
+        REFUSED: {"rule"},
+        "party/consent": {"job", "book", "ledger", "key", "session"},
+        "ledger/head": {"head", "messages", "signature"},
+    }
     for message in crossed:
         assert message.kind is Kind.CONTROL
         assert not message.arrays
@@ -181,8 +185,8 @@ ACCEPTED: dict[str, sv.Job] = {
 @pytest.mark.parametrize("job", ACCEPTED.values(), ids=ACCEPTED)
 def test_a_job_that_meets_all_policies_is_not_refused(job: sv.Job, crossed: list[Message]) -> None:
     consent_parties([job], parties())
-    assert {message.what for message in crossed} == {"party/consent"}
-    assert len(crossed) == 6  # each of three tells two
+    assert {message.what for message in crossed} == {"party/consent", "ledger/head"}
+    assert len(crossed) == 12  # each of three tells two that it takes part, and signs for two how it ended
     _only_refusals(crossed, 0)
 
 

@@ -1,0 +1,32 @@
+"""The end of a run: each party gives every peer its signed word on its own ledger, and keeps theirs in its closing
+line."""
+
+from __future__ import annotations
+
+from securevfl.privacy import fan_out
+from securevfl.site import Site
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
+
+__all__ = ["EXCHANGES", "exchange_heads"]
+
+_HEAD = "ledger/head"
+_ROLES: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
+EXCHANGES = tuple(
+    Exchange(_HEAD, Kind.CONTROL, sender, receiver, "signed head of the ledger")
+    for sender in _ROLES
+    for receiver in _ROLES
+)
+"""Between any two parties, as a run ends well."""
+
+
+async def exchange_heads(site: Site) -> None:
+    """Send this party's word on its ledger to all peers that it has met, and take theirs.
+
+    Raises:
+        ProtocolError: a peer's word is not signed with the key that it introduced itself with.
+    """
+    met = [link for link in site.others if link.peer in site.ledger.peers]
+    word = site.ledger.word()
+    await fan_out(met, lambda link: link.send(Kind.CONTROL, _HEAD, meta=word))
+    for link in met:
+        site.ledger.take_word(link.peer, (await link.receive(Kind.CONTROL, _HEAD)).meta)

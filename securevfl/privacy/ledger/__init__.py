@@ -1,0 +1,56 @@
+"""The ledger: each message that a party sent or received, one line each, in a signed chain of hashes.
+
+- `lines`: what a line holds, and its one form in bytes. `chain`: writing. `keys`, `key_files`: the parties' keys.
+- `reading`, `verifying`, `comparing`: from files to chains that verify, each for itself and with its peers'.
+
+What is proved, and what is not: docs/howto/policy-and-ledger.md.
+"""
+
+from __future__ import annotations
+
+from securevfl.privacy.ledger.chain import MARK_EVERY, Ledger
+from securevfl.privacy.ledger.comparing import incomplete, pinned, verify, verify_files
+from securevfl.privacy.ledger.key_files import (
+    make_key,
+    read_keys,
+    read_private_key,
+    read_public_key,
+    read_public_keys,
+)
+from securevfl.privacy.ledger.keys import PrivateKey, PublicKey
+from securevfl.privacy.ledger.ledgers import Ledgers, file_of
+from securevfl.privacy.ledger.lines import LINE_BYTES, VERSION, Entry, Line, Noted, Opening, decode, hash_of
+from securevfl.privacy.ledger.reading import Flaw, Located, raise_flaws, read
+from securevfl.privacy.ledger.verifying import Chain, chains_of
+
+__all__ = [
+    "LINE_BYTES",
+    "MARK_EVERY",
+    "VERSION",
+    "Chain",
+    "Entry",
+    "Flaw",
+    "Ledger",
+    "Ledgers",
+    "Line",
+    "Located",
+    "Noted",
+    "Opening",
+    "PrivateKey",
+    "PublicKey",
+    "chains_of",
+    "decode",
+    "file_of",
+    "hash_of",
+    "incomplete",
+    "make_key",
+    "pinned",
+    "raise_flaws",
+    "read",
+    "read_keys",
+    "read_private_key",
+    "read_public_key",
+    "read_public_keys",
+    "verify",
+    "verify_files",
+]

@@ -1,0 +1,272 @@
+"""One party's ledger of one run, as it is written.
+
+A line holds what was sent (kind, step, shapes, bytes, digest), when, how it was protected (cipher, key size, key,
+noise) and the hash of the line before it. The opening line, a mark after every 1,024 messages and the closing line are
+signed with the party's key: a signature over a line's hash is one over all before it. A message's line is written, and
+on disk where the ledger has a file, *before* the message leaves: it means "may have left".
+
+Before it closes, each party gives every peer its signed word on its own chain; the closing lines hold the peers' words.
+So a party that rewrites its own ledger afterwards, with its own key, disagrees with what its peers hold.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+from msgspec.structs import force_setattr
+
+from securevfl.errors import AuditError, ProtocolError
+from securevfl.privacy.ledger.keys import PrivateKey, PublicKey
+from securevfl.privacy.ledger.lines import (
+    GENESIS,
+    LINE_BYTES,
+    VERSION,
+    Closing,
+    Entry,
+    Line,
+    Mark,
+    Noted,
+    Opening,
+    Peer,
+    Roster,
+    Word,
+    encode,
+    signed_kind,
+    signed_part,
+    word_bytes,
+)
+from securevfl.transport import Message, Scalar, measure
+
+__all__ = ["MARK_EVERY", "Ledger"]
+
+MARK_EVERY = 1024
+"""Messages from one signed mark to the next."""
+
+_LONGEST = 4000
+"""Letters of a note or an outcome; longer ones are cut, and say so."""
+
+
+class Ledger:
+    """One party's append-only chain. Kept in memory and, if `path` is given, in that file, line by line.
+
+    Args:
+        party: whose ledger it is.
+        run: name of the run, unique in the party's file.
+        job: digest of the job, hexadecimal.
+        policy: the party's policy, in words.
+        role: the party's in the run.
+        key: the party's; a new one that is never written down, unless given.
+        runs: names of all runs that the party's file is going to have; this one alone unless given.
+        session: of the call that these runs belong to, hexadecimal; drawn unless given.
+        after: head of the party's chain before this one.
+        software: name and version of what keeps it.
+        path: file to append to; each line is there before the next is made.
+    """
+
+    def __init__(
+        self,
+        party: str,
+        *,
+        run: str,
+        job: str,
+        policy: str = "none",
+        role: str = "",
+        key: PrivateKey | None = None,
+        runs: Sequence[str] = (),
+        session: str = "",
+        after: str = "",
+        software: str = "",
+        path: Path | None = None,
+    ) -> None:
+        self.party = party
+        self.run = run
+        self.lines: list[Line] = []
+        self._key = key or PrivateKey.generate()
+        self._head = GENESIS
+        self._time = 0
+        self._count = 0
+        self._closed = False
+        self._peers: dict[str, Peer] = {}
+        self._words: dict[str, Word] = {}
+        self._file = path.open("ab", buffering=0) if path is not None else None
+        self.opening = Opening(
+            time=self._now(),
+            party=party,
+            role=role,
+            run=run,
+            runs=list(runs) or [run],
+            job=job,
+            policy=policy,
+            software=software,
+            key=self._key.public.hex,
+            session=session or os.urandom(16).hex(),
+            after=after,
+            prev=GENESIS,
+        )
+        self._append(self.opening)
+
+    def _now(self) -> int:
+        self._time = max(self._time, time.time_ns() // 1000)
+        return self._time
+
+    def _append(self, line: Line) -> None:
+        content = signed_part(line)
+        self._head = hashlib.sha256(content).hexdigest()
+        force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
+        if isinstance(line, Opening | Mark | Closing):
+            force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
+        self.lines.append(line)
+        if self._file is not None:
+            raw = encode(line) + b"\n"
+            if len(raw) > LINE_BYTES:
+                raise AuditError(
+                    f"{self.party!r}'s ledger cannot hold a line of {len(raw)} bytes; {LINE_BYTES} are the most: use "
+                    "shorter names"
+                )
+            self._file.write(raw)
+
+    def record(self, way: Literal["sent", "received"], peer: str, message: Message, size: int) -> None:
+        """Append one message of `size` bytes; a sent one before it leaves."""
+        self._count += 1
+        guard = message.guard
+        self._append(
+            Entry(
+                seq=self._count,
+                time=self._now(),
+                way=way,
+                peer=peer,
+                kind=message.kind,
+                what=message.what,
+                shapes={name: list(array.shape) for name, array in message.arrays.items()},
+                bytes=size,
+                digest=measure(message)[1],
+                cipher=guard.cipher,
+                bits=guard.bits,
+                key=guard.key,
+                noise=guard.noise,
+                prev=self._head,
+            )
+        )
+        if self._count % MARK_EVERY == 0:
+            self._append(Mark(time=self._now(), messages=self._count, prev=self._head))
+
+    def note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
+        """Append what the party says of the run; a text stands for ``{"text": …}``. Not for the hot path.
+
+        Args:
+            note: what it is about, for example ``"epsilon"``.
+            values: named scalars; numbers that are not finite become texts, for JSON has none.
+
+        Raises:
+            AuditError: the ledger was closed.
+        """
+        if self._closed:
+            raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; note {note!r} before that")
+        named = {"text": values} if isinstance(values, str) else values
+        plain = {name: _plain(value) for name, value in named.items()}
+        self._append(Noted(time=self._now(), note=note, values=plain, prev=self._head))
+
+    @property
+    def introduction(self) -> dict[str, Scalar]:
+        """What the party tells its peers of its ledger when a run begins."""
+        return {"ledger": VERSION, "key": self.opening.key, "session": self.opening.session}
+
+    def meet(self, peers: Mapping[str, tuple[str, Mapping[str, Scalar]]]) -> None:
+        """Append the peers with the keys that they sent.
+
+        Args:
+            peers: name → its role and its `introduction`.
+
+        Raises:
+            ProtocolError: a peer has a ledger of another version, or sent no key.
+        """
+        found: dict[str, Peer] = {}
+        for name, (role, said) in sorted(peers.items()):
+            key, session = str(said.get("key", "")), str(said.get("session", ""))
+            if said.get("ledger") != VERSION:
+                raise ProtocolError(
+                    f"{name!r} keeps a ledger of version {said.get('ledger')!r}, {self.party!r} of version {VERSION}: "
+                    "install the same securevfl"
+                )
+            try:
+                PublicKey.from_hex(key)
+            except AuditError as error:
+                raise ProtocolError(f"{name!r} introduced itself without a key: {error}") from None
+            if len(session) != 32 or set(session) - set("0123456789abcdef"):
+                raise ProtocolError(f"{name!r} sent the session {session[:80]!r}; 32 hexadecimal digits were expected")
+            found[name] = Peer(role=role, key=key, session=session)
+        if found and found != self._peers:
+            self._peers = found
+            self._append(Roster(time=self._now(), peers=found, prev=self._head))
+
+    @property
+    def peers(self) -> Mapping[str, Peer]:
+        """The peers that `meet` was told of."""
+        return self._peers
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line, hexadecimal."""
+        return self._head
+
+    def word(self) -> dict[str, Scalar]:
+        """The party's signed word on its chain so far, for its peers."""
+        head, count = self._head, self._count
+        mine = self.opening
+        signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
+        return {"head": head, "messages": count, "signature": signature}
+
+    def take_word(self, peer: str, said: Mapping[str, Scalar]) -> None:
+        """Keep a peer's word on its chain, for the closing line.
+
+        Raises:
+            ProtocolError: it is not signed with the key that the peer introduced itself with.
+        """
+        known = self._peers.get(peer)
+        head, messages, signature = said.get("head"), said.get("messages"), said.get("signature")
+        if known is None or not isinstance(head, str) or not isinstance(signature, str) or type(messages) is not int:
+            raise ProtocolError(f"{peer!r} gave no word on its ledger; a head, a count and a signature were expected")
+        content = word_bytes(peer, self.run, known.session, self.opening.job, head, messages)
+        try:
+            PublicKey.from_hex(known.key).verify(*content, signature)
+        except AuditError as error:
+            raise ProtocolError(f"{peer!r}'s word on its ledger of run {self.run!r} does not verify: {error}") from None
+        self._words[peer] = Word(head=head, messages=messages, signature=signature)
+
+    def close(self, outcome: str = "done") -> None:
+        """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        words = dict(sorted(self._words.items()))
+        self._append(
+            Closing(time=self._now(), messages=self._count, outcome=_cut(outcome), words=words, prev=self._head)
+        )
+        if self._file is not None:
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The messages, without notes, in their order."""
+        return [line for line in self.lines if isinstance(line, Entry)]
+
+    def to_jsonl(self) -> bytes:
+        """All lines, one JSON object each."""
+        return b"".join(encode(line) + b"\n" for line in self.lines)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(text):,} letters)"
+
+
+def _plain(value: Scalar) -> Scalar:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return _cut(value) if isinstance(value, str) else value
