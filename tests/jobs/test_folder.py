@@ -47,7 +47,7 @@ class DiskFull:
         self._sync(handle)
 
 
-ALL = ["ledger.jsonl", "metrics.json", "model", "report.html", "scores.csv"]
+ALL = ["ledgers", "metrics.json", "model", "report.html", "scores.csv"]
 
 
 def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: Path) -> None:
@@ -118,8 +118,8 @@ def test_a_folder_that_cannot_be_used_is_refused_before_the_run(
     ("full", "left"),
     [
         (["report.html"], [name for name in ALL if name != "report.html"]),
-        (["metrics.json"], ["ledger.jsonl", "model", "scores.csv"]),
-        (["scores.csv"], ["ledger.jsonl", "model"]),
+        (["metrics.json"], ["ledgers", "model", "scores.csv"]),
+        (["scores.csv"], ["ledgers", "model"]),
         (["shop2.model"], []),
     ],
 )
@@ -156,7 +156,7 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
     for name in ("failed", "failed-2"):
         with pytest.raises(sv.PartyFailed) as caught, RunFolder.take(tmp_path / "run"):
             sv.simulate(JOB, parties(rows=60), observer=Breaks())
-        assert f"what left before is in {tmp_path / 'run' / name / 'ledger.jsonl'}" in caught.value.__notes__
+        assert f"what left before is in {tmp_path / 'run' / name / 'ledgers'}" in caught.value.__notes__
     assert _names(tmp_path / "run") == ["failed", "failed-2"]
     assert {chain.party for chain in sv.audit(tmp_path / "run" / "failed-2").chains} == {"bank", "shop1", "shop2"}
 
