@@ -154,6 +154,8 @@ def test_a_sealed_cut_sends_nothing_readable_and_with_identity_bottoms_no_gradie
                     assert entry.bits > 0
         keys = {entry.key for entry in world["a"].ledger.entries if entry.what == "cut/input gradient"}
         assert len(keys) == (len(WIDTHS) if trainable else 0), "each party's gradient is under its own key"
+        shares = {entry.key for entry in world["a"].ledger.entries if entry.what == "cut/passive share"}
+        assert shares == keys, "and so is its share"
 
 
 @pytest.mark.parametrize("kit", SEALED.values(), ids=SEALED.keys())
