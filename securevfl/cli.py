@@ -332,7 +332,7 @@ def attack_command(
     for line in found.record.unstated:
         out.print(f"The job states nothing of this: {line}", style="yellow", markup=False, soft_wrap=True)
     for line in found.contradictions:
-        out.print(f"A claim fell: {line}", style="red", markup=False, soft_wrap=True)
+        out.print(f"The job calls this ok: {line}", style="red", markup=False, soft_wrap=True)
     out.print(f"Page: {page}", soft_wrap=True, highlight=False)
     if found.contradictions:
         raise typer.Exit(sv.PolicyError.exit_code)

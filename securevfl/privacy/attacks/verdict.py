@@ -1,4 +1,4 @@
-"""Whether what an attack got contradicts what a job claims of it: the bounds, in one place."""
+"""Whether what an attack got contradicts what a job claims of it: by the bounds of `securevfl.privacy.severity`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping
 
 from securevfl.privacy.attacks.measure import Measured
 from securevfl.privacy.findings import Finding
+from securevfl.privacy.severity import NOTE_AUC_GAIN, NOTE_R2_GAIN, OK_AUC
 
 __all__ = ["CLAIMED", "claims", "contradiction", "measures_as_leak"]
 
-_LABELS, _GAIN, _FEATURES = 0.55, 0.05, 0.10
 _SPREAD = 3.0
 _ORDER = ("", "ok", "note", "leak")
 
@@ -33,13 +33,13 @@ def measures_as_leak(one: Measured) -> bool:
     above; columns: 0.10 of R² above. An AUC has to exceed chance by three standard errors, too.
     """
     if one.metric == "AUC":
-        bound = _LABELS - 0.5 if one.attack.startswith("labels") and not one.known else _GAIN
+        bound = OK_AUC - 0.5 if one.attack.startswith("labels") and not one.known else NOTE_AUC_GAIN
         return one.gain > max(bound, _SPREAD * one.error)
-    return one.gain > _FEATURES
+    return one.gain > NOTE_R2_GAIN
 
 
 def contradiction(one: Measured, severity: str) -> str:
-    """Why a claim is false; empty where it holds.
+    """What was got although a claim says otherwise, or nothing does; empty where the claim holds.
 
     Args:
         one: what an attack got.
@@ -47,9 +47,8 @@ def contradiction(one: Measured, severity: str) -> str:
     """
     if severity not in ("", "ok") or not one.attack.startswith(CLAIMED) or not measures_as_leak(one):
         return ""
-    stated = "nothing" if not severity else f"'{severity}'"
     known = f" with {one.known} known" if one.known else ""
     return (
-        f"{one.attacker} about {one.victim}: the job states {stated}, and {one.attack}{known} gets {one.metric} "
-        f"{one.value:.2f} of {one.target} (without the view: {one.baseline:.2f})"
+        f"{one.attacker} about {one.victim}: {one.attack}{known} gets {one.metric} {one.value:.2f} of {one.target} "
+        f"(without the view: {one.baseline:.2f})"
     )
