@@ -163,7 +163,8 @@ def compare(
     alike = ({name: PartySecret.fresh() for name in parties} if sealed else {}) | dict(secrets or {})
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)
-        split = own_split(chief, aligned.parties[chief.name], first)
+        secret = alike.get(chief.name, PartySecret.derived(first.seed, chief.name))
+        split = own_split(chief, aligned.parties[chief.name], first, secret)
         own = {name: policy for name, policy in first.policies.items() if name == chief.name}
         plain = first.replace(protection=Plain(), policies=own)
         figures, ran = _baseline(key, plain, parties, aligned, split, observer)
@@ -284,7 +285,7 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], 
                 raise UnknownNameError("party with a policy", name, parties)
         if job.algorithm.many_owners != first.algorithm.many_owners:
             raise InputError(f"job {key!r} and the first: only one has several label owners; compare them apart")
-        for what in ("seed", "valid", "test"):
+        for what in ("seed", "valid", "test", "stratify"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     return first

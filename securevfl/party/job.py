@@ -48,6 +48,7 @@ class JobOptions(Config):
     patience: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     valid: Fraction = 0.1
     test: Fraction = 0.2
+    stratify: bool = False
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
     scale: Literal["standard", "quantile"] = "standard"
@@ -98,7 +99,7 @@ class Job(JobOptions):
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
             likewise.
         policies: party → that party's own policy, on top of what the protection demands.
-        epochs, batch_size, steps, patience, valid, test, seed, clip, scale, device: see `JobOptions`.
+        epochs, batch_size, steps, patience, valid, test, stratify, seed, clip, scale, device: see `JobOptions`.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -116,6 +117,11 @@ class Job(JobOptions):
 
     def problems(self) -> list[str]:
         found = super().problems()
+        if self.stratify and self.protection.dp is not None and self.protection.dp.labels is not None:
+            found.append(
+                "stratify is set and dp.labels asks for noise on labels: which rows train would be told by their "
+                "labels, without noise; leave stratify out"
+            )
         if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
         return found

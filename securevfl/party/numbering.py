@@ -15,8 +15,9 @@ from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.privacy import fan_out
-from securevfl.site import Site
+from securevfl.site import PartySecret, Site
 from securevfl.training import NumberedRows, Split
+from securevfl.training.split import stratified_marks
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
 __all__ = ["EXCHANGES", "Agreed", "agree_rows", "encode", "fit_rows", "number_rows", "own_split"]
@@ -78,7 +79,7 @@ async def agree_rows(
         return await _told(site, mine, len(alignment.rows), job, others)
     used = [alignment.rows, others, *(labels[name] for name in sorted(labels))]
     shared = int(np.bincount(np.concatenate(used)).max())
-    how, fold = _choice(site, table, alignment, evaluates=evaluates, marked=len(site.label_owners) > 1)
+    how, fold = _choice(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
     parts = split or _split(how, fold, len(alignment.rows), job)
     counts = {site.name: mine}
     for name in site.passive:
@@ -106,29 +107,52 @@ def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarr
 
 
 def _choice(
-    site: Site, table: PartyTable, alignment: Alignment, *, evaluates: bool, marked: bool
+    site: Site, table: PartyTable, alignment: Alignment, job: Job, *, evaluates: bool, marked: bool
 ) -> tuple[str, np.ndarray]:
     """How the active party splits, and its marks of the common rows, uint8."""
-    none = np.empty(0, dtype=np.uint8)
     if not evaluates:
-        return _TRAIN_ALL, none
-    if table.fold is not None:
-        return _BY_MARK, table.fold[alignment.rows].astype(np.uint8)
-    if marked:
+        return _TRAIN_ALL, np.empty(0, dtype=np.uint8)
+    if marked and table.fold is None:
         raise InputError(
             f"the first label owner, {site.name!r}, validates and tests: mark its rows in PartyTable(fold=…)"
         )
-    return _BY_SEED, none
+    return _marks(table, alignment, job, site.secret)
 
 
-def own_split(table: PartyTable, alignment: Alignment, job: Job) -> Split:
-    """How the only label owner splits the common rows: as its table marks them, or from the job's seed.
+def _marks(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> tuple[str, np.ndarray]:
+    """How a label owner that is free to choose splits, and its marks of the common rows, uint8.
+
+    A stratified split is drawn from the party's secret: from the job's seed, the others could tell from the marks which
+    rows are of one class.
+    """
+    if table.fold is not None:
+        return _BY_MARK, table.fold[alignment.rows].astype(np.uint8)
+    if not job.stratify:
+        return _BY_SEED, np.empty(0, dtype=np.uint8)
+    classes = own_labels(table)[alignment.rows]
+    seed = secret.seed("stratified split")
+    return _BY_MARK, stratified_marks(classes, valid=job.valid, test=job.test, seed=seed)
+
+
+def own_split(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> Split:
+    """How the only label owner splits the common rows: as its table marks them, from the job's seed, or stratified.
+
+    Args:
+        table: the label owner's.
+        alignment: its own.
+        job: the job.
+        secret: its own.
 
     Raises:
         InputError: too few rows to give each part one.
     """
-    marks = np.empty(0, dtype=np.uint8) if table.fold is None else table.fold[alignment.rows]
-    return _split(_BY_SEED if table.fold is None else _BY_MARK, marks, len(alignment.rows), job)
+    return _split(*_marks(table, alignment, job, secret), len(alignment.rows), job)
+
+
+def own_labels(table: PartyTable) -> np.ndarray:
+    """Classes of the party's own rows and, after them, of those in its label book."""
+    own = np.empty(0, dtype=np.int64) if table.label is None else table.label
+    return own if table.book is None else np.concatenate([own, table.book.label])
 
 
 def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
@@ -239,8 +263,7 @@ def _with_labels(
 ) -> NumberedRows:
     """With the classes that the active party knows, and which numbers are one person's."""
     labels = alignment.labelled if job.algorithm.uses_book else {}
-    own = np.empty(0, dtype=np.int64) if table.label is None else table.label
-    label = own if table.book is None else np.concatenate([own, table.book.label])
+    label = own_labels(table)
     y = np.full(mine.rows, -1, dtype=np.int64)
     y[: len(alignment.rows)] = label[alignment.rows]
     if len(others):

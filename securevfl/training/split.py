@@ -11,7 +11,7 @@ import numpy as np
 from securevfl.errors import InputError
 from securevfl.site import derive_seed
 
-__all__ = ["Split", "batches", "chunks", "epoch_batches"]
+__all__ = ["Split", "batches", "chunks", "epoch_batches", "stratified_marks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,36 @@ class Split:
                 f"{len(parts.test)} to test; each needs at least one"
             )
         return parts
+
+
+def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: int) -> np.ndarray:
+    """Marks of rows so that each part has its share of every class.
+
+    Args:
+        classes: of the rows, (n,).
+        valid: fraction for validation.
+        test: fraction for the test.
+        seed: the label owner's own, which nobody else knows.
+
+    Returns:
+        uint8 (n,): 0 trains, 1 validates, 2 tests. A class of three rows or more has at least one row in each part.
+
+    Raises:
+        InputError: a class with fewer rows than parts.
+    """
+    generator = np.random.default_rng(seed)
+    marks = np.zeros(len(classes), dtype=np.uint8)
+    for kind in np.unique(classes):
+        rows = generator.permutation(np.flatnonzero(classes == kind))
+        if len(rows) < 3:
+            raise InputError(
+                f"class {int(kind)} has {len(rows)} common row{'s' if len(rows) > 1 else ''}; a stratified split needs "
+                "3 of each class: find more common rows, merge classes, or leave stratify out"
+            )
+        n_valid, n_test = (min(max(round(len(rows) * part), 1), len(rows) - 2) for part in (valid, test))
+        n_test = min(n_test, len(rows) - n_valid - 1)
+        marks[rows[:n_valid]], marks[rows[n_valid : n_valid + n_test]] = 1, 2
+    return marks
 
 
 def batches(rows: np.ndarray, size: int, *, seed: int, epoch: int) -> Iterator[np.ndarray]:

@@ -10,6 +10,7 @@ from securevfl.report.derived import worst
 from securevfl.report.record import LearnedRecord
 from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
 from securevfl.training.rows import Epoch
+from securevfl.training.split import stratified_marks
 from securevfl.training.task import Task
 
 
@@ -61,8 +62,9 @@ def test_training_that_went_nowhere(losses: list[float], test: float, warned: bo
 
 
 def test_a_run_that_diverges_without_an_error_says_so_in_record_and_terminal() -> None:
-    parties = sv.datasets.default_credit(rows=700, overlap=0.9, seed=0)
-    wild = sv.Job(algorithm=sv.SplitNN(hidden=8, bottom=(8,), lr=1.0, cut_lr=3.0), epochs=4, batch_size=64)
+    parties = sv.datasets.default_credit(rows=400, overlap=0.9, seed=0)
+    net = sv.SplitNN(hidden=16, bottom=(16,), top=(16,), lr=0.1, cut_lr=1.0)
+    wild = sv.Job(algorithm=net, epochs=8, batch_size=32)
     result = sv.simulate(wild, parties)
     [run] = result.record.runs
     assert any("diverged" in warning for warning in run.warnings)
@@ -122,3 +124,34 @@ def test_a_number_of_draws_below_one_is_refused() -> None:
     parties = sv.datasets.default_credit(rows=300, overlap=0.9, seed=0)
     with pytest.raises(sv.InputError, match="draws is 0"):
         sv.simulate(sv.Job(epochs=1), parties, draws=0)
+
+
+def test_a_stratified_split_gives_each_part_its_share_of_every_class() -> None:
+    classes = np.repeat([0, 1, 2], [900, 97, 3])
+    marks = stratified_marks(classes, valid=0.1, test=0.2, seed=1)
+    counts = np.array([[np.sum((classes == k) & (marks == part)) for part in (0, 1, 2)] for k in (0, 1, 2)])
+    assert counts.tolist() == [[630, 90, 180], [68, 10, 19], [1, 1, 1]]
+    assert not np.array_equal(marks, stratified_marks(classes, valid=0.1, test=0.2, seed=2))
+
+
+def test_a_class_with_fewer_rows_than_parts_cannot_be_stratified() -> None:
+    with pytest.raises(sv.InputError, match="class 1 has 2 common rows"):
+        stratified_marks(np.repeat([0, 1], [50, 2]), valid=0.1, test=0.2, seed=0)
+
+
+def test_a_stratified_job_trains_on_one_split_with_its_baselines() -> None:
+    parties = sv.datasets.default_credit(rows=500, overlap=0.9, seed=0)
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, stratify=True)
+    result = sv.compare({"plain": job, "bfv": job.replace(protection=sv.BFV())}, parties, baselines=("alone",))
+    labels = np.asarray(parties.active.label)
+    place = {name: row for row, name in enumerate(parties.active.ids)}
+    tested = labels[[place[name] for name in result.test_ids]]
+    assert abs(tested.mean() - labels.mean()) < 0.04
+    constants = {run.constant["accuracy"] for run in result.record.runs if run.key != "alone"}
+    assert len(constants) == 1, "the runs tested on different rows"
+    assert {len(scores) for scores in result.scores.values()} == {len(tested)}
+
+
+def test_a_stratified_split_beside_noise_on_labels_is_refused() -> None:
+    with pytest.raises(sv.InputError, match=r"stratify is set and dp\.labels"):
+        sv.Job(stratify=True, protection=sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=1.0))))
