@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, Ledger, Link, Policy
+from securevfl.privacy import Clock, Journal, Ledger, Link, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
 __all__ = ["Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
@@ -148,7 +149,19 @@ class Observer:
 
 
 class Keeper:
-    """Keeps a party's checkpoints; the base class keeps none."""
+    """Keeps a party's checkpoints, and beside them the journal of what it released; the base class keeps no checkpoint,
+    and its journal lasts as long as it does.
+
+    Attributes:
+        scope: for whom the releases in the journal are, where the party has several lists of them; see `Journal`.
+    """
+
+    scope: str = ""
+
+    @cached_property
+    def journal(self) -> Journal:
+        """What the party may have released, over all attempts at the run."""
+        return Journal()
 
     def saved(self) -> dict[str, object] | None:
         """The checkpoint to go on from, or None to begin anew."""

@@ -1,40 +1,68 @@
 """Checkpoints: each party keeps its own state after an epoch, and a run that broke off goes on from the last epoch that
-all parties have."""
+all parties have whole."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
+from securevfl.data import PartyTable
+from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, write_tree
+from securevfl.party import Alignments
+from securevfl.privacy import Journal
 from securevfl.site import Keeper
 
-__all__ = ["FolderKeeper", "keepers"]
+__all__ = ["FolderKeeper", "data_digests", "keepers", "kept_in"]
 
-_KEPT = 2
+_KEPT = 3
+"""Checkpoints of a party: with one damaged and one that the others do not have yet, one is left."""
 
 
 class FolderKeeper(Keeper):
-    """Keeps one party's checkpoints in a folder, the last two of them.
+    """Keeps one party's checkpoints in a folder, the last three of them, and its journal beside them.
 
     Args:
         folder: of the run.
         party: whose.
         job: digest of the job; checkpoints of another job are refused.
+        data: what else a checkpoint belongs to → its digest; see `data_digests`.
         every: epochs between two checkpoints.
+
+    Attributes:
+        start: the epoch to go on from; None to begin anew.
+        notes: what the report should tell of how the run went on.
     """
 
-    def __init__(self, folder: Path, party: str, job: str, *, every: int = 1) -> None:
+    def __init__(
+        self, folder: Path, party: str, job: str, *, data: Mapping[str, str] | None = None, every: int = 1
+    ) -> None:
         self.folder = folder
         self.party = party
         self.job = job
+        self.data = dict(data or {})
         self.every = every
         self.start: int | None = None
+        self.notes: list[str] = []
+
+    @cached_property
+    def journal(self) -> Journal:
+        """In ``<party>.journal.jsonl``.
+
+        Raises:
+            InputError: it was changed, or is of another party or job.
+        """
+        return Journal(self.party, self.job, self.folder / f"{self.party}.journal.jsonl")
 
     def epochs(self) -> set[int]:
-        """Epochs of which there is a checkpoint."""
+        """Epochs of which there is a checkpoint, whole or not."""
         pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)\.safetensors")
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {int(match[1]) for match in found if match}
@@ -43,38 +71,162 @@ class FolderKeeper(Keeper):
         """Where the checkpoint after `epoch` lies."""
         return self.folder / f"{self.party}.epoch-{epoch}.safetensors"
 
+    def read(self, epoch: int) -> dict[str, object]:
+        """The state after `epoch`.
+
+        Raises:
+            Damaged: bits of the file changed, or it is no checkpoint.
+            InputError: it is of another job, party, table, alignment or epoch, or the journal that goes with it is not
+                there.
+        """
+        path = self.path(epoch)
+        try:
+            tree = read_tree(path)
+        except InputError as error:
+            raise Damaged(str(error)) from None
+        if not isinstance(tree, dict) or not isinstance(tree.get("state"), dict):
+            raise Damaged(f"{path} is damaged, or was not written by securevfl")
+        if tree.get("job") != self.job or tree.get("party") != self.party:
+            raise InputError(
+                f"{path} is of another job or party: use another folder for checkpoints, or the same job file as before"
+            )
+        if tree.get("epoch") != epoch:
+            raise InputError(f"{path} holds epoch {tree.get('epoch')}: give the file its own name back")
+        data = tree.get("data")
+        for what, digest in self.data.items():
+            kept = data.get(what) if isinstance(data, dict) else None
+            if kept != digest:
+                raise InputError(
+                    f"{path} was written with another {what} of {self.party!r} (SHA-256 {str(kept)[:16]}…; this one "
+                    f"has {digest[:16]}…): resume with the same data, or begin anew in another folder"
+                )
+        if not self.journal.knows(str(tree.get("journal"))):
+            raise InputError(
+                f"{path} goes with a journal that is not there, or not as long as it was ({self.journal.path}): it "
+                "counts what was released, and without it ε would be wrong; bring it back"
+            )
+        state: dict[str, object] = tree["state"]
+        return state
+
     def saved(self) -> dict[str, object] | None:
         """See `Keeper.saved`.
 
         Raises:
-            InputError: the checkpoint is of another job, or damaged.
+            InputError: see `read`.
         """
-        if self.start is None:
-            return None
-        tree = read_tree(self.path(self.start))
-        if not isinstance(tree, dict) or not isinstance(tree.get("state"), dict):
-            raise InputError(f"{self.path(self.start)} is damaged, or was not written by securevfl")
-        if tree.get("job") != self.job or tree.get("party") != self.party:
-            raise InputError(
-                f"{self.path(self.start)} is of another job or party: use another folder for checkpoints, or the same "
-                "job file as before"
-            )
-        state: dict[str, object] = tree["state"]
-        return state
+        return None if self.start is None else self.read(self.start)
 
     def wants(self, epoch: int) -> bool:
         return epoch % self.every == 0
 
     def save(self, epoch: int, state: dict[str, object]) -> None:
-        write_tree(self.path(epoch), {"job": self.job, "party": self.party, "epoch": epoch, "state": state})
+        make_folder(self.folder, private=True)
+        self.journal.begin(self.start or 0)
+        where = {"job": self.job, "party": self.party, "epoch": epoch, "data": self.data, "journal": self.journal.head}
+        write_tree(self.path(epoch), where | {"state": state})
         for old in sorted(self.epochs())[:-_KEPT]:
             self.path(old).unlink(missing_ok=True)
 
+    def forget_after(self, start: int) -> None:
+        """Put aside what was kept after epoch `start`: of an attempt that broke off before all parties had it. Beside
+        files of this attempt it would look as if it belonged to them."""
+        for epoch in self.epochs():
+            if epoch > start:
+                self.path(epoch).replace(self.path(epoch).with_suffix(".left"))
 
-def keepers(folder: Path, parties: Iterable[str], job: str, *, every: int = 1) -> dict[str, FolderKeeper]:
-    """One keeper for each party, set to the last epoch that all of them have."""
-    found = {name: FolderKeeper(folder, name, job, every=every) for name in parties}
-    common = set.intersection(*(keeper.epochs() for keeper in found.values()))
+
+class Damaged(InputError):
+    """A checkpoint's bits changed, or it is none."""
+
+
+def keepers(
+    folder: Path,
+    parties: Iterable[str],
+    job: str,
+    *,
+    data: Mapping[str, Mapping[str, str]] | None = None,
+    every: int = 1,
+) -> dict[str, FolderKeeper]:
+    """One keeper for each party, set to the last epoch that all of them have whole.
+
+    Args:
+        folder: of the run.
+        parties: who keep checkpoints.
+        job: digest of the job.
+        data: party → what its checkpoints belong to; see `data_digests`.
+        every: epochs between two checkpoints.
+
+    Raises:
+        InputError: checkpoints of another job or of other data, renamed ones, ones without their journal; or no epoch
+            of which all parties have a whole one, unless the run broke off while the first ones were written.
+    """
+    found = {name: FolderKeeper(folder, name, job, data=(data or {}).get(name), every=every) for name in parties}
+    damaged: list[str] = []
+    whole: dict[str, set[int]] = {name: set() for name in found}
+    for name, keeper in found.items():
+        for epoch in keeper.epochs():
+            try:
+                keeper.read(epoch)
+                whole[name].add(epoch)
+            except Damaged as error:
+                damaged.append(str(error))
+    common = set.intersection(*whole.values())
+    start = max(common, default=None)
+    if start is None and (damaged or any(epochs - {every} for epochs in whole.values())):
+        have = "; ".join(f"{name}: {', '.join(map(str, sorted(e))) or 'none'}" for name, e in sorted(whole.items()))
+        raise InputError(
+            f"{folder} has no epoch of which every party's checkpoint is whole ({have}): bring the missing files back, "
+            "or begin anew in another folder, and add what was released so far to ε yourself"
+            + "".join(f"; {text}" for text in damaged)
+        )
     for keeper in found.values():
-        keeper.start = max(common, default=None)
+        keeper.start = start
+        keeper.notes = [f"{text}; the run went on from epoch {start}, which all parties have whole" for text in damaged]
+        keeper.forget_after(start or 0)
     return found
+
+
+@contextmanager
+def kept_in(
+    folder: Path, parties: Iterable[str], job: str, data: Mapping[str, Mapping[str, str]]
+) -> Iterator[dict[str, FolderKeeper]]:
+    """`keepers` of a folder that this process holds alone, and that only its owner can read.
+
+    Raises:
+        InputError: another process keeps its checkpoints there; or see `keepers`.
+    """
+    make_folder(folder, private=True)
+    with locked(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
+        yield keepers(folder, parties, job, data=data)
+
+
+def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, str]:
+    """What a party's checkpoints belong to: SHA-256 of its table, and of its rows in the alignment.
+
+    Args:
+        table: the party's own; None at a coordinator.
+        alignments: the party's own.
+    """
+    if table is None:
+        return {}
+    content = hashlib.sha256()
+    parts = [("ids", np.array(table.ids, dtype=object)), *sorted(table.columns.items())]
+    parts += [(name, part) for name, part in (("label", table.label), ("fold", table.fold)) if part is not None]
+    if table.book is not None:
+        parts += [("book ids", np.array(table.book.ids, dtype=object)), ("book", table.book.label)]
+    names = [str(table.classes), str(sorted(table.categorical))]
+    for name, values in [*parts, ("names", np.array(names, dtype=object))]:
+        _add(content, name, values)
+    rows = hashlib.sha256()
+    for owner, alignment in sorted(alignments.items()):
+        _add(rows, owner, alignment.rows)
+        for name, labelled in sorted(alignment.labelled.items()):
+            _add(rows, f"{owner} {name}", labelled)
+    return {"table": content.hexdigest(), "alignment": rows.hexdigest()}
+
+
+def _add(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
+    texts = values.dtype.kind not in "biuf"
+    raw = repr(values.ravel().tolist()).encode() if texts else np.ascontiguousarray(values).tobytes()
+    digest.update(repr((name, values.dtype.str, values.shape, len(raw))).encode())
+    digest.update(raw)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from securevfl.cut import Plain
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, SecureVFLError, UnknownNameError
-from securevfl.jobs.checkpoint import keepers
+from securevfl.jobs.checkpoint import FolderKeeper, data_digests, kept_in
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
 from securevfl.jobs.receipt import check_protection
@@ -173,12 +173,7 @@ def compare(
     for key, job in jobs.items():
         observer.run(title_of(job))
         began = time.perf_counter()
-        with _keeping(kept_ledgers):
-            kept = (
-                {}
-                if checkpoints is None
-                else keepers(Path(checkpoints) / key, _keeping_parties(parties, job), job.digest)
-            )
+        with _keeping(kept_ledgers), _kept(checkpoints, key, job, parties, aligned) as kept:
             ran = run_parties(
                 job,
                 parties,
@@ -200,7 +195,8 @@ def compare(
                 resumed=any(k.start for k in kept.values()),
             )
             split = split or ran.split
-        figures = run_record(key, job, ran, parties, time.perf_counter() - began)
+        told = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
+        figures = run_record(key, job, ran, parties, time.perf_counter() - began, notes=list(told))
         more = []
         for number in range(2, _draws(job, draws) + 1):
             with _keeping(kept_ledgers):
@@ -260,6 +256,17 @@ def _keeping(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
         before = [ledger for parties in ledgers.values() for ledger in parties.values()]
         error.ledgers = (*before, *error.ledgers)
         raise
+
+
+def _kept(
+    checkpoints: str | Path | None, key: str, job: Job, parties: Parties, aligned: Aligned
+) -> AbstractContextManager[dict[str, FolderKeeper]]:
+    """What keeps the parties' checkpoints of one run; nothing where none are asked for."""
+    if checkpoints is None:
+        return nullcontext({})
+    names, tables = _keeping_parties(parties, job), dict(parties)
+    data = {name: data_digests(tables.get(name), aligned.alignments.get(name, {})) for name in names}
+    return kept_in(Path(checkpoints) / key, names, job.digest, data)
 
 
 def _key(job: Job) -> str:

@@ -1,12 +1,14 @@
 """Files for what was learned: trees of dicts, lists, numbers, texts and tensors as safetensors, never as pickles.
 
-A tree becomes tensors and a JSON skeleton in the file's metadata. Reading creates plain values and tensors and runs
-nothing; a file from somebody else can hold numbers, not programs.
+A tree becomes tensors and a JSON skeleton in the file's metadata, beside a SHA-256 of the whole file: one changed bit
+is an error. Reading creates plain values and tensors and runs nothing; a file from somebody else can hold numbers, not
+programs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
 from collections.abc import Mapping
@@ -14,20 +16,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 
 __all__ = ["read_tree", "tree_digest", "write_tree"]
 
-_FORMAT = "securevfl tree v1"
+_FORMAT = "securevfl tree v2"
+_NO_DIGEST = "0" * 64
 _DEPTH = 64
 
 
 def write_tree(path: Path, tree: object) -> None:
-    """Write `tree` to `path`, atomically.
+    """Write `tree` to `path`, for its owner alone (mode 0600): whole, synced to the disk, or not at all.
 
     Raises:
         TypeError: it holds something else than dicts, lists, tuples, None, truth values, numbers, texts, tensors and
@@ -35,8 +38,9 @@ def write_tree(path: Path, tree: object) -> None:
     """
     tensors: dict[str, torch.Tensor] = {}
     skeleton = json.dumps(_pack(tree, tensors), separators=(",", ":"))
+    data = _sealed(save(tensors, metadata={"format": _FORMAT, "tree": skeleton, "sha256": _NO_DIGEST}))
     make_folder(path.parent)
-    write_whole(path, save(tensors, metadata={"format": _FORMAT, "tree": skeleton}), private=True)
+    write_whole(path, data, private=True)
 
 
 def tree_digest(tree: object) -> str:
@@ -55,24 +59,51 @@ def tree_digest(tree: object) -> str:
 
 
 def read_tree(path: Path) -> object:
-    """The tree that `write_tree` wrote.
+    """The tree that `write_tree` wrote, to the last bit.
 
     Raises:
-        InputError: no such file, or not of this format.
+        InputError: no such file, not of this format, or a bit of it changed.
     """
     try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if metadata.get("format") != _FORMAT:
-                raise InputError(f"{path} is not a file of this version ({_FORMAT}): was it written by securevfl?")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        return _unpack(json.loads(metadata["tree"]), tensors, 0)
+        data = path.read_bytes()
+        metadata = _metadata(data)
+        if metadata.get("format") != _FORMAT:
+            raise InputError(f"{path} is not a file of this version ({_FORMAT}): was it written by securevfl?")
+        digest = metadata["sha256"]
+        bare = data.replace(_digest_field(digest), _digest_field(_NO_DIGEST), 1)
+        if not hmac.compare_digest(hashlib.sha256(bare).hexdigest(), digest):
+            raise ValueError(
+                f"its content has SHA-256 {hashlib.sha256(bare).hexdigest()[:16]}…, it says {digest[:16]}…"
+            )
+        return _unpack(json.loads(metadata["tree"]), load(data), 0)
     except FileNotFoundError:
         raise InputError(f"{path} does not exist") from None
     except (SafetensorError, KeyError, ValueError, TypeError, IndexError, RecursionError, OSError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(f"{path} is damaged, or was not written by securevfl: {error}") from None
+
+
+def _metadata(data: bytes) -> dict[str, str]:
+    """The header's texts, see the format of safetensors: its length in 8 bytes, little-endian, and JSON."""
+    size = int.from_bytes(data[:8], "little")
+    if not 0 < size <= len(data) - 8:
+        raise ValueError(f"a header of {size} bytes in a file of {len(data)}")
+    found = json.loads(data[8 : 8 + size])["__metadata__"]
+    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+        raise ValueError("its metadata are no texts")
+    return found
+
+
+def _sealed(data: bytes) -> bytes:
+    """A safetensors file with the SHA-256 of all its bytes in its metadata, where 64 zeros stood."""
+    digest = hashlib.sha256(data).hexdigest()
+    return data.replace(_digest_field(_NO_DIGEST), _digest_field(digest), 1)
+
+
+def _digest_field(digest: str) -> bytes:
+    """As it stands in the header; quotes inside other texts are escaped there, and tensors come after."""
+    return f'"sha256":"{digest}"'.encode()
 
 
 def _pack(value: object, tensors: dict[str, torch.Tensor]) -> object:  # noqa: PLR0911 - one for each kind

@@ -15,6 +15,7 @@ from securevfl.privacy.clock import Clock, Reading
 from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
+from securevfl.privacy.journal import Journal
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.ledger import (
     Chain,
@@ -60,6 +61,7 @@ __all__ = [
     "Heard",
     "JointNoise",
     "JointRelease",
+    "Journal",
     "LabelRelease",
     "Ledger",
     "Ledgers",

@@ -20,11 +20,13 @@ import torch
 
 from securevfl.errors import InputError
 from securevfl.privacy.accountant import PureRelease
+from securevfl.privacy.counts import RowCounts
 from securevfl.privacy.noise import Entropy, uniform
 from securevfl.privacy.spent import Spent
 
 __all__ = ["LabelRelease", "forward_correction", "probabilities", "randomised_response"]
 
+_ONE = np.zeros(1, dtype=np.int64)
 _MOST = 20.0
 """ε beyond which a label practically never changes, and 52 random bits would begin to be coarse."""
 
@@ -93,6 +95,8 @@ class LabelRelease:
 
     what = "labels"
 
+    # `counts` has one row, which stands for all: they are drawn together. A run that begins anew draws again.
+
     def __init__(
         self,
         labels: torch.Tensor,
@@ -113,6 +117,8 @@ class LabelRelease:
         _, first, which = np.unique(people, return_index=True, return_inverse=True)
         drawn = randomised_response(y[self._rows[first]], classes, epsilon, entropy)
         self._drawn = torch.from_numpy(drawn[which])
+        self.counts = RowCounts("labels would be drawn", rows=1, times=1)
+        self.counts.add(_ONE)
 
     def apply(self, labels: torch.Tensor) -> torch.Tensor:
         """A copy of `labels` (rows,) with the drawn ones in their places."""
@@ -123,6 +129,10 @@ class LabelRelease:
     def correct(self, logits: torch.Tensor) -> torch.Tensor:
         """See `forward_correction`."""
         return forward_correction(logits, self.classes, self.epsilon)
+
+    def draw_counted(self) -> None:
+        """Count the draw of an attempt that begins anew, after `RowCounts.go_on`."""
+        self.counts.add(_ONE)
 
     def state(self) -> dict[str, object]:
         """What was drawn; a second draw would be a second release."""
@@ -142,6 +152,6 @@ class LabelRelease:
 
     @property
     def spent(self) -> Spent:
-        """The price: ε once."""
-        times = 1 if len(self._rows) else 0
+        """The price: ε for each draw."""
+        times = self.counts.most if len(self._rows) else 0
         return Spent.of(self.what, PureRelease(self.epsilon, times, self.classes), self._delta, clip=0.0)

@@ -7,15 +7,18 @@ is asked for, before anything leaves; at the end `close` checks that what was pl
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import torch
 from torch import nn
 
 from securevfl.errors import PolicyError, ProtectionInactive
-from securevfl.privacy.accountant import FEATURES, Accountant, GaussianRelease, Release
+from securevfl.privacy.accountant import Accountant, Release
 from securevfl.privacy.joint import JointRelease
+from securevfl.privacy.journal import Journal
 from securevfl.privacy.labels import LabelRelease
 from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, RandomisedResponse
 from securevfl.privacy.noise import Entropy
@@ -52,6 +55,9 @@ class Releases:
         self._every: list[Counted] = []
         self._planned: list[tuple[Release, tuple[str, ...]]] = []
         self._delta = 1.0
+        self._journal = Journal(party)
+        self._epoch = 1
+        self._scope = ""
 
     def rows(
         self,
@@ -239,51 +245,59 @@ class Releases:
         for about in subjects:
             self._policy.check_epsilon(accountant.epsilon_rdp(about), what)
 
-    def lose(
-        self,
-        own_rows: np.ndarray,
-        test_rows: np.ndarray,
-        label_rows: np.ndarray,
-        epochs_planned: int,
-        epochs_lost: int,
-        over: bool,
-    ) -> None:
-        """Count what an interrupted run may have released after its last checkpoint. The plan stays as it is, at all
-        parties alike, so that ε can exceed what was planned; it is reported so.
+    def go_on(self, journal: Journal, start: int, scope: str = "") -> None:
+        """Begin an attempt: count what earlier ones may have released, and reserve from now on in the journal what is
+        about to be released. The plan stays as it is, at all parties alike, so that ε can exceed what was planned; it
+        is reported so.
 
         Args:
-            own_rows: numbers of the rows whose features this party has, in every numbering that releases count by.
-            test_rows: numbers of the test rows.
-            label_rows: numbers of the rows whose labels can have been used.
-            epochs_planned: of the whole run.
-            epochs_lost: up to the next checkpoint.
-            over: whether training was over: one release of the test rows' features may have happened then.
+            journal: the party's own.
+            start: the epoch after which the run goes on; 0 for one that begins anew.
+            scope: for whom these releases are, where a party has several lists of them in one journal.
 
         Raises:
-            PolicyError: that would be more than the party's policy allows.
+            PolicyError: with what earlier attempts may have released it would be more than the party's policy allows.
+            InputError: the journal counts other rows.
         """
-        for release in self._every:
-            if not isinstance(release, RowRelease | JointRelease):
-                continue
-            features = FEATURES in protects(release.what)
-            if over:
-                release.lose(test_rows if features else test_rows[:0], 1)
-            else:
-                times = -(-release.planned.times // epochs_planned) * epochs_lost
-                release.lose(own_rows if features else label_rows, times)
+        journal.begin(start)
+        self._journal, self._epoch, self._scope = journal, start + 1, scope
+        for name, release in self._named():
+            before = journal.before(name, release.counts.rows, start)
+            release.counts.go_on(before, partial(self._reserve, name, release.counts.rows))
             self._check_lost(release)
+        if start == 0:
+            for release in self._every:
+                if isinstance(release, LabelRelease):
+                    release.draw_counted()
 
-    def _check_lost(self, release: RowRelease | JointRelease) -> None:
-        """Hold what may have been lost against the policy, with all that is planned."""
-        lost = release.counts.lost
+    def end_epoch(self) -> None:
+        """Put the exact counts of the epoch that ended in the place of what was reserved for it; also for what comes
+        after the last epoch."""
+        for name, release in self._named():
+            counts = release.counts.end_epoch()
+            if counts.any():
+                self._journal.close(self._epoch, name, counts)
+        self._epoch += 1
+
+    def _named(self) -> Iterator[tuple[str, Counted]]:
+        """Each release with its name in the journal, the same in every attempt."""
+        for number, release in enumerate(self._every):
+            yield f"{self._scope}{'/' if self._scope else ''}{number} {release.what}", release
+
+    def _reserve(self, name: str, rows: int, most: int) -> None:
+        self._journal.reserve(self._epoch, name, rows, most)
+
+    def _check_lost(self, release: Counted) -> None:
+        """Hold what attempts that broke off may have released against the policy, with all that is planned."""
+        lost, planned = release.counts.lost, release.planned
         if not lost:
             return
         try:
-            self._add(GaussianRelease(release.sigma, lost), release.what)
+            self._add(replace(planned, times=lost), release.what)
         except PolicyError as error:
             raise PolicyError(
-                f"{error}; an interrupted run may have released a row {lost} times more than is remembered: to "
-                f"go on, {self.party!r} has to allow that too (a new run spends more, and nobody adds the two up)"
+                f"{error}; an interrupted run may have released a row {lost} times more than it planned: to go on, "
+                f"{self.party!r} has to allow that too (a new run spends more, and nobody adds the two up)"
             ) from error
 
     def spent(self) -> list[Spent]:
@@ -312,14 +326,14 @@ class Releases:
         """
         return [
             f"a run of {name or self.party!r} broke off and this one went on: up to {release.counts.lost} releases of "
-            f"a row's {release.what} that were not remembered are counted in its ε, beside the "
+            f"a row's {release.what} by attempts that broke off are counted in its ε, beside the "
             f"{release.planned.times} that were planned"
             for release in self._every
-            if isinstance(release, RowRelease | JointRelease) and release.counts.lost
+            if release.counts.lost
         ]
 
     def state(self) -> dict[str, object]:
-        """What every release has to remember to go on counting."""
+        """What every release has to remember to go on as it was; counts are in the journal."""
         return {"releases": [[release.what, release.state()] for release in self._every]}
 
     def load(self, state: Mapping[str, object]) -> None:

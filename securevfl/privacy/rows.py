@@ -8,74 +8,16 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from securevfl.errors import PolicyError
 from securevfl.privacy.accountant import (
     GaussianRelease,
     epsilon_rdp,
 )
+from securevfl.privacy.counts import RowCounts
 from securevfl.privacy.noise import Entropy, Noised, RememberedRows, clip_rows, noised
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.spent import Spent
 
-__all__ = ["GaussianRows", "RowCounts", "RowRelease"]
-
-
-class RowCounts:
-    """How often each row was released, and how often it may have been besides, in an epoch that nobody remembers.
-
-    Args:
-        what: is released, for messages.
-        rows: number of rows that exist.
-        times: planned number of releases of one row; one more is refused.
-    """
-
-    def __init__(self, what: str, rows: int, times: int) -> None:
-        self.times = times
-        self._what = what
-        self._counts = np.zeros(rows, dtype=np.int64)
-        self._lost = np.zeros(rows, dtype=np.int64)
-
-    def add(self, rows: np.ndarray) -> None:
-        """One more release of each of these rows, (n,); one that is named twice counts twice.
-
-        Raises:
-            PolicyError: a row would be released more often than planned; nothing was counted.
-        """
-        counts = self._counts.copy()
-        np.add.at(counts, rows, 1)
-        if counts.max(initial=0) > self.times:
-            raise PolicyError(
-                f"a row's {self._what} would be released {counts.max()} times; the budget was planned for "
-                f"{self.times}: plan more epochs (and more noise) before training"
-            )
-        self._counts = counts
-
-    def lose(self, rows: np.ndarray, times: int) -> None:
-        """Count that each of these rows, (n,) without repeats, may have been released up to `times` times more by a run
-        that broke off: not more often than was planned for it then, and beside what is planned now."""
-        self._lost[rows] += np.minimum(times, self.times - self._counts[rows])
-
-    @property
-    def most(self) -> int:
-        """Releases of the row that was released most often, those that may have been lost among them."""
-        return int((self._counts + self._lost).max(initial=0))
-
-    @property
-    def lost(self) -> int:
-        """The most that one row may have been released beyond what is remembered."""
-        return int(self._lost.max(initial=0))
-
-    def state(self) -> dict[str, object]:
-        """Both counts of each row."""
-        return {"counts": torch.from_numpy(self._counts.copy()), "lost": torch.from_numpy(self._lost.copy())}
-
-    def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
-        counts, lost = state.get("counts"), state.get("lost")
-        for found in (counts, lost):
-            if not isinstance(found, torch.Tensor) or len(found) != len(self._counts):
-                raise TypeError("not a state of this release")
-        self._counts, self._lost = (torch.as_tensor(found).numpy().copy() for found in (counts, lost))
+__all__ = ["GaussianRows", "RowRelease"]
 
 
 class GaussianRows:
@@ -97,21 +39,16 @@ class GaussianRows:
         self.what = what
         self.sigma = sigma
         self.clip = clip
-        self.counts = RowCounts(what, rows, times)
+        self.counts = RowCounts(f"a row's {what} would be released", rows, times)
         self._delta = delta
         self._entropy = entropy
 
-    def lose(self, rows: np.ndarray, times: int) -> None:
-        """See `RowCounts.lose`."""
-        self.counts.lose(rows, times)
-
     def state(self) -> dict[str, object]:
-        """How often each row was released."""
-        return self.counts.state()
+        """Nothing: counts are in the party's journal, where no checkpoint can roll them back."""
+        return {}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on counting from a `state`."""
-        self.counts.load(state)
+        """Go on from a `state`."""
 
     @property
     def planned(self) -> GaussianRelease:
@@ -198,12 +135,6 @@ class RowRelease(GaussianRows):
         new &= np.array([row not in self._kept for row in rows.tolist()], bool)
         return new
 
-    def lose(self, rows: np.ndarray, times: int) -> None:
-        """See `RowCounts.lose`. Noise that is drawn once and is remembered is not drawn again: nothing is lost."""
-        if self.once:
-            rows = np.setdiff1d(rows, self._kept.numbers())
-        super().lose(rows, times)
-
     def _noised(self, values: torch.Tensor, rows: np.ndarray) -> Noised[torch.Tensor]:
         """The noisy rows to the last bit, for a sum with what is below the noise would leave the grid by amounts that
         tell of it; gradients come through a difference that is exactly zero."""
@@ -215,10 +146,9 @@ class RowRelease(GaussianRows):
         return noisy.map(lambda value: value.to(values.dtype) + (clipped - clipped.detach()))
 
     def state(self) -> dict[str, object]:
-        """How often each row was released, and the noisy rows that are released again."""
-        return super().state() | {"kept": self._kept.state()}
+        """The noisy rows that are released again."""
+        return {"kept": self._kept.state()}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on counting from a `state`."""
-        super().load(state)
+        """Come back to the rows of a `state`."""
         self._kept.load(state.get("kept"))

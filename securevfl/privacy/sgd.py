@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import InputError
 from securevfl.privacy.accountant import GaussianRelease
+from securevfl.privacy.counts import RowCounts
 from securevfl.privacy.noise import Entropy, noised
 from securevfl.privacy.spent import Spent
 
@@ -66,9 +67,8 @@ class PrivateSteps:
         self._parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]  # Opacus adds `grad_sample`
         self.sigma = sigma
         self.clip = clip
-        self._times = times
+        self.counts = RowCounts("a row would train", rows, times)
         self._delta = delta
-        self._counts = np.zeros(rows, dtype=np.int64)
         self._entropy = entropy
 
     def backward(self, losses: torch.Tensor, rows: np.ndarray, *, divide: float) -> None:
@@ -85,14 +85,7 @@ class PrivateSteps:
         """
         if len(np.unique(rows)) != len(rows) or losses.shape != (len(rows),):
             raise InputError(f"a batch of {len(rows)} rows holds one twice, or has {tuple(losses.shape)} losses")
-        counts = self._counts.copy()
-        counts[rows] += 1
-        if counts.max(initial=0) > self._times:
-            raise PolicyError(
-                f"a row would train {counts.max()} times; the budget was planned for {self._times}: plan more epochs "
-                "(and more noise) before training"
-            )
-        self._counts = counts
+        self.counts.add(rows)
         samples = self._samples(losses)
         norms = torch.stack([s.flatten(1).square().sum(dim=1) for s in samples]).sum(dim=0).sqrt()
         factors = (self.clip / norms.clamp_min(1e-12)).clamp(max=1.0)
@@ -126,23 +119,19 @@ class PrivateSteps:
         return found
 
     def state(self) -> dict[str, object]:
-        """How often each row was used."""
-        return {"counts": torch.from_numpy(self._counts.copy())}
+        """Nothing: counts are in the party's journal."""
+        return {}
 
     def load(self, state: Mapping[str, object]) -> None:
-        """Go on counting from a `state`."""
-        counts = state["counts"]
-        if not isinstance(counts, torch.Tensor) or len(counts) != len(self._counts):
-            raise TypeError("not a state of these steps")
-        self._counts = counts.numpy().copy()
+        """Go on from a `state`."""
 
     @property
     def planned(self) -> GaussianRelease:
         """What one row's uses amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self._times)
+        return GaussianRelease(self.sigma, self.counts.times)
 
     @property
     def spent(self) -> Spent:
         """The price so far, of the row that was used most often."""
-        release = GaussianRelease(self.sigma, int(self._counts.max(initial=0)))
+        release = GaussianRelease(self.sigma, self.counts.most)
         return Spent.of(self.what, release, self._delta, clip=self.clip)

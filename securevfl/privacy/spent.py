@@ -14,6 +14,7 @@ from securevfl.privacy.accountant import (
     epsilon_prv,
     epsilon_rdp,
 )
+from securevfl.privacy.counts import RowCounts
 
 __all__ = ["PROTECTS", "Counted", "Spent", "protects"]
 
@@ -74,9 +75,11 @@ class Counted(Protocol):
 
     Attributes:
         what: is released, as in `PROTECTS`.
+        counts: how often each row was released.
     """
 
     what: str
+    counts: RowCounts
 
     @property
     def planned(self) -> Release:

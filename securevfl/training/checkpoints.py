@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from securevfl.errors import InputError
 from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
@@ -24,49 +23,56 @@ class Checkpoints:
         self._trained = trained
         self._keeper = role.site.keeper
 
+    def begin(self, start: int | None = None) -> None:
+        """Begin an attempt, before anything is released: count what earlier ones may have released.
+
+        Args:
+            start: the epoch after which the run goes on, 0 for one that begins anew; what the keeper says unless given.
+
+        Raises:
+            InputError: a checkpoint without the journal that goes with it.
+            PolicyError: earlier attempts may have released more than the party's policy allows.
+        """
+        if start is None:
+            saved = self._keeper.saved()
+            start = 0 if saved is None else as_int(saved["epoch"])
+        releases, journal = self._role.releases, self._keeper.journal
+        if start and len(releases) and not journal.head:
+            raise InputError(
+                f"{self._role.site.name!r} has a checkpoint and no journal of what was released before it, so that "
+                "nobody can say what ε is: bring the journal back, or begin anew and add what was spent before yourself"
+            )
+        releases.go_on(journal, start, self._keeper.scope)
+
     def keep(self, epoch: int, more: State) -> None:
-        """Write a checkpoint after `epoch`, where the run keeps any; `more` is what the program itself remembers."""
-        if not self._keeper.wants(epoch):
-            return
+        """End an epoch: close its count of releases, and write a checkpoint where the run keeps any.
+
+        Args:
+            epoch: that ended, from 1.
+            more: what the program itself remembers.
+        """
         role = self._role
+        if not self._keeper.wants(epoch):
+            role.releases.end_epoch()
+            return
         role.before_checkpoint()
+        role.releases.end_epoch()
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
         kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
         self._keeper.save(epoch, kept | {"epochs": role.plan.epochs, "epoch": epoch} | more)
 
     def resume(self) -> State | None:
-        """Load the last checkpoint, after the role's `setup`; what the program remembered, or None to begin anew.
-
-        Raises:
-            PolicyError: the run that broke off may have released more than the party's policy allows.
-        """
+        """Load the last checkpoint, after the role's `setup`; what the program remembered, or None to begin anew."""
         saved = self._keeper.saved()
         if saved is None:
             return None
         self._role.load(as_dict(saved["role"]))
         self._trained.restore_readings(saved["readings"])
         self._role.releases.load(as_dict(saved["releases"]))
-        self._count_broken(saved)
         return saved
 
     def over(self, saved: State) -> bool:
         """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self._role.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)
-
-    def _count_broken(self, saved: State) -> None:
-        """Count what the run that wrote this checkpoint may have released after it, and write that into the checkpoint,
-        for this run may break off too: of each row what the epochs up to the next checkpoint release, or, where
-        training was over, one release of the test rows' features."""
-        role, at = self._role, as_int(saved["epoch"])
-        if not len(role.releases):
-            return
-        over, epochs = self.over(saved), 1
-        while not over and at + epochs < role.plan.epochs and not self._keeper.wants(at + epochs):
-            epochs += 1
-        own = role.features.own()
-        own = np.concatenate([own + start for start in range(0, role.release_rows(), role.table.rows)])
-        labels = np.arange(role.release_rows())
-        role.releases.lose(own, role.table.split.test, labels, role.plan.epochs, epochs, over)
-        self._keeper.save(at, saved | {"releases": role.releases.state()})

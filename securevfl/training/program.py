@@ -71,6 +71,7 @@ class RoleProgram(Program, Generic[R]):
     async def prepare(self) -> State | None:
         """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
         self.lap()
+        self.checkpoints.begin()
         await self.setup()
         self.trained.setup = self.lap()
         return self.checkpoints.resume()
@@ -93,6 +94,7 @@ class RoleProgram(Program, Generic[R]):
         trained.finish = self.lap()
         trained.model = role.part_of_model()
         trained.notes += role.closing_notes()
+        role.releases.end_epoch()
         trained.spent += role.releases.close()
         trained.notes += role.releases.notes(role.site.name)
         return trained

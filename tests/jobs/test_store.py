@@ -10,9 +10,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save_file
+from safetensors.torch import save
 
 from securevfl.errors import InputError
+from securevfl.jobs import store
 from securevfl.jobs.store import read_tree, write_tree
 
 LEAVES = st.one_of(
@@ -103,7 +104,29 @@ def test_foreign_bytes_are_an_error(tmp_path: Path, content: bytes) -> None:
 )
 def test_a_malformed_skeleton_is_an_error(tmp_path: Path, skeleton: str) -> None:
     path = tmp_path / "tree"
-    save_file({}, path, metadata={"format": "securevfl tree v1", "tree": skeleton})
+    metadata = {"format": store._FORMAT, "tree": skeleton, "sha256": store._NO_DIGEST}
+    path.write_bytes(store._sealed(save({}, metadata=metadata)))
+    with pytest.raises(InputError, match="damaged"):
+        read_tree(path)
+
+
+def test_every_flipped_bit_and_every_cut_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "tree"
+    write_tree(path, {"weights": torch.randn(3), "text": '"sha256":"' + "0" * 64 + '"'})
+    assert isinstance(read_tree(path), dict)
+    assert path.stat().st_mode & 0o777 == 0o600
+    data = path.read_bytes()
+    for bit in range(8 * len(data)):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        with pytest.raises(InputError, match=r"damaged|not a file of this version"):
+            read_tree(path)
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        with pytest.raises(InputError, match="damaged"):
+            read_tree(path)
+    path.write_bytes(data + b"x")
     with pytest.raises(InputError, match="damaged"):
         read_tree(path)
 

@@ -20,6 +20,7 @@ from securevfl.privacy import (
     calibrate,
     epsilon_rdp,
 )
+from securevfl.privacy.journal import Journal
 
 FIXED = Gaussian(noise_multiplier=3.0, epsilon=5.0, on_budget="stop")
 ALLOWED = max(t for t in range(1, 30) if epsilon_rdp(GaussianRelease(3.0, t), 1e-5) <= 5.0)
@@ -129,40 +130,61 @@ def _pair(policy: Policy, epsilon: float = 4.0) -> tuple[Releases, list[object]]
     return releases, [*made]
 
 
-def test_what_a_broken_run_may_have_released_is_counted_for_the_rows_that_it_can_have_been() -> None:
-    releases, (features, labels) = _pair(Policy())
-    releases.lose(np.array([0, 1]), np.array([5]), np.array([2]), 3, 2, over=False)
-    assert features.counts.state()["lost"].tolist() == [4, 4, 0, 0, 0, 0]  # 6 releases in 3 epochs, 2 of them lost
-    assert labels.counts.state()["lost"].tolist() == [0, 0, 4, 0, 0, 0]
+def test_what_attempts_that_broke_off_may_have_released_is_counted() -> None:
+    journal = Journal("shop")
+    first, (features, labels) = _pair(Policy())
+    first.go_on(journal, 0)
+    features(VALUES, ROWS)
+    first.end_epoch()
+    features(VALUES[:1], ROWS[:1])
+    labels(VALUES[:1], ROWS[:1])  # and it broke off
+    journal._begun = False
+    releases, _ = _pair(Policy())
+    releases.go_on(journal, 1)
+    assert [spent.times for spent in releases.spent()] == [2, 1]  # epoch 2 was reserved for every row
     (note, other) = releases.notes()
-    assert "up to 4 releases of a row's activations that were not remembered" in note
+    assert "up to 1 releases of a row's activations by attempts that broke off" in note
     assert note.startswith("a run of 'shop' broke off")
     assert "beside the 6 that were planned" in other
     assert releases.notes("market")[0].startswith("a run of 'market' broke off")
-
-
-def test_after_training_only_the_test_rows_features_can_have_been_released() -> None:
-    releases, (features, labels) = _pair(Policy())
-    releases.lose(np.array([0, 1]), np.array([5]), np.array([2]), 3, 1, over=True)
-    assert features.counts.state()["lost"].tolist() == [0, 0, 0, 0, 0, 1]
-    assert labels.counts.lost == 0
-    assert len(releases.notes()) == 1
+    anew, _ = _pair(Policy())
+    journal._begun = False
+    anew.go_on(journal, 0)
+    assert anew._every[0].counts.lost == 2
 
 
 def test_losses_beyond_the_policy_are_refused() -> None:
+    journal = Journal("shop")
+    journal.begin(0)
+    journal.reserve(1, "0 activations", 6, 4)
+    journal._begun = False
     releases, _ = _pair(Policy(max_epsilon=4.5))
-    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than is remembered.*'shop' has to"):
-        releases.lose(np.array([0]), np.array([5]), np.array([0]), 3, 2, over=False)
+    with pytest.raises(PolicyError, match=r"allows 4.5.* a row 4 times more than it planned.*'shop' has to"):
+        releases.go_on(journal, 0)
+
+
+def test_lists_of_releases_in_one_journal_are_kept_apart() -> None:
+    journal = Journal("shop")
+    for scope, count in (("bank", 1), ("lender", 2)):
+        releases, (features, _) = _pair(Policy())
+        releases.go_on(journal, 0, scope)
+        for _ in range(count):
+            features(VALUES, ROWS)
+    journal._begun = False
+    found = []
+    for scope in ("bank", "lender"):
+        releases, _ = _pair(Policy())
+        releases.go_on(journal, 0, scope)
+        found.append(releases._every[0].counts.lost)
+    assert found == [1, 2]
 
 
 def test_a_state_goes_on_and_another_one_is_refused() -> None:
     releases, (features, _) = _pair(Policy())
     features(VALUES, ROWS)
-    releases.lose(ROWS, ROWS, ROWS, 6, 1, over=False)
     again, _ = _pair(Policy())
     again.load(releases.state())
-    assert [spent.times for spent in again.spent()] == [spent.times for spent in releases.spent()] == [2, 1]
-    assert again.notes() == releases.notes()
+    assert again.spent() == []  # a state holds no counts: the journal does
     other = Releases("shop", Policy())
     other.rows("gradients", Gaussian(), rows=6, times=6)
     for state in (releases.state(), {}, {"releases": None}):

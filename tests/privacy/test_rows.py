@@ -8,6 +8,7 @@ import torch
 
 from securevfl.errors import PolicyError
 from securevfl.privacy import GaussianRelease, RowRelease, clip_rows, epsilon_rdp
+from securevfl.privacy.counts import Counts
 
 
 def _release(**changes: object) -> RowRelease:
@@ -81,31 +82,48 @@ def test_what_leaves_lies_on_the_grid_whatever_the_value_and_the_gradient_flows(
     assert torch.allclose(values.grad, torch.ones(4000, 3))
 
 
-def test_what_a_broken_run_may_have_released_is_counted_and_no_more_than_it_could() -> None:
-    release = _release(times=3)
+def test_what_earlier_attempts_released_is_counted_beside_the_plan() -> None:
+    release, reserved = _release(times=3), []
     values = torch.ones(2, 2)
-    release(values, np.array([0, 1]))
-    release(values, np.array([0, 2]))
-    release.lose(np.arange(10), 2)  # row 0 has one left of three, the others two
+    kept, lost = np.zeros((2, 10), np.int64)
+    kept[[0, 1, 2]] = 2, 1, 1
+    lost[[0, 1]] = 1, 2
+    release.counts.go_on(Counts(kept=kept, lost=lost), reserved.append)
     assert (release.counts.lost, release.counts.most, release.spent.times) == (2, 3, 3)
-    again = _release(times=3)
-    again.load(release.state())
-    again(values, np.array([0, 1]))  # planned releases go on as planned
-    assert again.spent.times == 4
+    release(values, np.array([0, 1]))  # planned releases go on as planned
+    assert release.spent.times == 4
     with pytest.raises(PolicyError, match="4 times"):
-        again(values, np.array([0, 1]))
-    with pytest.raises(TypeError, match="state"):
-        again.load({"counts": torch.zeros(10), "kept": []})
+        release(values, np.array([0, 1]))
+    assert reserved == [1]
+    release(values, np.array([1, 2]))
+    assert reserved == [1, 2]  # row 1 for the second time in this epoch
+    assert release.counts.end_epoch().tolist() == [1, 2, 1, 0, 0, 0, 0, 0, 0, 0]
+    release(values[:1], np.array([2]))
+    assert reserved == [1, 2, 1]
 
 
-def test_noise_that_is_drawn_once_and_remembered_is_not_lost() -> None:
-    release = _release(times=1, once=True)
-    release(torch.ones(2, 2), np.array([0, 1]))
-    release.lose(np.array([0, 1]), 1)
-    assert release.spent.times == 1
-    release.lose(np.array([1, 2]), 1)
-    release(torch.ones(1, 2), np.array([2]))
-    assert release.spent.times == 2
+def test_what_cannot_be_reserved_is_not_released() -> None:
+    release = _release(times=3)
+
+    def full(most: int) -> None:
+        raise OSError("no space left on device")
+
+    nothing = np.zeros(10, np.int64)
+    release.counts.go_on(Counts(kept=nothing, lost=nothing), full)
+    for _ in range(2):
+        with pytest.raises(OSError, match="no space"):
+            release(torch.ones(2, 2), np.array([0, 1]))
+    assert release.spent.times == 0
+
+
+def test_noise_that_is_drawn_once_and_remembered_is_released_again_for_nothing() -> None:
+    release, again, reserved = _release(times=1, once=True), _release(times=1, once=True), []
+    first = release(torch.ones(2, 2), np.array([0, 1])).value
+    again.counts.go_on(Counts(kept=release.counts.end_epoch(), lost=np.zeros(10, np.int64)), reserved.append)
+    again.load(release.state())
+    assert torch.equal(again(torch.ones(2, 2), np.array([0, 1])).value, first)
+    assert again.spent.times == 1
+    assert reserved == []
 
 
 def test_what_a_release_returns_tells_its_own_noise() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Passive, SplitNN
-from securevfl.privacy import Spent
+from securevfl.privacy import Journal, Spent
 from securevfl.privacy.releases import check_together
 from securevfl.site import Keeper, Site
 from securevfl.training.program import PassiveProgram, Program
@@ -28,11 +29,17 @@ class _Shelf(Keeper):
 
     Args:
         keeper: the data owner's.
+        owner: the copy's label owner.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, owner: str) -> None:
         self.held: State | None = None
+        self.scope = owner
         self._keeper = keeper
+
+    @cached_property
+    def journal(self) -> Journal:
+        return self._keeper.journal
 
     def saved(self) -> State | None:
         return self.held
@@ -55,7 +62,7 @@ class DataOwner(Program):
 
     def __init__(self, config: SplitNN, site: Site, settings: Mapping[str, Setting]) -> None:
         self.site = site
-        self.shelves = {owner: _Shelf(site.keeper) for owner in settings}
+        self.shelves = {owner: _Shelf(site.keeper, owner) for owner in settings}
         self.copies: dict[str, Passive] = {}
         self.programs: dict[str, PassiveProgram] = {}
         for owner, setting in settings.items():
@@ -69,6 +76,9 @@ class DataOwner(Program):
     async def run(self) -> Trained:
         role, split = self.first.role, self.first.role.table.split
         self.site.clock.lap()
+        before = self.site.keeper.saved()
+        for program in self.programs.values():
+            program.checkpoints.begin(0 if before is None else as_int(before["epoch"]))
         for copy in self.copies.values():  # in the same order at all data owners, which share one link for all copies
             await copy.setup()
         self.trained.setup = self.site.clock.lap()
@@ -121,21 +131,17 @@ class DataOwner(Program):
             copy.half.restore((weights, (mean, None)))
 
     def keep(self, epoch: int, kept: object, *, stop: bool) -> None:
-        """Write a checkpoint after `epoch`, where the run keeps any: every copy's own, in one."""
-        if not self.site.keeper.wants(epoch):
-            return
+        """End `epoch`, and write a checkpoint where the run keeps any: every copy's own, in one."""
         for program in self.programs.values():
             program.checkpoints.keep(epoch, {"stop": stop})
+        if not self.site.keeper.wants(epoch):
+            return
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
         where = {"epoch": epoch, "epochs": self.first.role.plan.epochs, "stop": stop, "secret": self.site.secret.text}
         self.site.keeper.save(epoch, where | {"kept": kept, "copies": self._held(), "readings": readings})
 
     def resume(self) -> State | None:
-        """Come back to the last checkpoint where there is one, after the copies' setup.
-
-        Raises:
-            PolicyError: the run that broke off may have released more than the party's policy allows.
-        """
+        """Come back to the last checkpoint where there is one, after the copies' setup."""
         saved = self.site.keeper.saved()
         if saved is None:
             return None
@@ -143,8 +149,6 @@ class DataOwner(Program):
             self.shelves[owner].held = as_dict(held)
             self.programs[owner].checkpoints.resume()
         self.trained.restore_readings(saved["readings"])
-        if any(len(copy.releases) for copy in self.copies.values()):  # with what may have been released and forgotten
-            self.site.keeper.save(as_int(saved["epoch"]), saved | {"copies": self._held()})
         return saved
 
     def _held(self) -> State:
@@ -161,6 +165,7 @@ class DataOwner(Program):
         trained.model = self.first.role.part_of_model()
         for owner, copy in self.copies.items():
             trained.notes += copy.closing_notes()
+            copy.releases.end_epoch()
             trained.spent += copy.releases.close()
             trained.notes += copy.releases.notes(f"{self.site.name} with {owner}")
         return trained

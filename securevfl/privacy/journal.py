@@ -1,0 +1,258 @@
+"""The journal: one party's durable count of what it may have released, over every attempt at a run.
+
+Before rows are released for the first time in an epoch, a *reservation* names attempt, epoch and the most releases of a
+row, and is on the disk when the release is made. At the end of the epoch a *close* puts the exact count of each row in
+its place. A process that is killed at any moment leaves its reservation open, and an open reservation counts in full,
+for every row. So the sum over all attempts is never less than what was released; it is more by at most what an attempt
+that broke off had reserved.
+
+Lines are JSON, each with the SHA-256 of the line before it; a last line that was cut off as it was written is dropped,
+for what it announced did not happen yet. Whoever owns the folder can delete or rewrite the whole file: it guards
+against accidents, not against its owner.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from securevfl.durable import append_synced
+from securevfl.errors import InputError
+from securevfl.privacy.counts import Counts
+
+__all__ = ["Journal"]
+
+VERSION = 1
+_MOST_ROWS = 1 << 31
+
+
+class _Opening(msgspec.Struct, frozen=True, kw_only=True, tag="open", tag_field="line", forbid_unknown_fields=True):
+    """Whose journal it is, of which job."""
+
+    version: int = VERSION
+    party: str
+    job: str
+    prev: str = ""
+    hash: str = ""
+
+
+class _Attempt(msgspec.Struct, frozen=True, kw_only=True, tag="attempt", tag_field="line", forbid_unknown_fields=True):
+    """A process began, or went on after epoch `start`."""
+
+    attempt: int
+    start: int
+    prev: str = ""
+    hash: str = ""
+
+
+class _Reserve(msgspec.Struct, frozen=True, kw_only=True, tag="reserve", tag_field="line", forbid_unknown_fields=True):
+    """In this epoch each of `rows` rows may be released up to `most` times; counts until the epoch is closed."""
+
+    attempt: int
+    epoch: int
+    release: str
+    rows: int
+    most: int
+    prev: str = ""
+    hash: str = ""
+
+
+class _Close(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field="line", forbid_unknown_fields=True):
+    """How often each row was released in this epoch: its own counts, or those of an earlier line with this digest."""
+
+    attempt: int
+    epoch: int
+    release: str
+    rows: int
+    digest: str
+    counts: str = ""
+    prev: str = ""
+    hash: str = ""
+
+
+Line = _Opening | _Attempt | _Reserve | _Close
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Line).decode
+
+
+@dataclass
+class _Epoch:
+    """What one attempt released in one epoch, by release; arrays of counts, or a number for every row."""
+
+    attempt: int
+    epoch: int
+    counts: dict[str, np.ndarray | int] = field(default_factory=dict)
+
+
+class Journal:
+    """One party's journal. Without a path it lasts as long as the object.
+
+    Args:
+        party: whose it is.
+        job: digest of the job.
+        path: of the file; made when the first attempt begins.
+
+    Raises:
+        InputError: the file was changed, or is of another party or job.
+    """
+
+    def __init__(self, party: str = "", job: str = "", path: Path | None = None) -> None:
+        self.path = path
+        self.party = party
+        self.job = job
+        self.attempt = 0
+        self._head = ""
+        self._known: dict[str, np.ndarray] = {}
+        self._epochs: list[_Epoch] = []
+        self._heads: set[str] = set()
+        self._begun = False
+        if path is not None and path.exists():
+            self._read(path)
+
+    @property
+    def head(self) -> str:
+        """Hash of the last line; empty before the first."""
+        return self._head
+
+    def knows(self, head: str) -> bool:
+        """Whether a line with this hash is in it: a checkpoint names the last line of its time."""
+        return head in self._heads
+
+    def begin(self, start: int) -> None:
+        """A new attempt, which goes on after epoch `start`; 0 begins anew. Each journal that was opened begins one, and
+        does nothing when it is called again."""
+        if self._begun:
+            return
+        if not self._head:
+            self._append(_Opening(party=self.party, job=self.job))
+        self._append(_Attempt(attempt=self.attempt + 1, start=start))
+        self._begun = True
+
+    def reserve(self, epoch: int, release: str, rows: int, most: int) -> None:
+        """Write down, before it happens, that each of `rows` rows may be released up to `most` times in this epoch.
+
+        Raises:
+            OSError: it could not be written; nothing may be released then.
+        """
+        self._append(_Reserve(attempt=self.attempt, epoch=epoch, release=release, rows=rows, most=most))
+
+    def close(self, epoch: int, release: str, counts: np.ndarray) -> None:
+        """Put the exact counts (rows,) in the place of this attempt's reservation for this epoch."""
+        raw = np.ascontiguousarray(counts, dtype="<u4").tobytes()
+        digest = hashlib.sha256(raw).hexdigest()
+        packed = "" if digest in self._known else base64.b64encode(zlib.compress(raw, 1)).decode()
+        line = _Close(
+            attempt=self.attempt, epoch=epoch, release=release, rows=len(counts), digest=digest, counts=packed
+        )
+        self._append(line)
+
+    def before(self, release: str, rows: int, start: int) -> Counts:
+        """What earlier attempts released, for a run that goes on after epoch `start`.
+
+        Args:
+            release: name of the release.
+            rows: number of rows that it counts.
+            start: the epoch; 0 for a run that begins anew.
+
+        Raises:
+            InputError: the journal counts another number of rows.
+        """
+        total, kept = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
+        last: dict[int, np.ndarray | int] = {}
+        for one in self._epochs:
+            if one.attempt >= self.attempt or release not in one.counts:
+                continue
+            found = one.counts[release]
+            if isinstance(found, np.ndarray) and len(found) != rows:
+                raise InputError(f"{self.path or 'the journal'} counts {len(found)} rows of {release!r}, not {rows}")
+            total += found
+            if one.epoch <= start:
+                last[one.epoch] = found
+        for found in last.values():
+            kept += found
+        return Counts(kept, total - kept)
+
+    def _append(self, line: Line) -> None:
+        sealed = _chained(line, self._head)
+        if self.path is not None:
+            append_synced(self.path, _encode(sealed) + b"\n")
+        self._take(sealed)
+
+    def _take(self, line: Line) -> None:
+        """Count a line that is on the disk."""
+        self._head = line.hash
+        self._heads.add(line.hash)
+        if isinstance(line, _Attempt):
+            self.attempt = line.attempt
+        elif isinstance(line, _Reserve):
+            self._epoch(line).counts[line.release] = line.most
+        elif isinstance(line, _Close):
+            if line.counts:
+                raw = _unpacked(line)
+                self._known[line.digest] = np.frombuffer(raw, dtype="<u4").astype(np.int64)
+            self._epoch(line).counts[line.release] = self._known[line.digest]
+
+    def _epoch(self, line: _Reserve | _Close) -> _Epoch:
+        for one in reversed(self._epochs):
+            if (one.attempt, one.epoch) == (line.attempt, line.epoch):
+                return one
+        self._epochs.append(_Epoch(line.attempt, line.epoch))
+        return self._epochs[-1]
+
+    def _read(self, path: Path) -> None:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, raw in enumerate(whole.splitlines(), 1):
+            try:
+                line = _decode(raw)
+                right = line.prev == self._head and line.hash == _chained(line, self._head).hash
+                if not right or isinstance(line, _Opening) != (number == 1):
+                    raise ValueError("it does not follow the line before it, or was changed")
+                if isinstance(line, _Opening):
+                    self._check(line, path)
+                self._take(line)
+            except (msgspec.DecodeError, ValueError, KeyError, zlib.error) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(
+                    f"{path}, line {number}: {error}; it counts what was released, and without it ε would be wrong: "
+                    "bring the file back as it was"
+                ) from None
+        if whole != data:  # cut off as it was written: what it announced did not happen
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+
+    def _check(self, line: _Opening, path: Path) -> None:
+        if line.version != VERSION:
+            raise InputError(f"{path} is a journal of version {line.version}; this version reads {VERSION}")
+        if (line.party, line.job) != (self.party, self.job):
+            raise InputError(
+                f"{path} is of another job or party ({line.party!r}, job {line.job[:16]}…; this is {self.party!r}, "
+                f"job {self.job[:16]}…): use another folder for checkpoints, or the same job file as before"
+            )
+
+
+def _chained(line: Line, head: str) -> Line:
+    bare = msgspec.structs.replace(line, prev=head, hash="")
+    return msgspec.structs.replace(bare, hash=hashlib.sha256(_encode(bare)).hexdigest())
+
+
+def _unpacked(line: _Close) -> bytes:
+    """The counts of a line.
+
+    Raises:
+        ValueError: not as many as it says, or others.
+    """
+    if not 0 <= line.rows <= _MOST_ROWS:
+        raise ValueError(f"it counts {line.rows} rows")
+    inflate = zlib.decompressobj()
+    raw = inflate.decompress(base64.b64decode(line.counts, validate=True), 4 * line.rows + 1)
+    if len(raw) != 4 * line.rows or hashlib.sha256(raw).hexdigest() != line.digest:
+        raise ValueError("its counts are damaged")
+    return raw

@@ -1,0 +1,178 @@
+"""Checkpoints: whole, of this job and these tables, with their journal; and what a break costs is never forgotten."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers import parties
+
+import securevfl as sv
+from securevfl.jobs.checkpoint import FolderKeeper
+from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.privacy.rows import RowRelease
+
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
+NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=30.0))))
+
+
+class Fails(sv.Observer):
+    def __init__(self, after: int) -> None:
+        self.after = after
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == self.after:
+            raise OSError("the lights went out")
+
+
+@pytest.fixture(scope="module")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that broke off in epoch 3: every party has a checkpoint of 1 and 2."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(JOB, parties(rows=60), checkpoints=folder, observer=Fails(3))
+    return folder
+
+
+@pytest.fixture
+def copied(broken: Path, tmp_path: Path) -> Path:
+    shutil.copytree(broken, tmp_path / "copy")
+    return tmp_path / "copy" / "plain"
+
+
+def _resumed(folder: Path, people: sv.Parties | None = None) -> sv.Result:
+    return sv.simulate(JOB, people or parties(rows=60), checkpoints=folder.parent)
+
+
+def test_a_folder_is_its_owners_alone(copied: Path) -> None:
+    _resumed(copied)
+    assert copied.stat().st_mode & 0o777 == 0o700
+    assert {file.stat().st_mode & 0o777 for file in copied.iterdir()} == {0o600}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "zeros", "flipped"])
+def test_a_damaged_checkpoint_is_passed_over_and_named(damage: str, copied: Path) -> None:
+    whole = sv.simulate(JOB, parties(rows=60))
+    path = copied / "shop1.epoch-2.safetensors"
+    data = path.read_bytes()
+    half = len(data) // 2
+    cut = {"truncated": data[:half], "empty": b"", "zeros": bytes(len(data))}
+    path.write_bytes(cut.get(damage, data[:half] + bytes([data[half] ^ 1]) + data[half + 1 :]))
+    again = _resumed(copied)
+    np.testing.assert_array_equal(again.scores["plain"], whole.scores["plain"])
+    assert any("shop1.epoch-2.safetensors is damaged" in note for note in again.run("plain").notes)
+    assert any("went on from epoch 1, which all parties have whole" in note for note in again.run("plain").notes)
+
+
+def _rename(folder: Path) -> None:
+    for file in list(folder.glob("*.epoch-*")):
+        epoch = int(file.name.split("epoch-")[1].split(".")[0])
+        file.rename(str(file).replace(f"epoch-{epoch}", f"epoch-{epoch + 5}"))
+
+
+def _delete_all_of_one(folder: Path) -> None:
+    for file in list(folder.glob("shop1.epoch-*")):
+        file.unlink()
+
+
+def _shorten_journal(folder: Path) -> None:
+    file = folder / "bank.journal.jsonl"
+    file.write_bytes(file.read_bytes().splitlines(keepends=True)[0])
+
+
+REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
+    "renamed": (_rename, r"epoch-\d+.safetensors holds epoch \d: give the file its own name back"),
+    "none left of one": (_delete_all_of_one, r"no epoch of which every party's .*shop1: none.*bring the missing files"),
+    "no journal": (lambda folder: (folder / "bank.journal.jsonl").unlink(), "goes with a journal that is not there"),
+    "a shorter journal": (_shorten_journal, "goes with a journal that is not there, or not as long as it was"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_make_epsilon_wrong_is_refused(name: str, copied: Path) -> None:
+    change, words = REFUSED[name]
+    change(copied)
+    with pytest.raises(sv.InputError, match=words):
+        _resumed(copied)
+
+
+@pytest.mark.parametrize(
+    ("people", "words"),
+    [
+        (lambda: parties(rows=60, seed=9), r"written with another table of 'bank' \(SHA-256 \w+…; this one has \w+…"),
+        (lambda: parties(rows=70), "written with another table of 'bank'"),
+    ],
+    ids=["other values", "more rows"],
+)
+def test_another_table_is_refused(people: Callable[[], sv.Parties], words: str, copied: Path) -> None:
+    with pytest.raises(sv.InputError, match=words):
+        _resumed(copied, people())
+
+
+def test_two_runs_do_not_share_a_folder(copied: Path) -> None:
+    class Again(sv.Observer):
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            _resumed(copied)
+
+    with pytest.raises(sv.InputError, match=r"in use by process \d+: a run keeps its checkpoints there"):
+        sv.simulate(JOB, parties(rows=60), checkpoints=copied.parent, observer=Again())
+
+
+@pytest.fixture
+def true_releases(monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+    """Party → how often each of its rows was released in fact, over all attempts; counted beside the package."""
+    found: dict[str, np.ndarray] = {}
+    original = RowRelease.__call__
+
+    def counted(self: RowRelease, values: object, rows: np.ndarray, **more: object) -> object:
+        sent = original(self, values, rows, **more)  # type: ignore[arg-type]
+        party = self.counts._reserve.func.__self__.party  # type: ignore[union-attr]
+        np.add.at(found.setdefault(party, np.zeros(self.counts.rows, np.int64)), rows, 1)
+        return sent
+
+    monkeypatch.setattr(RowRelease, "__call__", counted)
+    return found
+
+
+class Dies(FolderKeeper):
+    """Its process ends while it saves an epoch."""
+
+    at = 2
+
+    def save(self, epoch: int, state: dict[str, object]) -> None:
+        if epoch == self.at:
+            raise SystemError("killed")
+        super().save(epoch, state)
+
+
+@pytest.mark.parametrize("kills", [1, 3])
+@pytest.mark.parametrize("at", [1, 2])
+def test_epsilon_is_never_less_than_what_was_released(
+    kills: int, at: int, true_releases: dict[str, np.ndarray], tmp_path: Path
+) -> None:
+    """A party dies as it saves an epoch that the others have saved; with one party ahead, and before any checkpoint."""
+    people = parties(rows=60)
+    joined = join_parties(people, NOISY)
+
+    def attempt(dies: bool) -> Ran:
+        from securevfl.jobs.checkpoint import keepers
+
+        keeping = keepers(tmp_path, people, NOISY.digest)
+        if dies:
+            last = Dies(tmp_path, "shop2", NOISY.digest)
+            last.start, last.at = keeping["shop2"].start, at
+            keeping["shop2"] = last
+        return run_parties(NOISY, people, joined, run="run", keepers=keeping)
+
+    for _ in range(kills):
+        with pytest.raises(sv.PartyFailed, match="killed"):
+            attempt(dies=True)
+    ran = attempt(dies=False)
+    for party in ("shop1", "shop2"):
+        (spent,) = ran.trained[party].spent
+        made = int(true_releases[party].max())
+        assert made <= spent.times <= made + kills
+    assert true_releases["shop2"].max() == 3 + kills
