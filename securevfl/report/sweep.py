@@ -23,7 +23,7 @@ from securevfl.report.sweep_record import (
 
 __all__ = ["best_of", "difference_text", "mean_text", "measured", "sweep_table", "verdict_table"]
 
-_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not tried": "dim"}
+_COLOURS = {"seems to hold": "green", "seems not to hold": "red", "undecided": "yellow", "not tried": "dim"}
 _NAMES = {"auc": "AUC"}
 
 
@@ -102,7 +102,7 @@ def sweep_table(record: SweepRecord, data: str) -> Table:
 
 
 def verdict_table(record: SweepRecord) -> Table:
-    """One row a claim, one line in it a data set and position: the difference in points and the verdict."""
+    """One row a claim, one line in it a data set and position: the difference in points and what it points to."""
     table = Table(
         title=Text("What the papers claim", "bold"),
         title_justify="left",
@@ -117,7 +117,7 @@ def verdict_table(record: SweepRecord) -> Table:
     table.add_column("data", no_wrap=True, max_width=14)
     table.add_column(Text(_lines(record.axis, 10)), justify="right", no_wrap=True, max_width=10)
     table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("indication", no_wrap=True)
     for claim in record.claims:
         lines = verdicts_of(record, claim)
         names = ["" if i and lines[i - 1].data == line.data else line.data for i, line in enumerate(lines)]
@@ -131,7 +131,8 @@ def verdict_table(record: SweepRecord) -> Table:
         )
     table.caption = Text(
         "Difference: points, mean over the seeds that both methods ran with ± its standard error. Undecided: within "
-        "two standard errors of the claim's margin, or fewer than two seeds."
+        "two standard errors of the claim's margin, or fewer than two seeds. Indications until run again with more "
+        "seeds: with three, chance alone passes two standard errors in about one of six comparisons."
     )
     table.caption_justify = "left"
     return table

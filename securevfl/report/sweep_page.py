@@ -29,7 +29,7 @@ from securevfl.report.template import fill
 
 __all__ = ["render_sweep", "write_sweep"]
 
-_BADGES = {"holds": "ok", "does not hold": "leak", "undecided": "note", "not tried": "none"}
+_BADGES = {"seems to hold": "ok", "seems not to hold": "leak", "undecided": "note", "not tried": "none"}
 _NEAR = {"rel_tol": 1e-9, "abs_tol": 1e-12}
 
 

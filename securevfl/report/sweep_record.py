@@ -179,7 +179,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether a claim holds on one data set at one position."""
+    """What the seeds that were run say of a claim on one data set at one position: an indication."""
 
     claim: Claim
     data: str
@@ -192,7 +192,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     error: float | None
     """standard error of the difference; None below two seeds"""
     verdict: str
-    """"holds", "does not hold", "undecided" or "not tried" """
+    """"seems to hold", "seems not to hold", "undecided" or "not tried" """
 
 
 def datasets(record: SweepRecord) -> list[str]:
@@ -250,15 +250,16 @@ def _judge(differences: list[float], margin: float) -> tuple[float, float | None
         return mean, None, "undecided"
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     gap, doubt = mean - margin, 2 * error + _ROUNDING
-    return mean, error, "holds" if gap > doubt else "does not hold" if gap < -doubt else "undecided"
+    return mean, error, "seems to hold" if gap > doubt else "seems not to hold" if gap < -doubt else "undecided"
 
 
 def verdicts_of(record: SweepRecord, claim: Claim) -> list[Verdict]:
     """One line a data set and position where a seed ran with both methods; a single "not tried" where there is none.
 
     The two methods are compared seed by seed, so that what a split or a start makes easy or hard for both drops out.
-    The claim holds where the difference exceeds the margin by more than two standard errors; it does not hold where
-    it falls short by more than that.
+    The claim seems to hold where the difference exceeds the margin by more than two standard errors, and seems not to
+    hold where it falls short by more than that: indications, for with three seeds chance alone does so in about one of
+    six comparisons.
     """
     seeds = _seeds(record)
     lines = []

@@ -115,12 +115,12 @@ def test_positions_ascend() -> None:
     ("better", "worse", "margin", "verdict"),
     [
         # differences 0.02, 0.04, 0.06: mean 0.04, deviation 0.02, standard error 0.02/√3 = 0.011547
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0, "holds"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0169, "holds"),
+        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0, "seems to hold"),
+        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0169, "seems to hold"),
         ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.017, "undecided"),
         ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.063, "undecided"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.064, "does not hold"),
-        ([0.90, 0.80, 0.70], [0.92, 0.84, 0.76], 0.0, "does not hold"),
+        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.064, "seems not to hold"),
+        ([0.90, 0.80, 0.70], [0.92, 0.84, 0.76], 0.0, "seems not to hold"),
     ],
 )
 def test_a_verdict_needs_more_than_two_standard_errors(
@@ -153,7 +153,7 @@ def test_only_seeds_that_both_ran_are_compared() -> None:
         _cell("SplitNN", 1.0, seed=4),
     ]
     (line,) = verdicts(_record(cells, claims=[_claim()]))
-    assert (line.n, line.verdict) == (2, "holds")
+    assert (line.n, line.verdict) == (2, "seems to hold")
     assert line.difference == pytest.approx((0.3 + 0.25) / 2)
     assert line.error == pytest.approx(0.025)  # deviation 0.05/√2, over √2
 
@@ -177,7 +177,7 @@ def test_claims_apply_where_they_say() -> None:
     assert places[2] == adult
     assert [places[i] for i in (3, 4, 5)] == [[("cifar", None)], [("*", None)], [("*", None)]]
     assert [v.verdict for v in lines if v.x is None] == ["not tried"] * 3
-    assert {v.verdict for v in lines if v.x is not None} == {"holds"}
+    assert {v.verdict for v in lines if v.x is not None} == {"seems to hold"}
 
 
 def test_the_table_shows_per_cent_and_the_best_bold() -> None:
@@ -209,7 +209,7 @@ def test_tables_fit_a_common_terminal(large: SweepRecord) -> None:
         assert sum(line.count("±") for line in lines[:20]) == 16 * 4
     text = render_text(verdict_table(record), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
-    for word in ("holds", "does not hold", "undecided", "not tried", "fashion-mnist"):
+    for word in ("seems to hold", "seems not to hold", "undecided", "not tried", "fashion-mnist"):
         assert word in text
     assert text.count("%") == sum(line.x is not None for line in verdicts(record))
 
@@ -237,7 +237,7 @@ def test_the_page_holds_every_method_verdict_and_figure(large: SweepRecord) -> N
     for figure in ("paper 78.2", "paper 79.7", "Runs are short.", "securevfl sweep overlap", "cores: 2", "a paper"):
         assert figure in text
     found = verdicts(large)
-    legend = {"holds": 1, "does not hold": 1, "undecided": 1, "not tried": 0}
+    legend = {"seems to hold": 1, "seems not to hold": 1, "undecided": 1, "not tried": 0}
     heads = {(line.claim.text, line.verdict) for line in found if line.x is not None}
     for word, once in legend.items():
         shown = sum(line.verdict == word for line in found) + sum(verdict == word for _, verdict in heads)
