@@ -26,7 +26,8 @@ class Break:
         file: relative to the root.
         old: text that stands in the file exactly once.
         new: what it is replaced by.
-        tests: what pytest is given; one of them has to fail.
+        tests: files, folders or single tests; one of them has to fail.
+        keywords: chooses among them, as pytest's ``-k``.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Break:
     old: str
     new: str
     tests: tuple[str, ...]
+    keywords: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,7 @@ def attempt(one: Break, folder: Path, *, limit: float = 300.0) -> Outcome:
     path = os.pathsep.join(str(folder / part) for part in ("", "psi", "crypto"))
     environment = os.environ | {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--no-header", "-rf", *one.tests]
+    command += ["-k", one.keywords] if one.keywords else []
     start = time.perf_counter()
     try:
         done = subprocess.run(
