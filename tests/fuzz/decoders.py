@@ -1,0 +1,402 @@
+"""Everything that reads bytes or files which others made: one list, for the tests and for `benchmarks.fuzz`.
+
+Each decoder has a corpus that the code itself makes, the errors that it may raise, and mutators that know its format.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import secrets
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import securevfl_crypto as crypto
+import securevfl_psi as psi
+import torch
+from fuzz.mutators import Mutator, blind, headed_json, json_values, lines, mixed
+from securevfl_crypto import CryptoError
+from securevfl_psi import filters, gcs, wire
+from securevfl_psi.command.certificates import Pins, make_certificate
+from securevfl_psi.command.table import Table
+from securevfl_psi.joint.greeting import Greeting
+from securevfl_psi.linkage.encodings import Encodings
+from toml_mutants import mutant, toml
+
+import securevfl as sv
+from securevfl.errors import SecureVFLError
+from securevfl.jobs.policy_file import read_policy
+from securevfl.jobs.store import read_tree, write_tree
+from securevfl.privacy import ledger
+from securevfl.report import Record
+from securevfl.report.sweep_record import SweepRecord
+from securevfl.transport import Guard, Kind, Message
+from securevfl.transport import wire as transport
+
+__all__ = ["DECODERS", "Decoder", "decoder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder:
+    """One way into the program.
+
+    Attributes:
+        name: of it.
+        make: its corpus and what reads one input; called once, as keys take seconds.
+        errors: that it may raise.
+        change: makes inputs from the corpus.
+        exact: the corpus is accepted as it is; not so where the reader draws its own secrets.
+        weight: how many inputs the tests take, where 1 is all of them: slow ones have fewer.
+    """
+
+    name: str
+    make: Callable[[], tuple[list[bytes], Callable[[bytes], object]]]
+    errors: tuple[type[Exception], ...]
+    change: Mutator = blind
+    weight: float = 1.0
+    exact: bool = True
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="fuzz-", dir=os.environ.get("SECUREVFL_FUZZ")))
+
+
+def _file(name: str, read: Callable[[Path], object]) -> Callable[[bytes], object]:
+    """What reads bytes from a file."""
+    path = _folder() / name
+
+    def decode(data: bytes) -> object:
+        path.write_bytes(data)
+        return read(path)
+
+    return decode
+
+
+def _messages() -> list[bytes]:
+    arrays = {"z": np.ones((3, 4), np.float32), "b": np.zeros((2, 2, 2), np.uint8)}
+    guard = Guard("paillier", 2048, "ab", 0.5)
+    return [
+        transport.encode(
+            Message(Kind.ACTIVATION, "cut/forward", arrays, {"a": 1, "b": "x", "c": 1.5, "d": True}, guard)
+        ),
+        transport.encode(Message(Kind.CONTROL, "train/epoch", {}, {"epoch": 1, "stop": False})),
+        transport.encode(Message(Kind.CIPHERTEXT, "cut/weights", {"c": np.zeros((1, 500), np.uint8)})),
+    ]
+
+
+def _ledger() -> bytes:
+    one = ledger.Ledger("bank", run="r", job="j")
+    one.record("sent", "shop", Message(Kind.CONTROL, "x", {"a": np.zeros((2, 3))}, {}), 10)
+    one.note("epsilon", {"epsilon": 1.0, "times": 3, "delta": 1e-5, "what": "labels"})
+    one.close()
+    return one.to_jsonl()
+
+
+def _audited() -> tuple[list[bytes], Callable[[bytes], object]]:
+    folder = _folder() / "run"
+    folder.mkdir(exist_ok=True)
+
+    def decode(data: bytes) -> object:
+        (folder / "ledger.jsonl").write_bytes(data)
+        return sv.audit(folder)
+
+    return [_ledger()], decode
+
+
+def _tree() -> tuple[list[bytes], Callable[[bytes], object]]:
+    path = _folder() / "seed.safetensors"
+    objects = np.array([2**70, 1], dtype=object)
+    tree = {"job": "x", "a": [1, 2.5, None, True, "t", (1, 2)], "w": torch.ones(3, 3), "n": np.arange(4), "o": objects}
+    write_tree(path, tree | {"f": float("nan"), "d": {1: {"x": torch.zeros(2, dtype=torch.int64)}}})
+    return [path.read_bytes()], _file("tree.safetensors", read_tree)
+
+
+def _metrics() -> tuple[list[bytes], Callable[[bytes], object]]:
+    from securevfl.testing.parties import parties
+
+    found = sv.simulate(sv.Job(epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
+    folder = _folder() / "metrics"
+    found.report(folder)
+    return [(folder / "metrics.json").read_bytes()], _file("metrics.json", Record.read)
+
+
+def _sweep_record() -> tuple[list[bytes], Callable[[bytes], object]]:
+    cell = (
+        '{"data":"d","method":"m","x":0.1,"seed":0,"value":0.5,"valid":0.5,"metric":"auc","epochs":3,"best_epoch":2,'
+        '"seconds":1.5,"extra":{"labelled":3.0}}'
+    )
+    text = (
+        '{"format":1,"name":"n","title":"t","created":"2026-01-01","command":"c","versions":{"a":"1"},"machine":{},'
+        f'"size":"quick","axis":"overlap","axis_unit":"%","cells":[{cell}],"claims":[{{"text":"t","source":"s",'
+        '"data":"*","better":"m","worse":"o","at":[0.1]}],"ticks":{"0.1":"x"}}'
+    )
+    return [text.encode()], _file("sweep.json", SweepRecord.read)
+
+
+TABLE = "k,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
+JOB: dict[str, Any] = {
+    "name": "fuzz",
+    "job": {"epochs": 2, "batch_size": 8, "valid": 0.1, "clip": 4.0},
+    "algorithm": {"name": "splitnn", "hidden": 4},
+    "protection": {"name": "plain", "dp": {"labels": {"mechanism": "marvell", "power": 2}}},
+    "policy": {"a": {"sealed": False, "noised": ["gradient"], "max_epsilon": 9.0}},
+    "party": [
+        {"name": "a", "file": "a.csv", "id": "k", "label": "y", "features": ["x"], "classes": [0, 1], "max_rows": 90},
+        {"name": "b", "file": "a.csv", "id": "k", "categorical": ["y"]},
+    ],
+}
+SWEEP: dict[str, Any] = {
+    "name": "tiny",
+    "seeds": [0],
+    "axis": {"name": "overlap", "option": "overlap", "unit": "%", "values": [0.1]},
+    "data": [{"name": "digits", "options": {}, "algorithm": {"hidden": 5}, "methods": {"RISA": {"hidden": 4}}}],
+    "method": [{"label": "RISA", "algorithm": "risa", "settings": {"hidden": 3}, "protection": {"name": "plain"}}],
+    "claim": [{"text": "t", "source": "s", "data": "*", "better": "RISA", "worse": "x", "at": [0.1]}],
+    "paper": [{"data": "digits", "method": "RISA", "source": "s", "percent": {"0.1": 81.5}}],
+}
+POLICY: dict[str, Any] = {"party": "lab", "leaks": False, "max_epsilon": 4.0, "noised": ["gradient"], "sealed": True}
+
+
+def _toml(content: dict[str, Any], name: str, read: Callable[[Path], object]) -> Decoder:
+    def make() -> tuple[list[bytes], Callable[[bytes], object]]:
+        (_folder() / "a.csv").write_text(TABLE, encoding="utf-8")
+        return [toml(content).encode()], _file(f"{name}.toml", read)
+
+    def change(data: bytes, luck: random.Random) -> bytes:
+        return mutant(content, luck.getrandbits(32)).encode() if luck.random() < 0.8 else blind(data, luck)
+
+    return Decoder(name=f"{name} (TOML)", make=make, errors=(SecureVFLError,), change=change, weight=0.3)
+
+
+CSV = b"id,x,c,y\n" + b"\n".join(b"a%d,%d.5,k%d,%d" % (i, i, i % 3, i % 2) for i in range(40))
+
+
+def _parquet() -> bytes:
+    import pyarrow as pa
+    import pyarrow.parquet as pa_parquet
+
+    out = io.BytesIO()
+    columns = {"id": [f"a{i}" for i in range(40)], "x": [i * 0.5 for i in range(40)], "y": [i % 2 for i in range(40)]}
+    pa_parquet.write_table(pa.table(columns | {"c": [f"k{i % 3}" for i in range(40)]}), out)
+    return out.getvalue()
+
+
+def _ends(data: bytes, luck: random.Random) -> bytes:
+    """Parquet's metadata stand at the end."""
+    at = luck.randrange(len(data))
+    return data[:at] + blind(data[at:], luck)
+
+
+USE: dict[str, Any] = {"name": "a", "id": "id", "label": "y", "categorical": ["c"]}
+
+
+def _frames() -> list[bytes]:
+    writer = wire.FrameWriter()
+    return [
+        writer.write(wire.Kind.HELLO, b"{}" * 20)
+        + writer.write(wire.Kind.POINTS, bytes(96))
+        + writer.write(wire.Kind.RECEIPT, bytes(32))
+    ]
+
+
+def _hello() -> tuple[list[bytes], Callable[[bytes], object]]:
+    bank = psi.Terms(name="bank", peer="shop", role="receiver")
+    shop = psi.Terms(name="shop", peer="bank", role="sender")
+    return [shop.hello(100)], bank.agree
+
+
+def _greeting() -> tuple[list[bytes], Callable[[bytes], object]]:
+    plan = "joint, two at a time"
+    one = Greeting(name="b", plan=plan, rules="r", context="c", labelled=False, nonce=bytes(range(16)), rows=9)
+    expected = {"plan": plan, "rules": "r", "context": "c", "labelled": False}
+    return [one.to_bytes()], lambda data: Greeting.from_bytes(data, "b", expected, most=100)
+
+
+def _points() -> tuple[list[bytes], Callable[[bytes], object]]:
+    session = psi.Session(names=("a", "b"), nonce=bytes(16), rules_tag="x")
+    data = np.concatenate(list(psi.Client([f"i{i}" for i in range(30)], session).chunks())).tobytes()
+
+    def decode(raw: bytes) -> object:
+        rows = np.frombuffer(raw[: len(raw) // 32 * 32], np.uint8).reshape(-1, 32)
+        server = psi.Server(["a", "b"], session)
+        server.take(rows)
+        return server.answer()
+
+    return [data], decode
+
+
+def _conversation() -> tuple[list[bytes], Callable[[bytes], object]]:
+    """A whole run's bytes to one end, the nonces of both fixed."""
+    terms = {
+        "bank": psi.Terms(name="bank", peer="shop", role="receiver", nonce=bytes(16)),
+        "shop": psi.Terms(name="shop", peer="bank", role="sender", nonce=bytes(range(16))),
+    }
+    bank, shop = psi.Endpoint(["a", "b"], terms["bank"]), psi.Endpoint(["b", "c", "d"], terms["shop"])
+    said, greeting = b"", 0
+    while not (bank.done and shop.done):
+        if frame := bank.next_frame():
+            shop.feed(frame)
+        if frame := shop.next_frame():
+            said += frame
+            greeting = greeting or len(said)
+            bank.feed(frame)
+
+    def decode(raw: bytes) -> object:
+        end = psi.Endpoint(["a", "b"], terms["bank"])
+        for part in (raw[:greeting], raw[greeting:]):
+            while end.next_frame():
+                pass
+            end.feed(part)
+        return end.done
+
+    return [said], decode
+
+
+def _filter() -> tuple[bytes, filters.FilterTerms]:
+    hashes = np.frombuffer(secrets.token_bytes(16 * 200), np.uint8).reshape(-1, 16)
+    return gcs.encode(hashes, 20), filters.FilterTerms(server="s", rules_tag="r", not_before=0, expires=10**10, bits=20)
+
+
+def _published() -> tuple[list[bytes], Callable[[bytes], object]]:
+    coded, terms = _filter()
+    return [filters.Filter.pack(terms, bytes(16), coded)], filters.Filter.from_bytes
+
+
+def _served() -> tuple[list[bytes], Callable[[bytes], object]]:
+    return [psi.unbalanced.Server(_filter()[1]).to_bytes()], psi.unbalanced.Server.from_bytes
+
+
+def _encodings() -> tuple[list[bytes], Callable[[bytes], object]]:
+    return [Encodings(words=np.ones((4, 2), np.uint64), tag=bytes(16)).to_bytes()], Encodings.from_bytes
+
+
+def _certificate() -> tuple[list[bytes], Callable[[bytes], object]]:
+    folder = _folder() / "keys"
+    for name in ("bank", "shop"):
+        if not (folder / f"{name}.crt").exists():
+            make_certificate(name, folder, 30)
+    read = lambda path: Pins(folder / "bank.crt", folder / "bank.key", path)  # noqa: E731
+    return [(folder / "shop.crt").read_bytes()], _file("peer.crt", read)
+
+
+@cache
+def _scheme(name: str) -> tuple[Any, Any]:
+    scheme: Any = {"paillier": lambda: crypto.Paillier(2048), "bfv": crypto.BFV, "ckks": crypto.CKKS}[name]()
+    return scheme, scheme.generate()
+
+
+def _public_key(name: str) -> Callable[[], tuple[list[bytes], Callable[[bytes], object]]]:
+    def make() -> tuple[list[bytes], Callable[[bytes], object]]:
+        scheme, key = _scheme(name)
+        return [key.public.to_bytes()], scheme.read_public
+
+    return make
+
+
+def _sealed(name: str, what: str) -> Callable[[], tuple[list[bytes], Callable[[bytes], object]]]:
+    """Messages at a sealed cut, as arrays of bytes in the shape that is due, or in another."""
+
+    def make() -> tuple[list[bytes], Callable[[bytes], object]]:
+        scheme, key = _scheme(name)
+        block = crypto.Block(batch=4, width_in=3, width_out=2, x_bits=15, s_bits=21, w_bits=34, z_bits=53)
+        owner = scheme.owner(key, block)
+        holder = scheme.holder(key.public, block, crypto.ZeroShares([]))
+        x, share = np.ones((4, 3), np.int64), holder.fresh_share()
+        weights = owner.seal_weights(owner.ring.reduce(np.ones((3, 2), dtype=object) - share))
+        steps = owner.seal_steps(np.ones((4, 2), np.int64))
+        message, read = {
+            "weights": lambda: (weights, lambda a: holder.product(a, x, share)),
+            "product": lambda: (holder.product(weights, x, share), lambda a: owner.open_product([a], 4)),
+            "steps": lambda: (steps, lambda a: holder.gradient(a, x)),
+            "gradient": lambda: (holder.gradient(steps, x)[0], owner.open_gradient),
+        }[what]()
+
+        def decode(raw: bytes) -> object:
+            width = message.shape[1]
+            if len(raw) < len(message.tobytes()) and len(raw) % 3:  # another length is a change of its own
+                raw += bytes(len(message.tobytes()) - len(raw))
+            rows, rest = divmod(len(raw), width)
+            shape = (rows, width) if rows and not rest else (1, len(raw))
+            return read(np.frombuffer(raw, np.uint8).reshape(shape))
+
+        return [message.tobytes()], decode
+
+    return make
+
+
+_OURS = (SecureVFLError,)
+_PSI = (psi.PSIError,)
+_CRYPTO = (CryptoError,)
+
+DECODERS: tuple[Decoder, ...] = (
+    Decoder(name="message", make=lambda: (_messages(), transport.decode), errors=_OURS),
+    Decoder(
+        name="ledger",
+        make=lambda: ([_ledger()], _file("l.jsonl", lambda path: ledger.verify(ledger.read(path)))),
+        errors=_OURS,
+        change=mixed(blind, lines, json_values),
+    ),
+    Decoder(name="audit", make=_audited, errors=_OURS, change=mixed(blind, lines, json_values)),
+    Decoder(name="checkpoint, model", make=_tree, errors=_OURS, change=mixed(blind, headed_json)),
+    Decoder(name="metrics.json", make=_metrics, errors=_OURS, change=mixed(blind, json_values), weight=0.5),
+    Decoder(name="sweep.json", make=_sweep_record, errors=_OURS, change=mixed(blind, json_values)),
+    _toml(JOB, "job", sv.read_job),
+    _toml(SWEEP, "sweep", sv.read_sweep),
+    _toml(POLICY, "policy", read_policy),
+    Decoder(
+        name="CSV",
+        make=lambda: ([CSV], _file("t.csv", lambda path: sv.read_csv(path, **USE))),
+        errors=_OURS,
+        change=mixed(blind, lines),
+    ),
+    Decoder(
+        name="Parquet",
+        make=lambda: ([_parquet()], _file("t.parquet", lambda path: sv.read_parquet(path, **USE))),
+        errors=_OURS,
+        change=mixed(blind, _ends),
+    ),
+    Decoder(
+        name="PSI table, CSV",
+        make=lambda: ([CSV], _file("p.csv", lambda path: Table.read(path, ("id", "c")))),
+        errors=_PSI,
+        change=mixed(blind, lines),
+    ),
+    Decoder(
+        name="PSI table, Parquet",
+        make=lambda: ([_parquet()], _file("p.parquet", lambda path: Table.read(path, "id"))),
+        errors=_PSI,
+        change=mixed(blind, _ends),
+    ),
+    Decoder(name="PSI frames", make=lambda: (_frames(), lambda raw: list(wire.FrameReader().feed(raw))), errors=_PSI),
+    Decoder(name="PSI hello", make=_hello, errors=_PSI, change=mixed(blind, json_values)),
+    Decoder(name="PSI greeting", make=_greeting, errors=_PSI, change=mixed(blind, json_values)),
+    Decoder(name="PSI points", make=_points, errors=_PSI, weight=0.2),
+    Decoder(name="PSI run", make=_conversation, errors=_PSI, weight=0.2, exact=False),
+    Decoder(name="PSI filter, Golomb codes", make=lambda: ([_filter()[0]], gcs.decode), errors=_PSI),
+    Decoder(name="PSI filter", make=_published, errors=_PSI),
+    Decoder(name="PSI server of a filter", make=_served, errors=_PSI),
+    Decoder(name="PSI lasting key", make=lambda: ([psi.Lasting().to_bytes()], psi.Lasting.from_bytes), errors=_PSI),
+    Decoder(name="linkage encodings", make=_encodings, errors=_PSI),
+    Decoder(name="certificate", make=_certificate, errors=_PSI, weight=0.3),
+    *(
+        Decoder(name=f"{name}, public key", make=_public_key(name), errors=_CRYPTO, weight=0.02)
+        for name in ("paillier", "bfv", "ckks")
+    ),
+    *(
+        Decoder(name=f"{name}, {what}", make=_sealed(name, what), errors=_CRYPTO, weight=0.02)
+        for name in ("paillier", "bfv", "ckks")
+        for what in ("weights", "product", "steps", "gradient")
+    ),
+)
+
+
+def decoder(name: str) -> Decoder:
+    """The one of that name."""
+    return next(one for one in DECODERS if one.name == name)
