@@ -53,6 +53,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.psi", quick=("--quick",)),
     Benchmark("benchmarks.okvs", quick=("--trials", "200")),
     Benchmark("benchmarks.linkage", quick=("--quick",)),
+    Benchmark("benchmarks.fuzz", quick=("--quick", "--seconds", "3")),
     Benchmark("benchmarks.unchanged"),
     Benchmark("benchmarks.mutations", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),

@@ -91,23 +91,60 @@ def _messages() -> list[bytes]:
     ]
 
 
-def _ledger() -> bytes:
-    one = ledger.Ledger("bank", run="r", job="j")
-    one.record("sent", "shop", Message(Kind.CONTROL, "x", {"a": np.zeros((2, 3))}, {}), 10)
-    one.note("epsilon", {"epsilon": 1.0, "times": 3, "delta": 1e-5, "what": "labels"})
-    one.close()
-    return one.to_jsonl()
+@cache
+def _run() -> Path:
+    """The folder of a small finished run: metrics and signed ledgers."""
+    from securevfl.testing.parties import parties
+
+    found = sv.simulate(sv.Job(epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
+    folder = _folder() / "run"
+    found.report(folder)
+    return folder
+
+
+def _ledger() -> tuple[list[bytes], Callable[[bytes], object]]:
+    def read(path: Path) -> object:
+        chains, flaws = ledger.chains_of(ledger.read(path), path.name)
+        ledger.raise_flaws(flaws)
+        return chains
+
+    return [(_run() / "ledgers" / "bank.jsonl").read_bytes()], _file("bank.jsonl", read)
 
 
 def _audited() -> tuple[list[bytes], Callable[[bytes], object]]:
-    folder = _folder() / "run"
-    folder.mkdir(exist_ok=True)
+    path = _run() / "ledgers" / "bank.jsonl"
+    content = path.read_bytes()
 
     def decode(data: bytes) -> object:
-        (folder / "ledger.jsonl").write_bytes(data)
-        return sv.audit(folder)
+        path.write_bytes(data)
+        try:
+            return sv.audit(_run())
+        finally:
+            path.write_bytes(content)
 
-    return [_ledger()], decode
+    return [content], decode
+
+
+def _party_key(kind: str) -> Callable[[], tuple[list[bytes], Callable[[bytes], object]]]:
+    def make() -> tuple[list[bytes], Callable[[bytes], object]]:
+        folder = _folder() / "party-keys"
+        if not folder.exists():
+            folder.mkdir(mode=0o700)
+            ledger.make_key("bank", folder)
+        path = folder / f"bank.{kind}"
+        content = path.read_bytes()
+        read: Callable[[Path], object] = ledger.read_private_key if kind == "key" else ledger.read_public_key
+
+        def decode(data: bytes) -> object:
+            path.write_bytes(data)  # its mode stays
+            try:
+                return read(path)
+            finally:
+                path.write_bytes(content)
+
+        return [content], decode
+
+    return make
 
 
 def _tree() -> tuple[list[bytes], Callable[[bytes], object]]:
@@ -119,12 +156,7 @@ def _tree() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 
 def _metrics() -> tuple[list[bytes], Callable[[bytes], object]]:
-    from securevfl.testing.parties import parties
-
-    found = sv.simulate(sv.Job(epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
-    folder = _folder() / "metrics"
-    found.report(folder)
-    return [(folder / "metrics.json").read_bytes()], _file("metrics.json", Record.read)
+    return [(_run() / "metrics.json").read_bytes()], _file("metrics.json", Record.read)
 
 
 def _sweep_record() -> tuple[list[bytes], Callable[[bytes], object]]:
@@ -337,13 +369,10 @@ _CRYPTO = (CryptoError,)
 
 DECODERS: tuple[Decoder, ...] = (
     Decoder(name="message", make=lambda: (_messages(), transport.decode), errors=_OURS),
-    Decoder(
-        name="ledger",
-        make=lambda: ([_ledger()], _file("l.jsonl", lambda path: ledger.verify(ledger.read(path)))),
-        errors=_OURS,
-        change=mixed(blind, lines, json_values),
-    ),
-    Decoder(name="audit", make=_audited, errors=_OURS, change=mixed(blind, lines, json_values)),
+    Decoder(name="ledger", make=_ledger, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.3),
+    Decoder(name="audit", make=_audited, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.1),
+    Decoder(name="private key of a party", make=_party_key("key"), errors=_OURS, weight=0.3),
+    Decoder(name="public key of a party", make=_party_key("pub"), errors=_OURS, weight=0.3),
     Decoder(name="checkpoint, model", make=_tree, errors=_OURS, change=mixed(blind, headed_json)),
     Decoder(name="metrics.json", make=_metrics, errors=_OURS, change=mixed(blind, json_values), weight=0.5),
     Decoder(name="sweep.json", make=_sweep_record, errors=_OURS, change=mixed(blind, json_values)),
