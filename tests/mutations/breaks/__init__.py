@@ -1,8 +1,8 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, links, noise, psi
+from mutations.breaks import crypto, cut, ledgers, links, noise, psi
 
 __all__ = ["BREAKS"]
 
-BREAKS: tuple[Break, ...] = (*psi.BREAKS, *noise.BREAKS, *links.BREAKS, *crypto.BREAKS, *cut.BREAKS)
+BREAKS: tuple[Break, ...] = (*psi.BREAKS, *noise.BREAKS, *links.BREAKS, *crypto.BREAKS, *cut.BREAKS, *ledgers.BREAKS)
