@@ -43,7 +43,7 @@ def require_classes(found: set[object], rows: int, where: str) -> None:
     Raises:
         InputError: numbers with a fraction, of which there are many; or more classes than any method here tells apart.
     """
-    broken = sum(isinstance(value, float | Decimal) and value % 1 != 0 for value in found)
+    broken = sum(isinstance(value, float | Decimal) and value != math.floor(value) for value in found)
     cure = "make classes of it in the table (below and above a bound, say), or list those that are meant in classes=[…]"
     if broken and len(found) > _MOST_FRACTIONS:
         raise InputError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import tracemalloc
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,8 @@ def test_labels_that_are_no_classes(labels: Any, words: str) -> None:
 
 
 def test_labels_with_a_fraction_that_are_classes() -> None:
+    huge = pa.array([Decimal(10**60), Decimal(1)] * 3, pa.decimal256(76, 0))
+    assert len(from_arrow(pa.table({"id": list("abcdef"), "x": range(6), "y": huge}), label="y", **USE).classes) == 2
     table = pa.table({"id": [f"i{i}" for i in range(60)], "x": np.arange(60), "y": [0.5, 1.5, 2.5] * 20})
     assert from_arrow(table, label="y", **USE).classes == (0.5, 1.5, 2.5)
     many = pa.table({"id": [f"i{i}" for i in range(60)], "x": np.arange(60), "y": np.arange(60) / 7})
