@@ -56,6 +56,10 @@ class Tap:
     def widths(self) -> dict[str, int]:
         return self.cut.widths
 
+    @property
+    def step_error(self) -> float:
+        return self.cut.step_error
+
     async def setup(self) -> None:
         await self.cut.setup()
 

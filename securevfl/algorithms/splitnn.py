@@ -114,8 +114,9 @@ class SplitNN(Algorithm):
             ]
         if dp is not None and dp.joint is not None:
             found += [
-                f"ε of z holds as long as the cut's weights stay below the declared norm of {dp.joint.weight_bound:g}, "
-                "which nobody can check",
+                f"ε of z holds as long as the cut's weights stay below the declared norm of {dp.joint.weight_bound:g}: "
+                "passive parties begin at half of it, the active party shortens its steps, and under a sealed cut "
+                "nobody can check that it does",
                 "ε of z covers a row's own releases given the weights, not what the weights of the cut"
                 f"{' and of the bottoms' if self.bottom else ''}, trained on exact features, carry of it into other "
                 "rows' z",

@@ -2,9 +2,10 @@
 imports privacy, transport and sites."""
 
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.bounded import BoundedCut
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
-from securevfl.cut.wrapped import BoundedCut, ObservedCut, PerturbedCut, WrappedCut
+from securevfl.cut.wrapped import ObservedCut, PerturbedCut, WrappedCut
 
 __all__ = [
     "BFV",

@@ -232,6 +232,11 @@ class AutoActive(_Auto[SealedActive]):
             checked(name, echo.arrays["probe"], (size,))
         return Speed(2 * _PROBE / max(seconds[1] - seconds[0], 1e-6), seconds[0] / 2)
 
+    @property
+    def step_error(self) -> float:
+        """See `ActiveCut.step_error`."""
+        return self._ready.step_error
+
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
         """See `ActiveCut.forward`."""
         return await self._ready.forward(rows, train=train)

@@ -20,12 +20,12 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.integers import FixedPoint
-from securevfl.errors import InputError
+from securevfl.errors import InputError, RangeError
 from securevfl.privacy import Noised, NoiseShare
 from securevfl.privacy.noise import gaussian
 from securevfl.site import Site
 
-__all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "initial_weights"]
+__all__ = ["ActiveCut", "CutSpec", "CutUse", "PassiveCut", "check_block", "initial_weights"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +69,8 @@ class CutSpec:
             it, for algorithms that combine the parties in another way than by adding.
         integer_shares: whether a sealed cut's shares have to be integers that never wrap, whatever the rule: for
             whoever takes means of them.
+        weight_bound: R, largest operator norm that any passive party's block of the weights may have; infinite unless
+            noise on z is sized by it. The parties begin with half of it, see `securevfl.cut.bounded`.
     """
 
     width: int
@@ -82,6 +84,7 @@ class CutSpec:
     weight_decay: float = 0.0
     trainable: bool | None = None
     integer_shares: bool = False
+    weight_bound: float = math.inf
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "none"):
@@ -95,6 +98,8 @@ class CutSpec:
         for what, bound in (("activations", self.activation_bound), ("gradients", self.gradient_bound)):
             if not 0 < bound < math.inf:
                 raise InputError(f"the bound on {what} at the cut is {bound}; it has to be a positive number")
+        if not self.weight_bound > 0:
+            raise InputError(f"the bound on the cut's weights is {self.weight_bound}; it has to be a positive number")
         if not 0 <= self.momentum <= 0.99:
             raise InputError(f"the cut's momentum is {self.momentum}; it lies from 0 to 0.99")
         if not 0 <= self.lr * self.weight_decay < 1:
@@ -139,6 +144,11 @@ class ActiveCut(Protocol):
     """
 
     widths: dict[str, int]
+
+    @property
+    def step_error(self) -> float:
+        """How far one entry of one step of the weights can be off, beside rounding, after `setup`; 0 for exact cuts."""
+        ...
 
     async def setup(self) -> None:
         """Learn the passive parties' widths, exchange keys and initial shares."""
@@ -203,8 +213,9 @@ class PassiveCut(Protocol):
         ...
 
 
-def initial_weights(site: Site, width: int, columns: int) -> np.ndarray:
-    """W_p as training begins, (width, columns) float64, independent N(0, 1/width).
+def initial_weights(site: Site, width: int, columns: int, bound: float = math.inf) -> np.ndarray:
+    """W_p as training begins, (width, columns) float64, independent N(0, 1/width), or those scaled down to half of the
+    bound on their operator norm.
 
     The passive party draws all of them, from its secret, and the active party's share of a sealed block begins at zero:
     with a part of the weights of its own, the active party could estimate activations from the first z. It is so under
@@ -214,7 +225,23 @@ def initial_weights(site: Site, width: int, columns: int) -> np.ndarray:
         site: the passive party's.
         width: d_p of its activations.
         columns: h, the width of the cut.
+        bound: R, on the operator norm of the block, or infinity.
     """
-    return gaussian(
+    drawn: np.ndarray = gaussian(
         (width, columns), math.sqrt(1 / width), lambda count: site.secret.keystream(count, "cut", "first weights")
     ).numpy()
+    return drawn if bound == math.inf else drawn * min(1.0, bound / 2 / float(np.linalg.norm(drawn, 2)))
+
+
+def check_block(weights: np.ndarray, bound: float, active: str) -> None:
+    """Stop where a passive party that has its block (d_p, h) in the clear sees it pass the bound; before more leaves.
+
+    Raises:
+        RangeError: the norm, the bound, and who should have shortened the step.
+    """
+    norm = float(np.linalg.norm(weights, 2)) if np.isfinite(weights).all() else math.nan
+    if not norm <= bound:
+        raise RangeError(
+            f"the block of the cut has norm {norm:.4g}; weight_bound is {bound:.4g}, and ε rests on it: {active!r} did "
+            "not shorten its step; nothing more was sent"
+        )

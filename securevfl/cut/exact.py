@@ -3,11 +3,13 @@ bit."""
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import securevfl_crypto as crypto
 import torch
 
-from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.base import CutSpec, check_block, initial_weights
 from securevfl.cut.handshake import announce, as_share, checked, once
 from securevfl.cut.integers import (
     fixed_activations,
@@ -73,8 +75,8 @@ class FixedPassive:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
-        first = fixed_weights(initial_weights(self._site, width, self._spec.width), self._spec.fixed_point)
-        self._weights = crypto.Share(crypto.Ring(), first, self._spec.rule)
+        first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
+        self._weights = crypto.Share(crypto.Ring(), fixed_weights(first, self._spec.fixed_point), self._spec.rule)
 
     async def forward(
         self, activations: torch.Tensor | Noised[torch.Tensor], *, train: bool, noise: NoiseShare | None = None
@@ -107,6 +109,9 @@ class FixedPassive:
         if self._trainable:
             back = input_gradient(crypto.exact_product(step, weights.T), self._spec.fixed_point)
         self._weights.step(crypto.exact_product(np.ascontiguousarray(fed.T), step.astype(object)))
+        if self._spec.weight_bound < math.inf:
+            whole = self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.fw
+            check_block(whole, self._spec.weight_bound, self._site.active)
         return back
 
     def snapshot(self) -> object:

@@ -5,13 +5,14 @@ In floats, on any device; in a simulation tensors never leave it. `exact.py` is 
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 
 import numpy as np
 import torch
 
-from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.base import CutSpec, check_block, initial_weights
 from securevfl.cut.handshake import announce, checked, once, receive_widths
 from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.site import Site
@@ -37,6 +38,7 @@ class FloatActive:
     """The active party's side, in floats."""
 
     protection = "plain"
+    step_error = 0.0
 
     def __init__(self, site: Site, spec: CutSpec) -> None:
         self._site = site
@@ -106,7 +108,7 @@ class FloatPassive:
         """See `PassiveCut.setup`."""
         self._trainable = trainable
         await announce(self._site, self._spec, self.protection, width, trainable)
-        first = initial_weights(self._site, width, self._spec.width)
+        first = initial_weights(self._site, width, self._spec.width, self._spec.weight_bound)
         self._weights = torch.from_numpy(first).to(self._spec.device, torch.float32)
 
     async def forward(
@@ -132,6 +134,8 @@ class FloatPassive:
             self._weights = self._weights - self._velocity
         else:
             self._weights = torch.addmm(self._weights, fed.T, g, alpha=-self._spec.lr)
+        if self._spec.weight_bound < math.inf:
+            check_block(self._weights.double().cpu().numpy(), self._spec.weight_bound, self._site.active)
         return back
 
     def _stepped(self, gradient: torch.Tensor) -> torch.Tensor:

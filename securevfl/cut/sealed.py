@@ -197,6 +197,11 @@ class SealedActive:
                 peer.guard = _guard(scheme, theirs)
             self._peers[name] = peer
 
+    @property
+    def step_error(self) -> float:
+        """See `ActiveCut.step_error`."""
+        return max((p.owner.gradient_error for p in self._peers.values()), default=0) * 2.0**-self._spec.fixed_point.fw
+
     def _links(self) -> list[Link]:
         return [self._site.links[name] for name in self._site.passive]
 
@@ -337,7 +342,7 @@ class SealedPassive:
                 forward, back = _shared_alike(forward, back)
                 holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
                 own = scheme.owner(mine, back)
-        first = fixed_weights(initial_weights(site, width, spec.width), spec.fixed_point)
+        first = fixed_weights(initial_weights(site, width, spec.width, spec.weight_bound), spec.fixed_point)
         share = crypto.Share(holder.ring, first, spec.rule)
         guard = _guard(scheme, key)
         own_guard = Guard() if mine is None else _guard(scheme, mine.public)

@@ -1,5 +1,4 @@
-"""The active party's side of a cut with something on top: gradients that are perturbed before they leave, a bound on
-z, an observer."""
+"""The active party's side of a cut with something on top: perturbed gradients, an observer."""
 
 from __future__ import annotations
 
@@ -8,10 +7,9 @@ import torch
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
 from securevfl.privacy import MarvellNoise, Noised, bare
-from securevfl.privacy.joint import check_norms
 from securevfl.site import Site
 
-__all__ = ["BoundedCut", "ObservedCut", "PerturbedCut", "WrappedCut"]
+__all__ = ["ObservedCut", "PerturbedCut", "WrappedCut"]
 
 
 class WrappedCut:
@@ -24,6 +22,11 @@ class WrappedCut:
     def __init__(self, cut: ActiveCut) -> None:
         self.widths: dict[str, int] = {}
         self._cut = cut
+
+    @property
+    def step_error(self) -> float:
+        """See `ActiveCut.step_error`."""
+        return self._cut.step_error
 
     async def setup(self) -> None:
         """See `ActiveCut.setup`."""
@@ -67,29 +70,6 @@ class PerturbedCut(WrappedCut):
         """See `ActiveCut.backward`. What leaves is never guarded as noised: Marvell's noise is shaped by labels, so
         that it is no post-processing of a release."""
         await super().backward(self.marvell(bare(gradient), self.labels))
-
-
-class BoundedCut(WrappedCut):
-    """Stops where z is longer than the declared bound on the weights allows, see `privacy.joint`.
-
-    Args:
-        cut: the side itself.
-        bound: largest norm of a row of z.
-    """
-
-    def __init__(self, cut: ActiveCut, bound: float) -> None:
-        super().__init__(cut)
-        self._bound = bound
-
-    async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        """See `ActiveCut.forward`.
-
-        Raises:
-            RangeError: a row is longer than the bound; the declared ε does not hold.
-        """
-        z = await super().forward(rows, train=train)
-        check_norms(z, self._bound)
-        return z
 
 
 class ObservedCut(WrappedCut):

@@ -4,12 +4,16 @@ The active party gets ``z = Σ_p a_p W_p + noise`` and nothing else, so the nois
 sum only, and no party but the one that adds a share knows it.
 
 *Sensitivity.* Replacing what one party holds of one row moves a_p, clipped to norm C, by at most 2C, and z by at most
-``Δ = 2 C R``, where R bounds the operator norm of the stacked weights ``[W_1; …; W_m]`` (and so of every block). If
-what all m parties hold of the row is replaced at once, it is √m times as far.
+``Δ = 2 C R``, where R bounds the operator norm of every party's block W_p. If what all m parties hold of the row is
+replaced at once, it is m times as far.
 
-*R is declared.* Weights are shared, and nobody can check their norm: ε holds as long as R does. The active party stops
-when a z is longer than C √m R and noise can make it; that proves that R was passed, and staying below proves
-nothing.
+*R is held, not measured.* Weights are shared, and nobody can look at their norm. Each party begins with a block of norm
+R/2 at most, and the active party shortens its steps so that no block can pass R (`securevfl.cut.bounded`). That rests
+on the active party: one that deviates can let the weights grow, and ε with them. It stops when a z is longer than
+C m R and noise can make it; that proves that a passive party did not keep to R, and staying below proves nothing.
+
+*Rounding.* A cut of exact integers rounds activations to 12 fractional bits, so rows are clipped to C less what that
+can add.
 
 *Given the weights.* ε is of a row's own z, given W: the noise hides what the row adds to its own z. W itself is trained
 on exact activations, of identity bottoms too, and what it carries of a row into the z of other rows is not covered.
@@ -37,6 +41,9 @@ from securevfl.privacy.rows import GaussianRows
 
 __all__ = ["JointRelease", "check_norms", "largest_norm"]
 
+ROUNDED = 2.0**-13
+"""How far a cut of exact integers moves an activation."""
+
 _FALSE_ALARM = 40 * math.log(2)
 """−log of the probability with which noise alone makes one honest z too long."""
 
@@ -44,8 +51,8 @@ _FALSE_ALARM = 40 * math.log(2)
 def largest_norm(*, clip: float, weight_bound: float, parties: int, sigma: float, width: int) -> float:
     """What ‖z‖ of one row stays below, but for 2⁻⁴⁰, if the declared bound holds.
 
-    ``C √m R + σΔ (√h + √(2·40·ln 2))``: the stacked activations are no longer than C √m, and a normal vector of h
-    values is no longer than √h + √(2t) but for e^(−t) (Laurent and Massart 2000, lemma 1).
+    ``C m R + σΔ (√h + √(2·40·ln 2))``: each party's part is no longer than C R, and a normal vector of h values is no
+    longer than √h + √(2t) but for e^(−t) (Laurent and Massart 2000, lemma 1).
 
     Args:
         clip: C.
@@ -55,7 +62,7 @@ def largest_norm(*, clip: float, weight_bound: float, parties: int, sigma: float
         width: h.
     """
     noise = sigma * 2 * clip * weight_bound * (math.sqrt(width) + math.sqrt(2 * _FALSE_ALARM))
-    return clip * math.sqrt(parties) * weight_bound + noise
+    return clip * parties * weight_bound + noise
 
 
 def check_norms(z: torch.Tensor, bound: float) -> None:
@@ -71,8 +78,9 @@ def check_norms(z: torch.Tensor, bound: float) -> None:
     longest = float(torch.linalg.vector_norm(z, dim=-1).max()) if z.numel() else 0.0
     if not longest <= bound:
         raise RangeError(
-            f"a row of z is {longest:.4g} long, and with the declared weight_bound it stays below {bound:.4g}: the "
-            "weights grew past it and ε no longer holds; declare a larger bound, or lower the cut's learning rate"
+            f"a row of z is {longest:.4g} long, and with the declared weight_bound it stays below {bound:.4g}: a "
+            "passive party's weights or activations are past what was agreed, and ε does not hold; nobody but they can "
+            "mend that"
         )
 
 
@@ -86,7 +94,7 @@ class JointRelease(GaussianRows):
         times: planned number of releases of one row; one more is refused.
         sigma: noise multiplier of the whole noise over Δ = 2 · clip · weight_bound.
         clip: C, largest L2 norm of a row's activations.
-        weight_bound: R, declared bound on the operator norm of the stacked weights.
+        weight_bound: R, declared bound on the operator norm of each party's block of the weights.
         parties: k, how many passive parties add noise that the active party does not know. Where the active party
             reads each party's part (no encryption, or ``reduce="none"``) it is 1.
         delta: δ of the accounting.
@@ -114,8 +122,15 @@ class JointRelease(GaussianRows):
         self._parties = parties
 
     def clipped(self, activations: torch.Tensor) -> torch.Tensor:
-        """Activations (n, d) of norm C at most; gradients flow through the clip."""
-        return clip_rows(activations, self.clip)
+        """Activations (n, d) of norm C at most, once they are rounded, too; gradients flow through the clip.
+
+        Raises:
+            InputError: C is no longer than what rounding can add.
+        """
+        added = math.sqrt(activations.shape[1]) * ROUNDED
+        if not added < self.clip:
+            raise InputError(f"clip is {self.clip:.4g}, and rounding adds up to {added:.2g}: take a larger clip")
+        return clip_rows(activations, self.clip - added)
 
     def noise(self, rows: np.ndarray, width: int) -> NoiseShare:
         """This party's share of the noise for these rows of z, (n, width), and one release of each counted.

@@ -91,7 +91,8 @@ class JointNoise(GaussianNoise):
     For features only; see `joint`.
 
     Attributes:
-        weight_bound: R, the largest operator norm that the cut's weights are declared to have; it sizes the noise.
+        weight_bound: R, the largest operator norm of any passive party's block of the cut's weights; it sizes the
+            noise, and steps of the weights are shortened so that they stay below.
     """
 
     mechanism: ClassVar[str] = "joint"

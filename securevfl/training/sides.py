@@ -40,6 +40,7 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
         batch_size=plan.batch_size,
         device=plan.device,
         trainable=role.config.trainable,
+        weight_bound=math.inf if dp is None or dp.joint is None else dp.joint.weight_bound,
         activation_bound=activations,
         gradient_bound=gradients,
     )
@@ -66,7 +67,7 @@ def active_side(role: ActiveRole, spec: CutSpec) -> ActiveCut:
             sigma=sigma * (parties / noisy_parties(role.protection, parties)) ** 0.5,
             width=spec.width,
         )
-        cut = BoundedCut(cut, bound)
+        cut = BoundedCut(cut, spec, clip=dp.joint.clip, longest=bound, notes=site.notes)
     if dp.marvell is not None:
         if role.task.classes != 2:
             raise InputError(f"dp.labels 'marvell' is for two classes and there are {role.task.classes}")

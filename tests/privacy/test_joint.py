@@ -112,11 +112,11 @@ def test_honest_norms_pass_and_weights_past_the_bound_are_found() -> None:
     noise = sum(r.noise(rows, 6).noise for r in releases)
     check_norms(torch.cat(parts, dim=1) @ weights + noise, bound)
     check_norms(torch.empty(0, 6), bound)
-    with pytest.raises(RangeError, match="declare a larger bound"):
+    with pytest.raises(RangeError, match="past what was agreed"):
         check_norms(torch.cat(parts, dim=1) @ (20 * weights) + noise, bound)
     with pytest.raises(RangeError):
         check_norms(torch.full((1, 6), math.nan), bound)
-    assert largest_norm(sigma=0.0, **setting) == pytest.approx(1.5 * math.sqrt(2) * 2.0)
+    assert largest_norm(sigma=0.0, **setting) == pytest.approx(1.5 * 2 * 2.0)
 
 
 def test_a_share_tells_the_noise_of_the_sum() -> None:

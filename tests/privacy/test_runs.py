@@ -14,6 +14,8 @@ from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.algorithms.splitnn import Active
+from securevfl.cut import plain
+from securevfl.cut.base import initial_weights
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import InputError, PolicyError, RangeError
 from securevfl.jobs.simulation import join_parties, run_parties
@@ -28,6 +30,7 @@ from securevfl.privacy import (
     clip_rows,
     epsilon_rdp,
 )
+from securevfl.site import Site
 from securevfl.training import ActiveProgram, ActiveRole, Setting
 from securevfl.training.state import State
 
@@ -131,10 +134,21 @@ def test_a_run_with_noise_on_z_counts_every_use_and_says_on_what_it_depends(bott
     assert any(weights in note and "given the weights" in note for note in run.notes)
 
 
-def test_weights_past_the_declared_bound_end_the_run() -> None:
-    dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=1e-6))
+def test_a_passive_party_that_does_not_keep_to_the_bound_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unscaled(site: Site, width: int, columns: int, bound: float) -> np.ndarray:
+        return 1e4 * initial_weights(site, width, columns)
+
+    monkeypatch.setattr(plain, "initial_weights", unscaled)
+    dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=2.0))
     job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=3, seed=1)
     with pytest.raises(RangeError, match="weight_bound"):
+        sv.simulate(job, parties(), baselines=())
+
+
+def test_a_bound_below_what_rounding_moves_is_refused() -> None:
+    dp = sv.DP(features=sv.JointNoise(epsilon=30.0, weight_bound=1e-7))
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Plain(dp=dp), epochs=3, seed=1)
+    with pytest.raises(sv.InputError, match="declare a larger bound"):
         sv.simulate(job, parties(), baselines=())
 
 
