@@ -1,0 +1,114 @@
+"""Runs the gate: measures every cell, judges them, and writes what it measured.
+
+    python -m benchmarks.gate [--quick] [--seeds N] [--rows N] [--only TEXT]
+
+The exit status is 1 where a rule is broken. The whole size writes ``results/gate.json`` and
+``securevfl/privacy/measured.json``, from which severities follow; the quick one writes ``runs/benchmarks-quick``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.gate.cells import CELLS, QUICK, Cell
+from benchmarks.gate.judge import Figures, Got, judge
+from benchmarks.gate.measure import measure
+
+MEASURED = Path(__file__).parents[2] / "securevfl" / "privacy" / "measured.json"
+_ROWS, _QUICK_ROWS = 2600, 1300
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; 0 where no rule is broken."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description="Claims against attacks.")
+    parser.add_argument("--quick", action="store_true", help="about two minutes on two cores")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of the whole size")
+    parser.add_argument("--rows", type=int, default=0, help="of the credit table")
+    parser.add_argument("--only", default="", help="cells whose name contains this; writes no measured.json")
+    asked = parser.parse_args(arguments)
+    if asked.quick:
+        os.environ.setdefault("SECUREVFL_BENCHMARKS", str(Path("runs") / "benchmarks-quick"))
+    cells = [c for c in (QUICK if asked.quick else CELLS) if c.seed < asked.seeds and asked.only in c.name]
+    rows = asked.rows or (_QUICK_ROWS if asked.quick else _ROWS)
+    found = run(cells, rows=rows, every_party=not asked.quick)
+    broken = judge(found) if not asked.only else []
+    _write(found, broken, rows)
+    if not asked.quick and not asked.only:
+        MEASURED.write_text(json.dumps(measured(found), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for line in broken:
+        print(f"broken: {line}", file=sys.stderr)
+    print(f"{len(found)} cells, {len(broken)} broken")
+    return 1 if broken else 0
+
+
+def run(cells: Sequence[Cell], *, rows: int, every_party: bool) -> list[Figures]:
+    """Measure cells, one after the other.
+
+    Args:
+        cells: of the matrix.
+        rows: of the credit table.
+        every_party: see `measure`.
+    """
+    tests = 2 * sum(cell.data != "credit" for cell in cells)
+    found = []
+    for cell in cells:
+        start = time.perf_counter()
+        figures = measure(cell, rows=rows, tests=tests, every_party=every_party)
+        found.append(figures)
+        print(f"{time.perf_counter() - start:6.1f} s  {_line(figures)}", flush=True)
+    return found
+
+
+def measured(found: Sequence[Figures]) -> dict[str, object]:
+    """What `securevfl.privacy.severity` reads: view → the worst that attacks got, over data, algorithms and seeds."""
+    worst: dict[str, tuple[str, Got, Got | None, str]] = {}
+    for cell in found:
+        for about, got, attribute in (("labels", cell.labels, None), ("features", cell.features, cell.attribute)):
+            if got is None or not got.view:
+                continue
+            held = worst.get(got.view)
+            if held is None or _gain(got) > _gain(held[1]):
+                worst[got.view] = about, got, attribute, cell.name
+    views: dict[str, dict[str, object]] = {}
+    for view, (about, got, attribute, name) in sorted(worst.items()):
+        views[view] = {"about": about, "got": round(got.value, 4), "without": round(got.without, 4), "cell": name}
+        if attribute is not None:
+            views[view] |= {
+                "attribute": round(attribute.value, 4),
+                "attribute_without": round(attribute.without, 4),
+            }
+    return {"command": "python -m benchmarks.gate", "views": views}
+
+
+def _gain(got: Got) -> float:
+    return got.value - max(got.without, 0.0)
+
+
+def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
+    from benchmarks.common import RESULTS
+    from securevfl.jobs.machine import machine, versions
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    cells = [msgspec.to_builtins(one) for one in found]
+    content = {"machine": machine(), "versions": versions(), "rows": rows, "broken": list(broken), "cells": cells}
+    (RESULTS / "gate.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _line(cell: Figures) -> str:
+    named = (("labels", cell.labels), ("features", cell.features), ("attribute", cell.attribute), ("order", cell.order))
+    parts = [f"{what} {g.severity} {g.value:.3f} ({g.without:.3f})" for what, g in named if g is not None]
+    parts += [f"ε of {a.what} {a.reported:.2f} ≥ {a.lower:.2f}" for a in cell.audits]
+    parts += [] if cell.twin is None else [f"twin {cell.twin}"]
+    return f"{cell.name}: {'; '.join(parts)}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

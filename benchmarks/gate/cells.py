@@ -1,0 +1,218 @@
+"""The cells of the gate's matrix, and the data: the credit table, and the same table with planted secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+import securevfl as sv
+from securevfl.data import LabelBook
+from securevfl.privacy.mechanisms import Mechanism
+
+__all__ = ["ALGORITHMS", "CELLS", "PROTECTIONS", "QUICK", "Cell", "canaries", "credit", "planted"]
+
+_SIZES = {"hidden": 16, "top": (16,), "lr": 0.005, "cut_lr": 1.0}
+_BOTTOM = {"bottom": (16,)} | _SIZES
+
+ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
+    "splitnn, identity": (3, sv.SplitNN(**_SIZES)),
+    "splitnn": (3, sv.SplitNN(**_BOTTOM)),
+    "all_labels, identity": (3, sv.AllLabels(**_SIZES)),
+    "all_labels": (3, sv.AllLabels(**_BOTTOM)),
+    "entity_augmentation, identity": (3, sv.EntityAugmentation(**_SIZES)),
+    "entity_augmentation": (3, sv.EntityAugmentation(**_BOTTOM)),
+    "risa": (3, sv.RISA(self_training=3, confidence=0.8, drop_every=3, **_BOTTOM)),
+    "ssl": (3, sv.SelfSupervised(pretraining=100, **_BOTTOM)),
+    "zero_imputation": (3, sv.ZeroImputation(**_BOTTOM)),
+    "fedcvt": (2, sv.FedCVT(bottom=(16,), lr=0.005)),
+    "fedda": (2, sv.FedDA(first=3, generator_steps=40, **_BOTTOM)),
+}
+"""Name → number of parties and configuration."""
+
+
+def _noise(**mechanisms: Mechanism) -> sv.cut.Protection:
+    return sv.Plain(dp=sv.DP(**mechanisms))
+
+
+PROTECTIONS: Mapping[str, sv.cut.Protection] = {
+    "plain": sv.Plain(),
+    "sealed": sv.Plain(fixed_point=True),  # the exact twin: what a sealed cut opens, see `measure.opened`
+    "bfv": sv.BFV(),
+    "dp 0.5": _noise(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
+    "dp 1": _noise(features=sv.Gaussian(epsilon=1.0), labels=sv.Gaussian(epsilon=1.0)),
+    "dp 8": _noise(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)),
+    "features 1": _noise(features=sv.Gaussian(epsilon=1.0)),
+    "features 8": _noise(features=sv.Gaussian(epsilon=8.0)),
+    "z 1": _noise(features=sv.JointNoise(epsilon=1.0, weight_bound=5.0, clip=2.0)),
+    "response 0.2": _noise(labels=sv.RandomisedResponse(epsilon=0.2)),
+    "response 1": _noise(labels=sv.RandomisedResponse(epsilon=1.0)),
+    "response 8": _noise(labels=sv.RandomisedResponse(epsilon=8.0)),
+    "marvell 4": _noise(labels=sv.Marvell(power=4.0)),
+    "marvell 25": _noise(labels=sv.Marvell(power=25.0)),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One job of the matrix.
+
+    Attributes:
+        data: ``"credit"``, ``"planted"`` or ``"canaries"``.
+        algorithm: of `ALGORITHMS`.
+        protection: of `PROTECTIONS`.
+        seed: of data and job.
+        epochs: of the job.
+    """
+
+    data: str
+    algorithm: str
+    protection: str
+    seed: int = 0
+    epochs: int = 8
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return f"{self.data}, {self.algorithm}, {self.protection}, seed {self.seed}"
+
+    @property
+    def sealed(self) -> bool:
+        """Whether it stands for a sealed cut."""
+        return self.protection in ("sealed", "bfv")
+
+    @property
+    def job(self) -> sv.Job:
+        """What runs."""
+        return sv.Job(
+            algorithm=ALGORITHMS[self.algorithm][1],
+            protection=PROTECTIONS[self.protection],
+            epochs=self.epochs,
+            batch_size=128,
+            seed=self.seed,
+        )
+
+    @property
+    def claimed(self) -> sv.Job:
+        """What speaks for it: the sealed job, where its exact twin runs."""
+        return self.job.replace(protection=sv.BFV()) if self.protection == "sealed" else self.job
+
+    def parties(self, rows: int) -> sv.Parties:
+        """Who takes part.
+
+        Args:
+            rows: of the credit table.
+        """
+        count = ALGORITHMS[self.algorithm][0]
+        return {"credit": credit, "planted": planted, "canaries": canaries}[self.data](count, rows, self.seed)
+
+
+def credit(parties: int, rows: int, seed: int) -> sv.Parties:
+    """The credit table, half of the training clients common, labels of the others known to the bank."""
+    return sv.datasets.limited_credit(overlap=0.5, seed=seed, rows=rows, parties=parties, labels="all")
+
+
+def planted(parties: int, rows: int, seed: int) -> sv.Parties:
+    """The credit table with secrets that nothing else tells: labels tossed by a coin; in front of each passive party's
+    columns one tossed by a coin, and one that marks one client in thirty; each passive table sorted by the first."""
+    people = credit(parties, rows, seed)
+    names = sorted({one for table in people.values() for one in table.ids} | set(_booked(people)))
+    draw = np.random.default_rng([seed, 7])
+    coin = dict(zip(names, draw.integers(0, 2, len(names)), strict=True))
+    bank = people.active
+    book = bank.book
+    if book is not None:
+        book = LabelBook(ids=book.ids, label=np.array([coin[one] for one in book.ids], dtype=np.int64))
+    bank = replace(bank, label=np.array([coin[one] for one in bank.ids], dtype=np.int64), book=book)
+    return sv.Parties.of(bank, *(_marked(table, draw) for table in people.passive))
+
+
+def _booked(people: sv.Parties) -> tuple[str, ...]:
+    return () if people.active.book is None else people.active.book.ids
+
+
+def _marked(table: sv.PartyTable, draw: np.random.Generator) -> sv.PartyTable:
+    secret, rare = draw.integers(0, 2, len(table.ids)), draw.random(len(table.ids)) < 1 / 30
+    order = np.argsort(secret, kind="stable")
+    columns = {"secret": secret.astype(float), "rare": rare.astype(float), **table.columns}
+    return replace(
+        table,
+        ids=[table.ids[i] for i in order],
+        columns={name: np.asarray(values)[order] for name, values in columns.items()},
+    )
+
+
+def canaries(parties: int, rows: int, seed: int) -> sv.Parties:
+    """Nothing but a coin in each table: one column at one passive party, and the labels. The strongest case for an
+    audit: clipping takes nothing from it, and nothing else is in the way."""
+    draw = np.random.default_rng([seed, 11])
+    ids = [f"c{i:05d}" for i in range(rows)]
+    bank = sv.PartyTable(
+        name="bank", ids=ids, columns={"own": draw.normal(size=rows)}, label=draw.integers(0, 2, rows), classes=(0, 1)
+    )
+    shop = sv.PartyTable(name="shop", ids=ids, columns={"secret": 2.0 * draw.integers(0, 2, rows) - 1})
+    return sv.Parties.of(bank, shop)
+
+
+def _matrix(data: str, algorithms: Mapping[str, str], seeds: int) -> list[Cell]:
+    return [
+        Cell(data, algorithm, protection, seed)
+        for seed in range(seeds)
+        for algorithm, protections in algorithms.items()
+        for protection in protections.split(", ")
+    ]
+
+
+_CUT = "plain, sealed, dp 0.5, dp 1, dp 8, response 0.2, response 1, response 8, marvell 4, marvell 25"
+_WIDE = "plain, sealed, dp 1, dp 8, response 1"
+_WHOLE = {
+    "splitnn, identity": "plain, sealed, dp 0.5, dp 1, dp 8, response 1, response 8",
+    "splitnn": _CUT,
+    "all_labels": _WIDE,
+    "all_labels, identity": "plain, sealed",
+    "entity_augmentation": _WIDE,
+    "entity_augmentation, identity": "plain, sealed",
+    "risa": _WIDE,
+    "ssl": _WIDE,
+    "zero_imputation": _WIDE,
+    "fedcvt": "plain, features 1, features 8, response 1",
+    "fedda": "plain, dp 1, dp 8, response 1",
+}
+_CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}
+
+CELLS = [
+    *_matrix("credit", _WHOLE, 3),
+    *_matrix("planted", _WHOLE, 3),
+    *_matrix("canaries", _CANARIES, 3),
+    Cell("credit", "splitnn", "bfv", epochs=2),
+    Cell("credit", "splitnn, identity", "bfv", epochs=2),
+]
+"""The whole size."""
+
+QUICK = [
+    *_matrix(
+        "credit",
+        {
+            "splitnn, identity": "plain, sealed",
+            "splitnn": "plain, sealed, dp 8, marvell 4",
+            "entity_augmentation": "sealed",
+            "risa": "sealed",
+            "fedcvt": "plain",
+            "fedda": "plain",
+        },
+        1,
+    ),
+    *_matrix(
+        "planted",
+        {
+            "splitnn, identity": "plain, sealed, dp 0.5",
+            "splitnn": "plain, dp 0.5, dp 8, response 0.2, response 1",
+            "all_labels, identity": "sealed",
+        },
+        1,
+    ),
+    *_matrix("canaries", {"splitnn, identity": "features 1, z 1"}, 1),
+    Cell("credit", "splitnn, identity", "bfv", epochs=1),
+]
+"""About two minutes on two cores."""

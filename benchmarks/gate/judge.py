@@ -1,0 +1,167 @@
+"""The rules of the gate: what a measured cell must not contradict. Pure functions of figures, so that tests can feed
+them cells that break each rule.
+
+*Margin.* An AUC is compared after taking `SIGMAS` standard errors off it (Hanley and McNeil 1982), an R² after taking
+off `R2_MARGIN`: an honest cell fails by chance about once in 700. Bounds of audits carry their confidence already, which
+`__main__` divides among all audits of a run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import msgspec
+
+from securevfl.privacy.severity import NOTE_AUC_GAIN, NOTE_R2_GAIN, OK_AUC
+
+__all__ = ["RULES", "Audited", "Figures", "Got", "judge"]
+
+SIGMAS = 3.0
+R2_MARGIN = 0.02
+DP_TOLERANCE = 0.03
+CONTROL = 0.99
+
+
+class Got(msgspec.Struct, frozen=True, kw_only=True):
+    """What the attacks on one thing got in a cell."""
+
+    severity: Literal["ok", "note", "leak"]
+    """what the job's findings say"""
+    value: float
+    """of the best attack: AUC, or R² of features"""
+    without: float
+    """of the same attacker without what he received"""
+    error: float = 0.0
+    """standard error of `value`, of an AUC"""
+    attack: str = ""
+    """the best one"""
+    view: str = ""
+    """as in ``measured.json``, where the cell has no noise"""
+    bound: float = 1.0
+    """what the planned ε permits, where nothing else tells the secret; 1 without noise or where something else does"""
+    admitted: bool = False
+    """whether a policy with ``leaks = false`` of the one whose data it is accepts the job"""
+
+
+class Audited(msgspec.Struct, frozen=True, kw_only=True):
+    """A lower bound on the ε that was spent."""
+
+    what: str
+    reported: float
+    lower: float
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """A measured cell."""
+
+    name: str
+    data: str
+    algorithm: str
+    protection: str
+    seed: int
+    labels: Got | None = None
+    features: Got | None = None
+    attribute: Got | None = None
+    order: Got | None = None
+    """the secret that a table was sorted by, from the numbers of its rows that are not aligned"""
+    audits: list[Audited] = []
+    twin: bool | None = None
+    """whether a sealed transcript equals that of its exact twin, where both ran"""
+
+
+def _sure(got: Got) -> float:
+    """The AUC less its margin."""
+    return got.value - SIGMAS * got.error
+
+
+def _aucs(cell: Figures) -> list[tuple[str, Got]]:
+    named = (("labels", cell.labels), ("an attribute", cell.attribute), ("a row's order", cell.order))
+    return [(what, got) for what, got in named if got is not None]
+
+
+def ok_is_ok(cell: Figures) -> str:
+    """A cell says *ok* and an attack ranks labels, or an attribute, with an AUC above 0.55."""
+    for what, got in _aucs(cell):
+        if got.severity == "ok" and _sure(got) > OK_AUC:
+            return f"says ok, and {got.attack} ranks {what} with AUC {got.value:.3f} ± {got.error:.3f}"
+    return ""
+
+
+def note_is_small(cell: Figures) -> str:
+    """A cell says *note* and an attack gains more than 0.05 of AUC, or 0.10 of R², over what is known without it."""
+    for what, got in _aucs(cell):
+        if got.severity == "note" and _sure(got) - got.without > NOTE_AUC_GAIN:
+            return f"says note, and {got.attack} ranks {what} with AUC {got.value:.3f} where {got.without:.3f} is known"
+    got = cell.features
+    if got is not None and got.severity != "leak" and got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN:
+        return f"says {got.severity}, and {got.attack} gets features with R² {got.value:.2f} where {got.without:.2f} is known"
+    return ""
+
+
+def noise_holds(cell: Figures) -> str:
+    """Something under differential privacy is ranked better than Φ(μ/√2) + 0.03."""
+    for what, got in _aucs(cell):
+        if _sure(got) > got.bound + DP_TOLERANCE:
+            return f"{got.attack} ranks {what} with AUC {got.value:.3f}, and its ε permits {got.bound:.3f}"
+    return ""
+
+
+def epsilon_is_true(cell: Figures) -> str:
+    """An audited lower bound on ε exceeds the reported ε."""
+    for audited in cell.audits:
+        if not audited.lower <= audited.reported:
+            return f"ε of {audited.what} is reported as {audited.reported:.3g} and was at least {audited.lower:.3g}"
+    return ""
+
+
+def policies_hold(cell: Figures) -> str:
+    """A policy with ``leaks = false`` admits a cell that measures as a leak."""
+    for what, got in _aucs(cell):
+        if got.admitted and _sure(got) > OK_AUC and _sure(got) - got.without > NOTE_AUC_GAIN:
+            return f"leaks = false admits it, and {got.attack} ranks {what} with AUC {got.value:.3f}"
+    got = cell.features
+    if got is not None and got.admitted and got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN:
+        return f"leaks = false admits it, and {got.attack} gets features with R² {got.value:.2f}"
+    return ""
+
+
+def twins_agree(cell: Figures) -> str:
+    """A sealed transcript differs from that of its exact twin."""
+    return "what was opened differs from the exact twin's" if cell.twin is False else ""
+
+
+RULES: Sequence[Callable[[Figures], str]] = (
+    ok_is_ok,
+    note_is_small,
+    noise_holds,
+    epsilon_is_true,
+    policies_hold,
+    twins_agree,
+)
+"""Each says what is wrong with a cell, or nothing."""
+
+
+def controls(cells: Sequence[Figures]) -> list[str]:
+    """What is wrong with the positive controls: an attacker who gets nothing where all lies open proves nothing."""
+    plain = [c for c in cells if c.protection == "plain" and c.algorithm.startswith("splitnn")]
+    labels = [c.labels.value for c in plain if c.labels is not None]
+    features = [c.features.value for c in plain if c.algorithm == "splitnn, identity" and c.features is not None]
+    found = []
+    for what, values in (("labels of plain gradients", labels), ("features under identity bottoms", features)):
+        worst = min(values, default=0.0)
+        if not worst >= CONTROL:
+            found.append(f"positive control: {what} are got with {worst:.3f}, and {CONTROL} was expected")
+    return found
+
+
+def judge(cells: Sequence[Figures]) -> list[str]:
+    """Everything that is wrong, in words; empty where the gate opens."""
+    found = controls(cells)
+    for cell in cells:
+        found += [f"{cell.name}: {text}" for rule in RULES if (text := rule(cell))]
+        for got in (cell.labels, cell.features, cell.attribute, cell.order):
+            if got is not None and not math.isfinite(got.value):
+                found.append(f"{cell.name}: an attack got {got.value}, which no rule can judge")
+    return found

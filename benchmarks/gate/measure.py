@@ -1,0 +1,290 @@
+"""One cell measured: its job runs with a recorder, attacks run on what each party saw, and what the job says of itself
+stands beside what they got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+import securevfl as sv
+from benchmarks.gate.cells import Cell
+from benchmarks.gate.judge import Audited, Figures, Got
+from securevfl.cut.leakage import features_view, labels_view
+from securevfl.jobs import join_parties
+from securevfl.jobs.recorder import Recorder
+from securevfl.party import rule_against
+from securevfl.privacy import Policy, permitted
+from securevfl.privacy.attacks import Estimate, Known, Transcript, View
+from securevfl.privacy.attacks import features as on_features
+from securevfl.privacy.attacks import label_gradients as on_labels
+from securevfl.privacy.attacks.epsilon import audit
+from securevfl.privacy.attacks.learners import classify
+from securevfl.privacy.attacks.measure import auc, auc_error, draw_known, r_squared, ranked
+
+__all__ = ["measure", "record", "same_sights"]
+
+_KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
+_HIDDEN = ("part of z", "gradient at the cut")
+
+
+def record(cell: Cell, rows: int) -> tuple[sv.Result, Transcript]:
+    """The cell's job, with a recorder at every party.
+
+    Args:
+        cell: what runs.
+        rows: of the credit table.
+    """
+    job, people = cell.job, cell.parties(rows)
+    recorder = Recorder()
+    result = sv.simulate(
+        job,
+        people,
+        aligned=join_parties(people, job),
+        baselines=(),
+        observers=dict.fromkeys([*people, "coordinator"], recorder),
+    )
+    return result, recorder.transcript()
+
+
+def opened(view: View) -> View:
+    """What of a view a sealed cut leaves: what is decrypted. Its exact twin computes the same integers in the clear."""
+    return replace(view, looks={key: looks for key, looks in view.looks.items() if key[0] not in _HIDDEN})
+
+
+def same_sights(one: Transcript, other: Transcript) -> bool:
+    """Whether two transcripts have the same z and the same gradients at the activations, bit by bit, and any at all."""
+    count = 0
+    for key, view in one.views.items():
+        mine, theirs = opened(view).looks, opened(other.views[key]).looks
+        if mine.keys() != theirs.keys():
+            return False
+        for what, looks in mine.items():
+            pairs = list(zip(looks.all, theirs[what].all, strict=True))
+            count += len(pairs)
+            if not all(np.array_equal(a.values, b.values) and np.array_equal(a.rows, b.rows) for a, b in pairs):
+                return False
+    return count > 0
+
+
+def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
+    """Run a cell and attack it.
+
+    Args:
+        cell: of the matrix.
+        rows: of the credit table.
+        tests: audits in the whole run, among which the level of 5 % is divided.
+        every_party: attack the labels from each passive party, and each one's features; otherwise those of the first.
+    """
+    result, transcript = record(cell, rows)
+    views = {name: opened(v) if cell.sealed else v for (name, _), v in transcript.views.items()}
+    bank = next(view for view in views.values() if view.active)
+    passive = bank.passive if every_party else bank.passive[:1]
+    truth = transcript.truth()
+    secret = cell.data != "credit"
+    labels = _worst(_labels(cell, views[name], truth.y) for name in passive)
+    features = _worst(_features(cell, bank, name, truth.x[name]) for name in passive)
+    attribute = _worst(_attribute(cell, bank, name, _bits(cell, truth.x[name])) for name in passive)
+    audits = _audits(cell, result, bank, views[passive[0]], truth.y, truth.x[passive[0]], tests) if secret else []
+    order = _order(cell, bank, passive[0], truth.others.get(passive[0])) if cell.data == "planted" else None
+    twin = None
+    if cell.protection == "bfv":
+        twin = same_sights(transcript, record(replace(cell, protection="sealed"), rows)[1])
+    return Figures(
+        name=cell.name,
+        data=cell.data,
+        algorithm=cell.algorithm,
+        protection=cell.protection,
+        seed=cell.seed,
+        labels=labels,
+        features=features,
+        attribute=attribute,
+        order=order,
+        audits=audits,
+        twin=twin,
+    )
+
+
+def _worst(found: Iterable[Got]) -> Got:
+    return max(found, key=lambda got: got.value - max(got.without, 0.0))
+
+
+def _said(cell: Cell, learner: str, about: str) -> tuple[str, bool]:
+    """The worst that the job says `learner` learns about `about`, and whether the latter's ``leaks = false`` admits it."""
+    job = cell.claimed
+    passive = sorted({learner, about} - {"bank"})
+    named = [name for name in ("network", "retailer", "shop") if name in cell_passive(cell)] or passive
+    found = job.algorithm.findings(job.planned(len(named)), named, "bank")
+    mine = [f.severity for f in found if f.party == learner and f.about == about]
+    worst = next((s for s in ("leak", "note", "ok") if s in mine), "ok")
+    strict = job.replace(policies={about: Policy(leaks=False)})
+    return worst, not rule_against(strict, about, active="bank", passive=named)
+
+
+def cell_passive(cell: Cell) -> Sequence[str]:
+    """Names of a cell's passive parties."""
+    from benchmarks.gate.cells import ALGORITHMS
+
+    if cell.data == "canaries":
+        return ("shop",)
+    return ("network", "retailer")[: ALGORITHMS[cell.algorithm][0] - 1]
+
+
+def _permitted(cell: Cell, what: str) -> float:
+    """The AUC that the planned ε permits of a secret that nothing else tells; 1 where something else does."""
+    protection = cell.job.planned(len(cell_passive(cell)))
+    mechanism = None if protection.dp is None else getattr(protection.dp, what)
+    if cell.data == "credit" or mechanism is None or isinstance(mechanism, sv.Marvell):
+        return 1.0
+    return permitted(mechanism).auc
+
+
+def _got(cell: Cell, tried: dict[str, tuple[float, float, float]], learner: str, about: str, what: str) -> Got:
+    """The attack that gains most of those tried: name → value, without, error."""
+    name, (value, without, error) = max(tried.items(), key=lambda item: item[1][0] - max(item[1][1], 0.0))
+    severity, admitted = _said(cell, learner, about)
+    return Got(
+        severity=severity,  # type: ignore[arg-type]
+        value=value,
+        without=without,
+        error=error,
+        attack=name,
+        view=_view(cell, labels=what == "labels"),
+        bound=_permitted(cell, what),
+        admitted=admitted,
+    )
+
+
+def _view(cell: Cell, *, labels: bool) -> str:
+    """What ``measured.json`` calls what the attacker saw; nothing where it carries noise."""
+    if cell.job.protection.dp is not None or cell.protection == "bfv":
+        return ""
+    if cell.algorithm == "fedcvt":
+        return "gradient at the representations" if labels else "representations, FedCVT"
+    if cell.algorithm == "fedda" and not labels:
+        return "representations, FedDA"
+    view = labels_view if labels else features_view
+    return view(sealed=cell.sealed, trainable=cell.job.algorithm.trainable)
+
+
+def _labels(cell: Cell, view: View, y: np.ndarray) -> Got:
+    """Labels of training rows, from gradients at one passive party, with no label known and with 40."""
+    known = draw_known(view.train, y, _KNOWN_LABELS, cell.seed)
+    without = ranked(on_labels.without_gradients(view, known).without(known.rows), y, view.classes)[0]
+    floor = max(without, 0.5)
+    tried = {"nothing to attack": (0.5, floor, 0.0)}
+    if view.gradients():
+        for name, estimate in _label_scores(view, known).items():
+            value, error = ranked(estimate.without(known.rows), y, view.classes)
+            tried[name] = value, floor, error
+    return _got(cell, tried, view.party, view.owner, "labels")
+
+
+def _label_scores(view: View, known: Known) -> dict[str, Estimate]:
+    return {
+        "labels: norm": on_labels.norm(view),
+        "labels: direction": on_labels.direction(view),
+        "labels: spectral, all looks": on_labels.spectral(view),
+        "labels: learned from 40": on_labels.learned(view, known),
+    }
+
+
+def _features(cell: Cell, bank: View, victim: str, x: np.ndarray) -> Got:
+    """A passive party's columns, from all looks at its rows and 72 known records."""
+    tried = {"nothing to attack": (0.0, 0.0, 0.0)}
+    for which in ("trained", "scored"):
+        rows, seen = on_features.sights(bank, victim, which)  # type: ignore[arg-type]
+        if len(rows) < _KNOWN_RECORDS + 20 or not seen.size:
+            continue
+        known = draw_known(rows, x, _KNOWN_RECORDS, cell.seed)
+        own = _explained(on_features.own_only(bank, victim, known, which=which), known, x)  # type: ignore[arg-type]
+        for learner in ("linear", "ridge"):
+            for name, attack in (("", on_features.infer), (" with own columns", on_features.infer_with_own)):
+                estimate = attack(bank, victim, known, learner=learner, which=which)  # type: ignore[arg-type]
+                tried[f"features: {learner}{name}, {which} rows"] = _explained(estimate, known, x), own, 0.0
+    return _got(cell, tried, bank.party, victim, "features")
+
+
+def _explained(estimate: Estimate, known: Known, x: np.ndarray) -> float:
+    rest = estimate.without(known.rows)
+    return r_squared(rest.values, x[rest.rows])
+
+
+def _bits(cell: Cell, x: np.ndarray) -> np.ndarray:
+    """A yes-or-no attribute of each aligned row, (n,): the planted secret, or whether the first column is above its
+    median."""
+    return (x[:, 0] > (0.0 if cell.data != "credit" else np.median(x[:, 0]) + 1e-6)).astype(np.int64)
+
+
+def _attribute(cell: Cell, bank: View, victim: str, bits: np.ndarray) -> Got:
+    """The attribute of training rows, with 72 known ones and with none."""
+    rows, seen = on_features.sights(bank, victim, "trained")
+    tried = {"nothing to attack": (0.5, 0.5, 0.0)}
+    if len(rows) and seen.size:
+        known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
+        without = max(0.5, ranked(classify(rows, bank.own(rows), known, 2).without(known.rows), bits, 2)[0])
+        for name, estimate in _attribute_scores(bank, victim, rows, seen, known).items():
+            value, error = ranked(estimate.without(known.rows), bits, 2)
+            tried[name] = value, without, error
+    return _got(cell, tried, bank.party, victim, "features")
+
+
+def _attribute_scores(bank: View, victim: str, rows: np.ndarray, seen: np.ndarray, known: Known) -> dict[str, Estimate]:
+    found = {
+        "attribute: learned from 72": classify(rows, seen, known, 2),
+        "attribute: learned from 72 with own columns": classify(rows, np.hstack([seen, bank.own(rows)]), known, 2),
+    }
+    kept, looks = bank.of_features(victim).training().of(bank.train)
+    if len(kept):
+        total = np.zeros(len(kept))
+        for look in np.moveaxis(looks, 1, 0):
+            along = on_labels.first_singular(look - look.mean(axis=0))
+            along = along / max(float(along.std()), 1e-300)
+            total += -along if along @ total < 0 else along
+        found["attribute: spectral, all looks"] = Estimate(kept, total, either_way=True)
+    return found
+
+
+def _order(cell: Cell, bank: View, victim: str, others: np.ndarray | None) -> Got | None:
+    """The secret that the victim's table is sorted by, from how its rows that are not aligned are numbered."""
+    if others is None or len(others) < 50:
+        return None
+    bits = others[:, 0] > 0
+    value = auc(bits, np.arange(len(bits)))
+    value = max(value, 1 - value)
+    error = auc_error(0.5, int(bits.sum()), int((~bits).sum()))
+    return Got(severity="ok", value=value, without=0.5, error=error, attack="the numbers of its rows")
+
+
+def _audits(
+    cell: Cell, result: sv.Result, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int
+) -> list[Audited]:
+    """Bounds on ε of coin labels and of the coin among the features, where a run reports an ε of them."""
+    run = result.record.runs[-1]
+    reported = {(total.party, total.protects): total for total in run.epsilon_totals}
+    found = []
+    if (total := reported.get(("bank", "labels"))) is not None and passive.gradients():
+        known = draw_known(passive.train, y, _KNOWN_LABELS, cell.seed)
+        lower = _lower(_label_scores(passive, known), known, y, total.delta, tests)
+        found.append(Audited(what="labels", reported=max(total.epsilon_rdp, total.epsilon_prv), lower=lower))
+    if (total := reported.get((passive.party, "features"))) is not None:
+        bits = _bits(cell, x)
+        rows, seen = on_features.sights(bank, passive.party, "trained")
+        known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
+        scores = _attribute_scores(bank, passive.party, rows, seen, known)
+        lower = _lower(scores, known, bits, total.delta, tests)
+        found.append(Audited(what="features", reported=max(total.epsilon_rdp, total.epsilon_prv), lower=lower))
+    return found
+
+
+def _lower(scores: dict[str, Estimate], known: Known, bits: np.ndarray, delta: float, tests: int) -> float:
+    """The best bound of several attacks, at 95 % over all of them and over all audits of the run."""
+    level = 0.05 / (max(tests, 1) * len(scores))
+    lowers = []
+    for estimate in scores.values():
+        rest = estimate.without(known.rows)
+        score = rest.values if rest.values.ndim == 1 else rest.values[:, 1]
+        found = audit(bits[rest.rows], score, delta=delta, confidence=1 - level, either_way=rest.either_way)
+        lowers.append(found.lower)
+    return max(lowers)
