@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import securevfl as sv
-from securevfl.data import LabelBook
+from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
 
 __all__ = ["ALGORITHMS", "CELLS", "PROTECTIONS", "QUICK", "Cell", "canaries", "credit", "planted"]
@@ -27,6 +27,7 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "ssl": (3, sv.SelfSupervised(pretraining=100, **_BOTTOM)),
     "zero_imputation": (3, sv.ZeroImputation(**_BOTTOM)),
     "fedcvt": (2, sv.FedCVT(bottom=(16,), lr=0.005)),
+    "multi_vfl": (3, sv.MultiVFL(**_BOTTOM)),
     "fedda": (2, sv.FedDA(first=3, generator_steps=40, **_BOTTOM)),
 }
 """Name → number of parties and configuration."""
@@ -91,6 +92,7 @@ class Cell:
             epochs=self.epochs,
             batch_size=128,
             seed=self.seed,
+            steps=8 if self.algorithm == "multi_vfl" else None,
         )
 
     @property
@@ -104,6 +106,8 @@ class Cell:
         Args:
             rows: of the credit table.
         """
+        if self.algorithm == "multi_vfl":
+            return several(rows, self.seed)
         count = ALGORITHMS[self.algorithm][0]
         return {"credit": credit, "planted": planted, "canaries": canaries}[self.data](count, rows, self.seed)
 
@@ -111,6 +115,22 @@ class Cell:
 def credit(parties: int, rows: int, seed: int) -> sv.Parties:
     """The credit table, half of the training clients common, labels of the others known to the bank."""
     return sv.datasets.limited_credit(overlap=0.5, seed=seed, rows=rows, parties=parties, labels="all")
+
+
+def several(rows: int, seed: int) -> sv.Parties:
+    """The credit table among two label owners and three data owners."""
+    whole = sv.datasets.default_credit(overlap=1.0, seed=seed, rows=rows)
+    bank, columns, categorical = whole.active, {}, set()
+    for table in whole.values():
+        place = {one: i for i, one in enumerate(table.ids)}
+        order = np.array([place[one] for one in bank.ids])
+        columns |= {name: values[order] for name, values in table.columns.items()}
+        categorical |= table.categorical
+    names = list(columns)
+    blocks = {"clinic": names[0::3], "lab": names[1::3], "shop": names[2::3]}
+    table = replace(bank, name="all", columns=columns, categorical=frozenset(categorical), fold=None, book=None)
+    held = hold_out(len(bank.ids), valid=0.1, test=0.2, seed=seed)
+    return label_owners(table, blocks, held, owners=2, rows=len(bank.ids) // 3, scenario="iid", seed=seed)
 
 
 def planted(parties: int, rows: int, seed: int) -> sv.Parties:
@@ -179,10 +199,12 @@ _WHOLE = {
     "fedcvt": "plain, features 1, features 8, response 1",
     "fedda": "plain, dp 1, dp 8, response 1",
 }
+_SEVERAL = {"multi_vfl": "plain, dp 1, dp 8"}
 _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}
 
 CELLS = [
     *_matrix("credit", _WHOLE, 3),
+    *_matrix("credit", _SEVERAL, 3),
     *_matrix("planted", _WHOLE, 3),
     *_matrix("canaries", _CANARIES, 3),
     Cell("credit", "splitnn", "bfv", epochs=2),

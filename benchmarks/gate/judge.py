@@ -2,8 +2,8 @@
 them cells that break each rule.
 
 *Margin.* An AUC is compared after taking `SIGMAS` standard errors off it (Hanley and McNeil 1982), an R² after taking
-off `R2_MARGIN`: an honest cell fails by chance about once in 700. Bounds of audits carry their confidence already, which
-`__main__` divides among all audits of a run.
+off `R2_MARGIN`: an honest attack at its limit fails by chance about once in 700. Bounds of audits carry their
+confidence already, which `__main__` divides among all audits of a run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from securevfl.privacy.severity import NOTE_AUC_GAIN, NOTE_R2_GAIN, OK_AUC
 
-__all__ = ["RULES", "Audited", "Figures", "Got", "judge"]
+__all__ = ["RULES", "SIGMAS", "Audited", "Figures", "Got", "judge"]
 
 SIGMAS = 3.0
 R2_MARGIN = 0.02
@@ -96,7 +96,8 @@ def note_is_small(cell: Figures) -> str:
             return f"says note, and {got.attack} ranks {what} with AUC {got.value:.3f} where {got.without:.3f} is known"
     got = cell.features
     if got is not None and got.severity != "leak" and got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN:
-        return f"says {got.severity}, and {got.attack} gets features with R² {got.value:.2f} where {got.without:.2f} is known"
+        got_them = f"{got.attack} gets features with R² {got.value:.2f} where {got.without:.2f} is known"
+        return f"says {got.severity}, and {got_them}"
     return ""
 
 

@@ -3,17 +3,19 @@ stands beside what they got."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
 
 import securevfl as sv
 from benchmarks.gate.cells import Cell
-from benchmarks.gate.judge import Audited, Figures, Got
+from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from securevfl.cut.leakage import features_view, labels_view
 from securevfl.jobs import join_parties
+from securevfl.jobs.receipt import totals
 from securevfl.jobs.recorder import Recorder
+from securevfl.jobs.simulation import Ran, run_parties
 from securevfl.party import rule_against
 from securevfl.privacy import Policy, permitted
 from securevfl.privacy.attacks import Estimate, Known, Transcript, View
@@ -22,6 +24,8 @@ from securevfl.privacy.attacks import label_gradients as on_labels
 from securevfl.privacy.attacks.epsilon import audit
 from securevfl.privacy.attacks.learners import classify
 from securevfl.privacy.attacks.measure import auc, auc_error, draw_known, r_squared, ranked
+from securevfl.site import PartySecret
+from securevfl.transport import COORDINATOR
 
 __all__ = ["measure", "record", "same_sights"]
 
@@ -29,23 +33,25 @@ _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
 _HIDDEN = ("part of z", "gradient at the cut")
 
 
-def record(cell: Cell, rows: int) -> tuple[sv.Result, Transcript]:
-    """The cell's job, with a recorder at every party.
+def record(cell: Cell, rows: int) -> tuple[Ran, Transcript]:
+    """The cell's job, with a recorder at every party. Secrets come from the seed: a sealed cell and its exact twin
+    begin alike.
 
     Args:
         cell: what runs.
         rows: of the credit table.
     """
     job, people = cell.job, cell.parties(rows)
-    recorder = Recorder()
-    result = sv.simulate(
+    recorder, names = Recorder(), [*people, COORDINATOR]
+    ran = run_parties(
         job,
         people,
-        aligned=join_parties(people, job),
-        baselines=(),
-        observers=dict.fromkeys([*people, "coordinator"], recorder),
+        join_parties(people, job),
+        run="gate",
+        observers=dict.fromkeys(names, recorder),
+        secrets={name: PartySecret.derived(job.seed, name) for name in names},
     )
-    return result, recorder.transcript()
+    return ran, recorder.transcript()
 
 
 def opened(view: View) -> View:
@@ -77,16 +83,19 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         tests: audits in the whole run, among which the level of 5 % is divided.
         every_party: attack the labels from each passive party, and each one's features; otherwise those of the first.
     """
-    result, transcript = record(cell, rows)
-    views = {name: opened(v) if cell.sealed else v for (name, _), v in transcript.views.items()}
-    bank = next(view for view in views.values() if view.active)
+    ran, transcript = record(cell, rows)
+    owner = next(iter(transcript.truths))
+    views = {name: opened(v) if cell.sealed else v for (name, of), v in transcript.views.items() if of == owner}
+    bank = views[owner]
     passive = bank.passive if every_party else bank.passive[:1]
-    truth = transcript.truth()
+    truth = transcript.truth(owner)
     secret = cell.data != "credit"
-    labels = _worst(_labels(cell, views[name], truth.y) for name in passive)
+    labels = _worst(_labels(cell, bank, views[name], truth.y) for name in passive)
     features = _worst(_features(cell, bank, name, truth.x[name]) for name in passive)
-    attribute = _worst(_attribute(cell, bank, name, _bits(cell, truth.x[name])) for name in passive)
-    audits = _audits(cell, result, bank, views[passive[0]], truth.y, truth.x[passive[0]], tests) if secret else []
+    attribute = _worst(
+        _attribute(cell, bank, name, bits) for name in passive for bits in _attributes(cell, truth.x[name])
+    )
+    audits = _audits(cell, ran, bank, views[passive[0]], truth.y, truth.x[passive[0]], tests) if secret else []
     order = _order(cell, bank, passive[0], truth.others.get(passive[0])) if cell.data == "planted" else None
     twin = None
     if cell.protection == "bfv":
@@ -107,43 +116,42 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
 
 
 def _worst(found: Iterable[Got]) -> Got:
-    return max(found, key=lambda got: got.value - max(got.without, 0.0))
+    return max(found, key=lambda got: _sure_gain(got.value, got.without, got.error))
 
 
-def _said(cell: Cell, learner: str, about: str) -> tuple[str, bool]:
-    """The worst that the job says `learner` learns about `about`, and whether the latter's ``leaks = false`` admits it."""
+def _sure_gain(value: float, without: float, error: float) -> float:
+    """What an attack gained, less the judge's margin: what the worst is chosen by."""
+    return value - max(without, 0.0) - SIGMAS * error
+
+
+def _said(cell: Cell, bank: View, learner: str, about: str) -> tuple[str, bool]:
+    """The worst that the job says `learner` learns about `about`, and whether the latter's ``leaks = false`` admits
+    it."""
     job = cell.claimed
-    passive = sorted({learner, about} - {"bank"})
-    named = [name for name in ("network", "retailer", "shop") if name in cell_passive(cell)] or passive
-    found = job.algorithm.findings(job.planned(len(named)), named, "bank")
+    found = job.algorithm.findings(job.planned(len(bank.passive)), bank.passive, bank.party)
     mine = [f.severity for f in found if f.party == learner and f.about == about]
     worst = next((s for s in ("leak", "note", "ok") if s in mine), "ok")
     strict = job.replace(policies={about: Policy(leaks=False)})
-    return worst, not rule_against(strict, about, active="bank", passive=named)
+    return worst, not rule_against(strict, about, active=bank.party, passive=bank.passive)
 
 
-def cell_passive(cell: Cell) -> Sequence[str]:
-    """Names of a cell's passive parties."""
-    from benchmarks.gate.cells import ALGORITHMS
-
-    if cell.data == "canaries":
-        return ("shop",)
-    return ("network", "retailer")[: ALGORITHMS[cell.algorithm][0] - 1]
-
-
-def _permitted(cell: Cell, what: str) -> float:
+def _permitted(cell: Cell, bank: View, what: str) -> float:
     """The AUC that the planned ε permits of a secret that nothing else tells; 1 where something else does."""
-    protection = cell.job.planned(len(cell_passive(cell)))
+    protection = cell.job.planned(len(bank.passive))
     mechanism = None if protection.dp is None else getattr(protection.dp, what)
     if cell.data == "credit" or mechanism is None or isinstance(mechanism, sv.Marvell):
         return 1.0
     return permitted(mechanism).auc
 
 
-def _got(cell: Cell, tried: dict[str, tuple[float, float, float]], learner: str, about: str, what: str) -> Got:
+def _got(
+    cell: Cell, bank: View, tried: dict[str, tuple[float, float, float]], learner: str, about: str, what: str
+) -> Got:
     """The attack that gains most of those tried: name → value, without, error."""
-    name, (value, without, error) = max(tried.items(), key=lambda item: item[1][0] - max(item[1][1], 0.0))
-    severity, admitted = _said(cell, learner, about)
+    if not tried:
+        tried = {"nothing to attack": (0.5, 0.5, 0.0)}
+    name, (value, without, error) = max(tried.items(), key=lambda item: _sure_gain(*item[1]))
+    severity, admitted = _said(cell, bank, learner, about)
     return Got(
         severity=severity,  # type: ignore[arg-type]
         value=value,
@@ -151,7 +159,7 @@ def _got(cell: Cell, tried: dict[str, tuple[float, float, float]], learner: str,
         error=error,
         attack=name,
         view=_view(cell, labels=what == "labels"),
-        bound=_permitted(cell, what),
+        bound=_permitted(cell, bank, what),
         admitted=admitted,
     )
 
@@ -168,17 +176,17 @@ def _view(cell: Cell, *, labels: bool) -> str:
     return view(sealed=cell.sealed, trainable=cell.job.algorithm.trainable)
 
 
-def _labels(cell: Cell, view: View, y: np.ndarray) -> Got:
+def _labels(cell: Cell, bank: View, view: View, y: np.ndarray) -> Got:
     """Labels of training rows, from gradients at one passive party, with no label known and with 40."""
     known = draw_known(view.train, y, _KNOWN_LABELS, cell.seed)
     without = ranked(on_labels.without_gradients(view, known).without(known.rows), y, view.classes)[0]
     floor = max(without, 0.5)
-    tried = {"nothing to attack": (0.5, floor, 0.0)}
+    tried = {}
     if view.gradients():
         for name, estimate in _label_scores(view, known).items():
             value, error = ranked(estimate.without(known.rows), y, view.classes)
             tried[name] = value, floor, error
-    return _got(cell, tried, view.party, view.owner, "labels")
+    return _got(cell, bank, tried, view.party, view.owner, "labels")
 
 
 def _label_scores(view: View, known: Known) -> dict[str, Estimate]:
@@ -192,7 +200,7 @@ def _label_scores(view: View, known: Known) -> dict[str, Estimate]:
 
 def _features(cell: Cell, bank: View, victim: str, x: np.ndarray) -> Got:
     """A passive party's columns, from all looks at its rows and 72 known records."""
-    tried = {"nothing to attack": (0.0, 0.0, 0.0)}
+    tried = {}
     for which in ("trained", "scored"):
         rows, seen = on_features.sights(bank, victim, which)  # type: ignore[arg-type]
         if len(rows) < _KNOWN_RECORDS + 20 or not seen.size:
@@ -203,7 +211,7 @@ def _features(cell: Cell, bank: View, victim: str, x: np.ndarray) -> Got:
             for name, attack in (("", on_features.infer), (" with own columns", on_features.infer_with_own)):
                 estimate = attack(bank, victim, known, learner=learner, which=which)  # type: ignore[arg-type]
                 tried[f"features: {learner}{name}, {which} rows"] = _explained(estimate, known, x), own, 0.0
-    return _got(cell, tried, bank.party, victim, "features")
+    return _got(cell, bank, tried, bank.party, victim, "features")
 
 
 def _explained(estimate: Estimate, known: Known, x: np.ndarray) -> float:
@@ -217,17 +225,22 @@ def _bits(cell: Cell, x: np.ndarray) -> np.ndarray:
     return (x[:, 0] > (0.0 if cell.data != "credit" else np.median(x[:, 0]) + 1e-6)).astype(np.int64)
 
 
+def _attributes(cell: Cell, x: np.ndarray) -> list[np.ndarray]:
+    """The attributes that are attacked: `_bits`, and the rare category that is planted."""
+    return [_bits(cell, x), (x[:, 1] > 0).astype(np.int64)] if cell.data == "planted" else [_bits(cell, x)]
+
+
 def _attribute(cell: Cell, bank: View, victim: str, bits: np.ndarray) -> Got:
     """The attribute of training rows, with 72 known ones and with none."""
     rows, seen = on_features.sights(bank, victim, "trained")
-    tried = {"nothing to attack": (0.5, 0.5, 0.0)}
+    tried = {}
     if len(rows) and seen.size:
         known = draw_known(rows, bits, _KNOWN_RECORDS, cell.seed)
         without = max(0.5, ranked(classify(rows, bank.own(rows), known, 2).without(known.rows), bits, 2)[0])
         for name, estimate in _attribute_scores(bank, victim, rows, seen, known).items():
             value, error = ranked(estimate.without(known.rows), bits, 2)
             tried[name] = value, without, error
-    return _got(cell, tried, bank.party, victim, "features")
+    return _got(cell, bank, tried, bank.party, victim, "features")
 
 
 def _attribute_scores(bank: View, victim: str, rows: np.ndarray, seen: np.ndarray, known: Known) -> dict[str, Estimate]:
@@ -257,14 +270,12 @@ def _order(cell: Cell, bank: View, victim: str, others: np.ndarray | None) -> Go
     return Got(severity="ok", value=value, without=0.5, error=error, attack="the numbers of its rows")
 
 
-def _audits(
-    cell: Cell, result: sv.Result, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int
-) -> list[Audited]:
+def _audits(cell: Cell, ran: Ran, bank: View, passive: View, y: np.ndarray, x: np.ndarray, tests: int) -> list[Audited]:
     """Bounds on ε of coin labels and of the coin among the features, where a run reports an ε of them."""
-    run = result.record.runs[-1]
-    reported = {(total.party, total.protects): total for total in run.epsilon_totals}
+    spent = totals({name: trained.spent for name, trained in ran.trained.items()})
+    reported = {(total.party, total.protects): total for total in spent}
     found = []
-    if (total := reported.get(("bank", "labels"))) is not None and passive.gradients():
+    if (total := reported.get((bank.party, "labels"))) is not None and passive.gradients():
         known = draw_known(passive.train, y, _KNOWN_LABELS, cell.seed)
         lower = _lower(_label_scores(passive, known), known, y, total.delta, tests)
         found.append(Audited(what="labels", reported=max(total.epsilon_rdp, total.epsilon_prv), lower=lower))

@@ -4,9 +4,9 @@ A bound above the ε that a run reports is a proof, at its confidence, that the 
 not counted, a way around the noise. A bound below it proves nothing but that this attack was no stronger.
 
 *One run* (Steinke, Nasr and Jagielski 2023, arXiv 2305.08846, theorem 5.2): each of n rows carries a secret bit, tossed
-independently; an attacker guesses r of them from all that he saw, and v guesses are right. If the run was (ε, δ)-private
-for each row, v is stochastically dominated by a binomial count with success rate e^ε/(1 + e^ε), but for a term in δ.
-The bits are labels tossed by a coin, or a canary column of the features.
+independently; an attacker guesses r of them from all that he saw, and v guesses are right. If the run was
+(ε, δ)-private for each row, v is stochastically dominated by a binomial count with success rate e^ε/(1 + e^ε), but for
+a term in δ. The bits are labels tossed by a coin, or a canary column of the features.
 
 *Rates*: how often a test calls a bit 1 where it is 1 and where it is 0, over rows with noise of their own. By (ε, δ),
 ``P(1 | 1) ≤ e^ε P(1 | 0) + δ``; both rates are bounded after Clopper and Pearson (1934).
