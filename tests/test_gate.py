@@ -121,8 +121,8 @@ def test_noise_times_zero_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> Non
     lines = judge.judge([*CONTROLS, _measured(one)])
     assert any("ranks labels" in line and "its ε permits 0.569" in line for line in lines)
     assert any("ranks an attribute" in line and "its ε permits 0.569" in line for line in lines)
-    assert any("ε of labels is reported as 1 and was at least" in line for line in lines)
-    assert any("ε of features is reported as 1 and was at least" in line for line in lines)
+    assert any("ε of labels is reported as" in line and "was at least" in line for line in lines)
+    assert any("ε of features is reported as" in line and "was at least" in line for line in lines)
 
 
 def test_a_finding_that_is_too_mild_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:

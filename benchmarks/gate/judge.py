@@ -9,7 +9,7 @@ confidence already, which `__main__` divides among all audits of a run.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -81,59 +81,61 @@ def _aucs(cell: Figures) -> list[tuple[str, Got]]:
     return [(what, got) for what, got in named if got is not None]
 
 
-def ok_is_ok(cell: Figures) -> str:
+def ok_is_ok(cell: Figures) -> Iterator[str]:
     """A cell says *ok* and an attack ranks labels, or an attribute, with an AUC above 0.55."""
     for what, got in _aucs(cell):
         if got.severity == "ok" and _sure(got) > OK_AUC:
-            return f"says ok, and {got.attack} ranks {what} with AUC {got.value:.3f} ± {got.error:.3f}"
-    return ""
+            yield f"says ok, and {got.attack} ranks {what} with AUC {got.value:.3f} ± {got.error:.3f}"
 
 
-def note_is_small(cell: Figures) -> str:
+def note_is_small(cell: Figures) -> Iterator[str]:
     """A cell says *note* and an attack gains more than 0.05 of AUC, or 0.10 of R², over what is known without it."""
     for what, got in _aucs(cell):
         if got.severity == "note" and _sure(got) - got.without > NOTE_AUC_GAIN:
-            return f"says note, and {got.attack} ranks {what} with AUC {got.value:.3f} where {got.without:.3f} is known"
-    got = cell.features
-    if got is not None and got.severity != "leak" and got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN:
-        got_them = f"{got.attack} gets features with R² {got.value:.2f} where {got.without:.2f} is known"
-        return f"says {got.severity}, and {got_them}"
-    return ""
+            yield f"says note, and {got.attack} ranks {what} with AUC {got.value:.3f} where {got.without:.3f} is known"
+    got_features = cell.features
+    if got_features is not None and got_features.severity != "leak" and _explains(got_features):
+        yield f"says {got_features.severity}, and {_explained(got_features)}"
 
 
-def noise_holds(cell: Figures) -> str:
+def noise_holds(cell: Figures) -> Iterator[str]:
     """Something under differential privacy is ranked better than Φ(μ/√2) + 0.03."""
     for what, got in _aucs(cell):
         if _sure(got) > got.bound + DP_TOLERANCE:
-            return f"{got.attack} ranks {what} with AUC {got.value:.3f}, and its ε permits {got.bound:.3f}"
-    return ""
+            yield f"{got.attack} ranks {what} with AUC {got.value:.3f}, and its ε permits {got.bound:.3f}"
 
 
-def epsilon_is_true(cell: Figures) -> str:
+def epsilon_is_true(cell: Figures) -> Iterator[str]:
     """An audited lower bound on ε exceeds the reported ε."""
     for audited in cell.audits:
         if not audited.lower <= audited.reported:
-            return f"ε of {audited.what} is reported as {audited.reported:.3g} and was at least {audited.lower:.3g}"
-    return ""
+            yield f"ε of {audited.what} is reported as {audited.reported:.3g} and was at least {audited.lower:.3g}"
 
 
-def policies_hold(cell: Figures) -> str:
+def policies_hold(cell: Figures) -> Iterator[str]:
     """A policy with ``leaks = false`` admits a cell that measures as a leak."""
     for what, got in _aucs(cell):
         if got.admitted and _sure(got) > OK_AUC and _sure(got) - got.without > NOTE_AUC_GAIN:
-            return f"leaks = false admits it, and {got.attack} ranks {what} with AUC {got.value:.3f}"
-    got = cell.features
-    if got is not None and got.admitted and got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN:
-        return f"leaks = false admits it, and {got.attack} gets features with R² {got.value:.2f}"
-    return ""
+            yield f"leaks = false admits it, and {got.attack} ranks {what} with AUC {got.value:.3f}"
+    if cell.features is not None and cell.features.admitted and _explains(cell.features):
+        yield f"leaks = false admits it, and {_explained(cell.features)}"
 
 
-def twins_agree(cell: Figures) -> str:
+def twins_agree(cell: Figures) -> Iterator[str]:
     """A sealed transcript differs from that of its exact twin."""
-    return "what was opened differs from the exact twin's" if cell.twin is False else ""
+    if cell.twin is False:
+        yield "what was opened differs from the exact twin's"
 
 
-RULES: Sequence[Callable[[Figures], str]] = (
+def _explains(got: Got) -> bool:
+    return got.value - max(got.without, 0) - R2_MARGIN > NOTE_R2_GAIN
+
+
+def _explained(got: Got) -> str:
+    return f"{got.attack} gets features with R² {got.value:.2f} where {got.without:.2f} is known"
+
+
+RULES: Sequence[Callable[[Figures], Iterator[str]]] = (
     ok_is_ok,
     note_is_small,
     noise_holds,
@@ -161,7 +163,7 @@ def judge(cells: Sequence[Figures]) -> list[str]:
     """Everything that is wrong, in words; empty where the gate opens."""
     found = controls(cells)
     for cell in cells:
-        found += [f"{cell.name}: {text}" for rule in RULES if (text := rule(cell))]
+        found += [f"{cell.name}: {text}" for rule in RULES for text in rule(cell)]
         for got in (cell.labels, cell.features, cell.attribute, cell.order):
             if got is not None and not math.isfinite(got.value):
                 found.append(f"{cell.name}: an attack got {got.value}, which no rule can judge")
