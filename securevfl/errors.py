@@ -10,6 +10,7 @@ SecureVFLError                exit 1
 │   └── ProtectionInactive    exit 3   a protection was asked for and did not act
 ├── AlignmentError            exit 4   the parties do not agree on the common rows
 ├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
+│   ├── PeerEnded             exit 5   a peer ended before the run did
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
@@ -28,6 +29,7 @@ __all__ = [
     "AuditError",
     "InputError",
     "PartyFailed",
+    "PeerEnded",
     "PolicyError",
     "ProtectionInactive",
     "ProtocolError",
@@ -92,6 +94,10 @@ class ProtocolError(SecureVFLError):
     """A peer sent a message that the protocol does not allow at this point."""
 
     exit_code = 5
+
+
+class PeerEnded(ProtocolError):
+    """A peer closed its links before the run was over; its own error says why."""
 
 
 class WireError(ProtocolError):

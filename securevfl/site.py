@@ -17,7 +17,7 @@ from securevfl.errors import InputError
 from securevfl.privacy import Clock, Journal, Ledger, Link, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
-__all__ = ["Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
+__all__ = ["SILENCE", "Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
 
 
 def derive_seed(seed: int, *labels: str | int) -> int:
@@ -89,6 +89,10 @@ class PartySecret:
 
     def __repr__(self) -> str:
         return "PartySecret(…)"
+
+
+SILENCE = 600.0
+"""Seconds; see `Site.silence`."""
 
 
 class Observer:
@@ -195,6 +199,8 @@ class Site:
         observer: hears how it goes on.
         keeper: keeps the party's checkpoints.
         notes: what the report should tell of this party's part in the run.
+        silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
+            own affair, of which the job says nothing.
     """
 
     name: str
@@ -212,6 +218,7 @@ class Site:
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
+    silence: float = SILENCE
 
     @property
     def role(self) -> PartyRole:

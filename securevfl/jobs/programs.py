@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
-from securevfl.errors import PartyFailed, SecureVFLError
+from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
 from securevfl.party import Job, declared
 from securevfl.party.program import closing
 from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
-from securevfl.site import Keeper, Observer, PartySecret, Site
+from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, WINDOW, Exchanges, MemoryChannel, PartyRole, memory_pair
 
 __all__ = ["blocking", "run_programs", "sites_of"]
@@ -32,6 +32,7 @@ def sites_of(
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     window: int = WINDOW,
+    silence: float = SILENCE,
     ledgers: Ledgers | None = None,
 ) -> dict[str, Site]:
     """A site for each name, linked with every other by links that let through what the job declares.
@@ -48,6 +49,7 @@ def sites_of(
         secrets: party → its secret; for the others it comes from the operating system where the job seals the cut, and
             from the job's seed where it does not.
         window: bytes that may be on their way in each direction of a link.
+        silence: see `Site.silence`; the same for all of them.
         ledgers: opens the parties' ledgers; with new keys unless given.
     """
     names = sorted(names)
@@ -102,6 +104,7 @@ def sites_of(
             secret=own_secrets[name],
             observer=hears,
             keeper=(keepers or {}).get(name, Keeper()),
+            silence=silence,
         )
     return sites
 
@@ -131,11 +134,14 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
         PartyFailed: a program ended with an unforeseen error, its `__cause__`; the others stopped.
         SecureVFLError: any other, as the first party raised it; it carries all ledgers.
     """
-    failed: list[tuple[str, Exception]] = []
+    failed: list[tuple[str, BaseException]] = []
 
     async def guarded(name: str) -> T:
         try:
             return await closing(sites[name], programs[name]())
+        except asyncio.CancelledError as error:
+            failed.append((name, error))
+            raise
         except Exception as error:
             failed.append((name, error))
             for _ in range(20):  # the others read what is on its way to them, a refusal perhaps, before they stop
@@ -145,12 +151,16 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
     async def together() -> dict[str, T]:
         async with asyncio.TaskGroup() as group:
             tasks = {name: group.create_task(guarded(name), name=name) for name in programs}
+        if failed:  # a task that nobody here cancelled: a group that is cancelled or fails does not come this far
+            raise PeerEnded("a party's task was cancelled")
         return {name: task.result() for name, task in tasks.items()}
 
     try:
-        return blocking(together)
+        with _carrying(sites):
+            return blocking(together)
     except* Exception:
-        name, error = failed[0]
+        causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
+        name, error = (causes or failed)[0]  # who ended it, before those who noticed
     known = isinstance(error, SecureVFLError)
     raised = error if isinstance(error, SecureVFLError) else PartyFailed(name, error)
     raised.ledgers = tuple(site.ledger for site in sites.values())
@@ -158,6 +168,16 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
         raised.add_note(f"raised at party {name!r}; the other parties stopped")
         raise raised
     raise raised from error
+
+
+@contextmanager
+def _carrying(sites: Mapping[str, Site]) -> Iterator[None]:
+    """An interrupt of the run inside carries all ledgers."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        interrupt.ledgers = tuple(site.ledger for site in sites.values())  # type: ignore[union-attr]
+        raise
 
 
 def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:

@@ -17,12 +17,13 @@ import torch
 from securevfl.align import Alignment, align
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import InputError, PeerEnded
 from securevfl.party.consent import consent
 from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
 from securevfl.party.roster import check_roster
+from securevfl.party.watch import watched
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
@@ -203,28 +204,31 @@ def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise |
 
 
 async def closing(site: Site, work: Awaitable[T]) -> T:
-    """Run a party's `work` and exchange signed heads of the ledgers with all peers; close the ledger when it ends, well
-    or badly, and the links after success or a refusal.
+    """Run a party's `work` under the watch of its links, and exchange signed heads of the ledgers with all peers; close
+    the ledger and the links when it ends, however it does.
 
-    After any other error the links stay open: whoever runs the parties stops the peers.
+    Raises:
+        ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
     """
+    outcome = "done"
     try:
-        result = await work
-        if isinstance(result, Trained):
-            note_spent(site.ledger, result.spent)
-        await exchange_heads(site)
-    except asyncio.CancelledError:
-        site.ledger.close("cancelled: another party failed, or the run was interrupted")
-        raise
-    except PolicyError as error:
-        site.ledger.close(f"failed: {type(error).__name__}: {error}")
-        site.close()
+        return await watched(site, _ended(site, work))
+    except (asyncio.CancelledError, PeerEnded):
+        outcome = "cancelled: another party failed, or the run was interrupted"
         raise
     except BaseException as error:
-        site.ledger.close(f"failed: {type(error).__name__}: {error}")
+        outcome = f"failed: {type(error).__name__}: {error}"
         raise
-    site.ledger.close("done")
-    site.close()
+    finally:
+        site.ledger.close(outcome)
+        site.close()
+
+
+async def _ended(site: Site, work: Awaitable[T]) -> T:
+    result = await work
+    if isinstance(result, Trained):
+        note_spent(site.ledger, result.spent)
+    await exchange_heads(site)
     return result
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Literal, TypeVar
+
+import numpy as np
+import torch
 
 from securevfl.errors import ProtocolError
 from securevfl.privacy.clock import Clock
@@ -15,7 +19,7 @@ from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
-from securevfl.transport import NO_GUARD, Array, Channel, Exchange, Guard, Kind, Message, Scalar, measure
+from securevfl.transport import NO_GUARD, Array, Beat, Channel, Exchange, Guard, Kind, Message, Scalar, measure
 
 __all__ = ["Declared", "Heard", "Link", "fan_out"]
 
@@ -35,6 +39,11 @@ class Link:
     Every message that leaves was declared, was checked by `policy` and is written to `ledger`, in this order, before it
     is handed to the channel; every message that arrives is written there and checked in the same way.
 
+    Attributes:
+        awaits: what the program waits for at this link now; empty where it does not wait.
+        sent: messages that were sent.
+        received: messages that were read.
+
     Args:
         me: the party.
         peer: the party at the other end.
@@ -47,7 +56,20 @@ class Link:
         heard: is told of each message after the ledger has it; None where nobody listens.
     """
 
-    __slots__ = ("_channel", "_clock", "_heard", "_ledger", "_sends", "_takes", "me", "peer", "policy")
+    __slots__ = (
+        "_channel",
+        "_clock",
+        "_heard",
+        "_ledger",
+        "_sends",
+        "_takes",
+        "awaits",
+        "me",
+        "peer",
+        "policy",
+        "received",
+        "sent",
+    )
 
     def __init__(
         self,
@@ -71,6 +93,9 @@ class Link:
         self._sends = sends
         self._takes = takes
         self._heard = heard
+        self.awaits = ""
+        self.sent = 0
+        self.received = 0
 
     @property
     def ready(self) -> bool:
@@ -108,8 +133,13 @@ class Link:
             size = await self._channel.send(message)
         else:
             start = time.perf_counter()
-            size = await self._channel.send(message)
+            self.awaits = f"room for {what!r}"
+            try:
+                size = await self._channel.send(message)
+            finally:
+                self.awaits = ""
             self._clock.waited(time.perf_counter() - start)
+        self.sent += 1
         self._clock.sent(self.peer, size)
         if self._heard is not None:
             self._heard(self.me, self.peer, "sent", message)
@@ -119,10 +149,17 @@ class Link:
 
         Raises:
             PolicyError: it is protected less than the party's policy demands, or the peer refuses to go on.
-            ProtocolError: the peer sent something else, something that nobody declared, or ended.
+            ProtocolError: the peer sent something else, something that nobody declared, numbers that are not finite, or
+                ended. Tensors on a GPU are not looked at here: that would wait for the GPU; a loss that is not finite
+                ends the run.
         """
         start = time.perf_counter()
-        message, size = await self._channel.receive()
+        self.awaits = repr(what)
+        try:
+            message, size = await self._channel.receive()
+        finally:
+            self.awaits = ""
+        self.received += 1
         self._clock.waited(time.perf_counter() - start)
         self._ledger.record("received", self.peer, message, size)
         if self._heard is not None:
@@ -140,6 +177,12 @@ class Link:
                 f"{self.peer!r} sent {kind.value} {what!r} to {self.me!r}, which nothing in the job declares: "
                 "do both run the same version and job?"
             )
+        for name in names:
+            if not _finite(message.arrays[name]):
+                raise ProtocolError(
+                    f"{self.peer!r} sent numbers that are not finite to {self.me!r} ({what!r}, array {name!r}): look "
+                    f"at the training and the tables of {self.peer!r}; lower learning rates if it diverged"
+                )
         return message
 
     async def exchange(self, outgoing: Awaitable[object], incoming: Awaitable[_T]) -> _T:
@@ -162,9 +205,35 @@ class Link:
             raise
         return receiving.result()
 
+    @property
+    def steps(self) -> int:
+        """Messages that were sent and read."""
+        return self.sent + self.received
+
+    @property
+    def heard(self) -> Beat:
+        """The peer's last sign of life."""
+        return self._channel.heard
+
+    def beat(self, beat: Beat) -> None:
+        """Show the peer a sign of life."""
+        self._channel.beat(beat)
+
     def close(self) -> None:
         """Tell the peer that nothing more will come."""
         self._channel.close()
+
+
+def _finite(array: Array) -> bool:
+    """Whether all numbers of an array in this machine's memory are finite: the sum tells, unless it overflows."""
+    if isinstance(array, torch.Tensor):
+        if not array.is_floating_point() or array.device.type != "cpu":
+            return True
+        return math.isfinite(float(array.detach().sum())) or bool(torch.isfinite(array).all())
+    if array.dtype.kind != "f":
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(float(array.sum())) or bool(np.isfinite(array).all())
 
 
 def _multiplier(array: Array | Noised[Any]) -> float:

@@ -1,6 +1,6 @@
 """Messages, the wire codec and channels."""
 
-from securevfl.transport.channel import WINDOW, Channel, MemoryChannel, memory_pair
+from securevfl.transport.channel import WINDOW, Beat, Channel, MemoryChannel, memory_pair
 from securevfl.transport.exchange import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, PartyRole, Severity
 from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
 from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
@@ -13,6 +13,7 @@ __all__ = [
     "PASSIVE",
     "WINDOW",
     "Array",
+    "Beat",
     "Channel",
     "Exchange",
     "Exchanges",

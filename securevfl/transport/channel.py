@@ -4,16 +4,36 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import dataclass
 from typing import Protocol
 
-from securevfl.errors import InputError, ProtocolError
+from securevfl.errors import InputError, PeerEnded, ProtocolError
 from securevfl.transport import wire
 from securevfl.transport.message import Message
 
-__all__ = ["WINDOW", "Channel", "MemoryChannel", "memory_pair"]
+__all__ = ["WINDOW", "Beat", "Channel", "MemoryChannel", "memory_pair"]
 
 WINDOW = 32 << 20
 """Bytes that may be on their way in one direction before a sender waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """A sign of life, beside the messages.
+
+    Attributes:
+        steps: messages that the party has sent and read, over all its links.
+        sent: messages that it has sent over this channel.
+        read: messages that it has read from this channel.
+        awaits: the party for whom it waits; empty where it does not wait.
+        step: what for.
+    """
+
+    steps: int = 0
+    sent: int = 0
+    read: int = 0
+    awaits: str = ""
+    step: str = ""
 
 
 class Channel(Protocol):
@@ -43,6 +63,15 @@ class Channel(Protocol):
         """
         ...
 
+    def beat(self, beat: Beat) -> None:
+        """Show the peer a sign of life; it does not wait for room, and takes the place of the one before."""
+        ...
+
+    @property
+    def heard(self) -> Beat:
+        """The peer's last sign of life."""
+        ...
+
     def close(self) -> None:
         """Tell the peer that nothing more will come."""
         ...
@@ -51,7 +80,7 @@ class Channel(Protocol):
 class _Pipe:
     """One direction: the messages on their way, and who waits for them or for room."""
 
-    __slots__ = ("closed", "items", "reader", "size", "window", "writers")
+    __slots__ = ("beat", "closed", "items", "reader", "size", "window", "writers")
 
     def __init__(self, window: int) -> None:
         self.window = window
@@ -60,6 +89,7 @@ class _Pipe:
         self.reader: asyncio.Future[None] | None = None
         self.writers: deque[asyncio.Future[None]] = deque()
         self.closed = False
+        self.beat = Beat()
 
     def wake_reader(self) -> None:
         if self.reader is not None and not self.reader.done():
@@ -92,7 +122,7 @@ class MemoryChannel:
         size = wire.size(message)
         while pipe.size >= pipe.window and not pipe.closed:
             if self._in.closed:
-                raise ProtocolError(f"the peer ended and will not read {message.what!r}; look at its own error")
+                raise PeerEnded(f"the peer ended and will not read {message.what!r}; look at its own error")
             waiter = asyncio.get_running_loop().create_future()
             pipe.writers.append(waiter)
             await waiter
@@ -110,7 +140,7 @@ class MemoryChannel:
         pipe = self._in
         while not pipe.items:
             if pipe.closed:
-                raise ProtocolError("the peer ended before it sent what was expected; look at its own error")
+                raise PeerEnded("the peer ended before it sent what was expected; look at its own error")
             if pipe.reader is not None and not pipe.reader.done():
                 raise ProtocolError("two readers wait on one channel; a party reads its channels one at a time")
             pipe.reader = asyncio.get_running_loop().create_future()
@@ -119,6 +149,15 @@ class MemoryChannel:
         pipe.size -= size
         pipe.wake_writers()
         return message, size
+
+    def beat(self, beat: Beat) -> None:
+        """See `Channel.beat`."""
+        self._out.beat = beat
+
+    @property
+    def heard(self) -> Beat:
+        """See `Channel.heard`."""
+        return self._in.beat
 
     def close(self) -> None:
         """See `Channel.close`."""

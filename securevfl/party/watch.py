@@ -1,0 +1,109 @@
+"""The watch over a party's links: a peer that falls silent ends the run, with its name and the step that is awaited.
+
+Each party tells its peers, some times in each span of patience, how many steps its program has taken and for whom it
+waits. A peer is silent while these steps stand still and it waits for nobody else; one that waits for a third party is
+given twice the time, so that whoever waits for the silent party itself names it first. A peer that works through a
+long step in a program of its own beats as long as its program takes steps or its gate says that it computes.
+
+The clock is the party's own event loop: while this process computes, the loop stands still and so does the clock,
+so that in a simulation a party that computes for an hour is not called silent by the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link
+from securevfl.site import Site
+from securevfl.transport import Beat
+
+__all__ = ["watched"]
+
+T = TypeVar("T")
+
+_LOOKS = 20
+"""Looks at the links in one span of patience."""
+_SELDOM = 5.0
+"""Most seconds between two looks."""
+
+
+async def watched(site: Site, work: Awaitable[T]) -> T:
+    """Run a party's `work` under the watch.
+
+    Raises:
+        ProtocolError: a peer was silent for longer than `Site.silence`; says which, and what was awaited.
+    """
+    task = asyncio.current_task()
+    if task is None or not site.links:
+        return await work
+    watch = _Watch(site, task)
+    looking = asyncio.ensure_future(watch.look())
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if watch.error is None:
+            raise
+        task.uncancel()
+        raise watch.error from None
+    finally:
+        looking.cancel()
+
+
+class _Watch:
+    """Looks at a site's links from time to time, and cancels the task of its program where a peer is silent."""
+
+    def __init__(self, site: Site, task: asyncio.Task[object]) -> None:
+        self.error: ProtocolError | None = None
+        self._site = site
+        self._task = task
+        self._silent = dict.fromkeys(site.links, 0.0)
+        self._seen: dict[str, tuple[int, int, str]] = {}
+
+    async def look(self) -> None:
+        """Beat, count silence, and end the program where there was too much of it."""
+        pause = min(self._site.silence / _LOOKS, _SELDOM)
+        before = time.monotonic()
+        while self.error is None:
+            await asyncio.sleep(pause)
+            now = time.monotonic()
+            passed, before = min(now - before, 2 * pause), now  # longer: this process computed
+            for link in self._site.links.values():
+                link.beat(self._own(link))
+            for link in self._site.links.values():
+                self._count(link, passed)
+
+    def _own(self, link: Link) -> Beat:
+        links = self._site.links.values()
+        awaited = next(((one.peer, one.awaits) for one in links if one.awaits), ("", ""))
+        steps = sum(one.steps for one in links)
+        return Beat(steps=steps, sent=link.sent, read=link.received, awaits=awaited[0], step=awaited[1])
+
+    def _count(self, link: Link, passed: float) -> None:
+        beat = link.heard
+        seen = (link.steps, beat.steps, link.awaits)
+        if not link.awaits or seen != self._seen.get(link.peer):
+            self._seen[link.peer], self._silent[link.peer] = seen, 0.0
+            return
+        self._silent[link.peer] += passed
+        elsewhere = beat.awaits not in ("", link.me)
+        if self._silent[link.peer] > self._site.silence * (2 if elsewhere else 1):
+            self.error = ProtocolError(self._words(link, beat))
+            self._task.cancel()
+
+    def _words(self, link: Link, beat: Beat) -> str:
+        what = f"{link.me!r} has waited {self._silent[link.peer]:.0f} s for {link.peer!r} ({link.awaits})"
+        if beat.awaits == link.me:
+            lost = beat.sent > link.received or link.sent > beat.read
+            sides = (
+                f"{link.peer!r} says that it sent {beat.sent} messages and read {beat.read}, {link.me!r} read "
+                f"{link.received} and sent {link.sent}"
+            )
+            why = "a message was lost on the way" if lost else "the two run different programs"
+            return f"{what}, which itself waits for {link.me!r} ({beat.step}): {sides}; {why}"
+        if beat.awaits:
+            return f"{what}, which waits for {beat.awaits!r} ({beat.step}): look there first"
+        return f"{what}, which showed no sign of life: it hangs, or was stopped; look at {link.peer!r}'s own ledger"

@@ -1,0 +1,129 @@
+"""Silence: a peer that hangs, a message that is lost, a task that is cancelled end a run soon, and who is named."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+import torch
+from helpers import parties
+
+import securevfl as sv
+from securevfl.jobs import programs, simulation
+from securevfl.privacy import Link
+from securevfl.transport import MemoryChannel
+
+JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
+
+
+@pytest.fixture
+def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The sites of each run, with little patience; whatever hangs all the same fails."""
+    found: list[Any] = []
+
+    def impatient(*given: Any, **named: Any) -> Any:
+        found.append(original(*given, **named, silence=0.4))
+        return found[-1]
+
+    original, blocking = programs.sites_of, programs.blocking
+
+    def bounded(main: Any) -> Any:
+        async def within() -> Any:
+            return await asyncio.wait_for(main(), 20)
+
+        return blocking(within)
+
+    monkeypatch.setattr(simulation, "sites_of", impatient)
+    monkeypatch.setattr(programs, "blocking", bounded)
+    return found
+
+
+def _at(monkeypatch: pytest.MonkeyPatch, party: str, step: str, does: Any) -> None:
+    """What `party` does where it would receive this step for the second time."""
+    original, seen = Link.receive, [0]
+
+    async def receive(self: Link, kind: Any, what: str, *names: str) -> Any:
+        if self.me == party and what == step:
+            seen[0] += 1
+            if seen[0] == 2:
+                await does()
+        return await original(self, kind, what, *names)
+
+    monkeypatch.setattr(Link, "receive", receive)
+
+
+async def _hang() -> None:
+    await asyncio.Event().wait()
+
+
+async def _cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize(("party", "step"), [("bank", "cut/forward"), ("shop1", "cut/backward")])
+def test_a_party_that_hangs_is_named_by_those_who_wait_for_it(
+    party: str, step: str, sites: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _at(monkeypatch, party, step, _hang)
+    with pytest.raises(sv.ProtocolError, match=rf"has waited .* s for '{party}' \('cut/\w+'\), which showed no sign"):
+        sv.simulate(JOB, parties(rows=60))
+    assert all(site.links[peer]._channel._out.closed for site in sites[-1].values() for peer in site.links)
+
+
+def test_a_lost_message_is_told_apart_from_a_silent_party(sites: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    original, seen = MemoryChannel.send, [0]
+
+    async def drops(self: MemoryChannel, message: Any) -> int:
+        if message.what == "cut/forward":
+            seen[0] += 1
+            if seen[0] == 3:
+                return 100
+        return await original(self, message)
+
+    monkeypatch.setattr(MemoryChannel, "send", drops)
+    with pytest.raises(sv.ProtocolError, match=r"which itself waits for .*it sent \d+ messages and.*; a message was"):
+        sv.simulate(JOB, parties(passive=1, rows=60))
+
+
+@pytest.mark.parametrize("party", ["bank", "shop2"])
+def test_a_cancelled_task_ends_the_run(party: str, sites: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    _at(monkeypatch, party, "cut/forward" if party == "bank" else "cut/backward", _cancelled)
+    with pytest.raises(sv.PartyFailed, match=f"party '{party}' failed: CancelledError") as caught:
+        sv.simulate(JOB, parties(rows=60))
+    assert {ledger.party for ledger in caught.value.ledgers} == {"bank", "shop1", "shop2"}
+    assert all(site.links[peer]._channel._out.closed for site in sites[-1].values() for peer in site.links)
+
+
+def test_a_party_that_computes_for_long_is_not_called_silent(sites: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    async def computes() -> None:
+        time.sleep(1.5)  # noqa: ASYNC251 - as a long step does
+
+    _at(monkeypatch, "shop1", "cut/backward", computes)
+    sv.simulate(JOB, parties(rows=60))
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize(("sender", "step"), [("shop1", "cut/forward"), ("bank", "cut/backward")])
+def test_numbers_that_are_not_finite_are_their_senders(
+    value: float, sender: str, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = Link.send
+
+    async def sends(self: Link, kind: Any, what: str, **more: Any) -> None:
+        if self.me == sender and what == step:
+            more = {k: torch.full_like(v, value) if isinstance(v, torch.Tensor) else v for k, v in more.items()}
+        await original(self, kind, what, **more)
+
+    monkeypatch.setattr(Link, "send", sends)
+    with pytest.raises(sv.ProtocolError, match=rf"'{sender}' sent numbers that are not finite to .*'{step}'"):
+        sv.simulate(JOB, parties(rows=60))
+
+
+def test_large_numbers_whose_sum_overflows_are_finite() -> None:
+    from securevfl.privacy.link import _finite
+
+    assert _finite(torch.full((9,), 3e38))
+    assert _finite(torch.full((9,), 3e38).numpy())
+    assert not _finite(torch.tensor([1.0, float("inf"), -float("inf")]))
