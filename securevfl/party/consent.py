@@ -124,6 +124,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         opens=frozenset(e.opened for e in training if e.opened is not None),
         noised=protection.policy().noised,
         epsilon=_planned(job, mine),
+        delta=_delta(job, mine),
         releases="gradients" if mine else "activations",
         leaks=_leaks(findings, party),
         pairwise=known_to,
@@ -162,6 +163,13 @@ def _planned(job: Job, mine: bool) -> float | None:
     if noise is None:
         return math.inf
     return None if noise.noise_multiplier is not None else noise.epsilon
+
+
+def _delta(job: Job, mine: bool) -> float:
+    """δ with which that is counted; 0 without noise."""
+    dp = job.protection.dp
+    mechanism = None if dp is None else (dp.labels if mine else dp.features)
+    return float(getattr(mechanism, "delta", 0.0))
 
 
 def rule_against(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> str:

@@ -52,6 +52,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         min_intersection: fewest common rows with which it goes on: smaller intersections single people out.
         max_epsilon: largest ε that its releases may add up to, or None for no bound. With a bound, a job that releases
             its content without differential privacy is refused before it begins: such an ε has none.
+        max_delta: largest δ that a release may be counted with, where `max_epsilon` is set: with a large δ a small ε
+            promises nothing.
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
             with this one; algorithms with a label book need it, no other does.
         max_set_size: most rows that a peer may announce for alignment.
@@ -69,6 +71,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     min_masking: Bits = 40
     min_intersection: Count = 10
     max_epsilon: Annotated[float, Meta(gt=0, description="leave it out for no bound")] | None = None
+    max_delta: Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")] = 1e-4
     pairwise_intersections: bool = True
     max_set_size: Count = 1 << 24
 
@@ -177,12 +180,23 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         enough = (bits for bits in (2048, 3072, 7680, 15360) if Guard("paillier", bits).security >= self.min_security)
         return max(self.min_key_bits, next(enough))
 
-    def check_epsilon(self, epsilon: float, what: str) -> None:
-        """Refuse a plan of releases that would add up to more than `max_epsilon`.
+    def check_epsilon(self, epsilon: float, what: str, delta: float = 0.0) -> None:
+        """Refuse a plan of releases that would add up to more than `max_epsilon`, or is counted with more than
+        `max_delta`.
+
+        Args:
+            epsilon: planned.
+            what: is released, in words.
+            delta: with which ε is counted.
 
         Raises:
-            PolicyError: the planned ε and the bound.
+            PolicyError: the planned ε or δ, and the bound.
         """
+        if self.max_epsilon is not None and delta > self.max_delta:
+            raise PolicyError(
+                f"releasing {what} as planned counts ε at δ = {delta:.3g}; the policy allows δ up to "
+                f"{self.max_delta:.3g}: set delta in the mechanism well below one over the number of rows"
+            )
         if self.max_epsilon is not None and not epsilon <= self.max_epsilon * (1 + 1e-6):
             raise PolicyError(
                 f"releasing {what} as planned spends ε = {epsilon:.3g}; the policy allows {self.max_epsilon:.3g}: "
@@ -215,6 +229,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             min_masking=max(self.min_masking, other.min_masking),
             min_intersection=max(self.min_intersection, other.min_intersection),
             max_epsilon=min(bounds) if bounds else None,
+            max_delta=min(self.max_delta, other.max_delta),
             pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
             max_set_size=min(self.max_set_size, other.max_set_size),
         )
@@ -241,7 +256,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         if not self.leaks:
             parts.append("no known leak")
         if self.max_epsilon is not None:
-            parts.append(f"ε <= {self.max_epsilon:g}")
+            parts.append(f"ε <= {self.max_epsilon:g} at δ <= {self.max_delta:g}")
         return "; ".join(parts)
 
 

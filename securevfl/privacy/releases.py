@@ -243,7 +243,7 @@ class Releases:
         for planned, depends_on in self._planned:
             accountant.add(planned, depends_on)
         for about in subjects:
-            self._policy.check_epsilon(accountant.epsilon_rdp(about), what)
+            self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)
 
     def go_on(self, journal: Journal, start: int, scope: str = "") -> None:
         """Begin an attempt: count what earlier ones may have released, and reserve from now on in the journal what is

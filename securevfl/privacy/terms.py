@@ -36,6 +36,7 @@ class Terms:
         noised: kinds that would carry noise.
         epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing,
             or where it depends on the rows and is checked before the first release.
+        delta: with which that ε is counted.
         releases: what that is, in words.
         leaks: what others could read of its data.
         cure: what it would take that nobody could, in words.
@@ -49,6 +50,7 @@ class Terms:
     opens: frozenset[Kind] = frozenset()
     noised: frozenset[Kind] = frozenset()
     epsilon: float | None = None
+    delta: float = 0.0
     releases: str = "its content"
     leaks: tuple[str, ...] = ()
     cure: str = "another algorithm"
@@ -120,7 +122,7 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
             f"{policy.max_epsilon:.3g}: add dp=… to the protection"
         )
     try:
-        policy.check_epsilon(terms.epsilon, terms.releases)
+        policy.check_epsilon(terms.epsilon, terms.releases, terms.delta)
     except PolicyError as error:
         return str(error)
     return ""

@@ -13,6 +13,9 @@ from securevfl.site import derive_seed
 
 __all__ = ["Split", "batches", "chunks", "epoch_batches", "stratified_marks"]
 
+_DRAWS = 2_000
+"""Splits that are tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Split:
@@ -71,7 +74,11 @@ class Split:
 
 
 def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: int) -> np.ndarray:
-    """Marks of rows so that each part has its share of every class.
+    """Marks of rows, drawn for each row by itself, again and again until each part has enough rows of every class.
+
+    Enough is half of the part's share, rounded down, and one at least. Exact shares would tell more: whoever knew the
+    classes of all rows but one could then compute that one from the marks. As it is, the marks depend on the classes
+    only as far as a draw has to be repeated, which is rare where every class has dozens of rows.
 
     Args:
         classes: of the rows, (n,).
@@ -80,24 +87,26 @@ def stratified_marks(classes: np.ndarray, *, valid: float, test: float, seed: in
         seed: the label owner's own, which nobody else knows.
 
     Returns:
-        uint8 (n,): 0 trains, 1 validates, 2 tests. A class of three rows or more has at least one row in each part.
+        uint8 (n,): 0 trains, 1 validates, 2 tests.
 
     Raises:
-        InputError: a class with fewer rows than parts.
+        InputError: a class with so few rows that no draw was good.
     """
     generator = np.random.default_rng(seed)
-    marks = np.zeros(len(classes), dtype=np.uint8)
-    for kind in np.unique(classes):
-        rows = generator.permutation(np.flatnonzero(classes == kind))
-        if len(rows) < 3:
-            raise InputError(
-                f"class {int(kind)} has {len(rows)} common row{'s' if len(rows) > 1 else ''}; a stratified split needs "
-                "3 of each class: find more common rows, merge classes, or leave stratify out"
-            )
-        n_valid, n_test = (min(max(round(len(rows) * part), 1), len(rows) - 2) for part in (valid, test))
-        n_test = min(n_test, len(rows) - n_valid - 1)
-        marks[rows[:n_valid]], marks[rows[n_valid : n_valid + n_test]] = 1, 2
-    return marks
+    shares = (1 - valid - test, valid, test)
+    kinds, numbers = np.unique(classes, return_inverse=True)
+    sizes = np.bincount(numbers, minlength=len(kinds))
+    least = np.maximum(np.floor(np.outer(sizes, shares) / 2), 1)
+    for _ in range(_DRAWS):
+        marks = generator.choice(3, size=len(classes), p=shares).astype(np.uint8)
+        counts = np.bincount(numbers * 3 + marks, minlength=3 * len(kinds)).reshape(-1, 3)
+        if (counts >= least).all():
+            return marks
+    rarest = int(np.argmin(sizes))
+    raise InputError(
+        f"class {int(kinds[rarest])} has {sizes[rarest]} common row{'s' if sizes[rarest] > 1 else ''}, and {_DRAWS:,} "
+        "splits left a part without enough of it: find more common rows, merge classes, or leave stratify out"
+    )
 
 
 def batches(rows: np.ndarray, size: int, *, seed: int, epoch: int) -> Iterator[np.ndarray]:

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import securevfl as sv
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.privacy import READABLE_KINDS, SCHEMES, Clock, Ledger, Link, Policy, protection_of
 from securevfl.transport import Array, Guard, Kind, Message, memory_pair
@@ -273,6 +274,20 @@ def test_bounds_on_epsilon_and_on_the_intersection() -> None:
         policy.check_epsilon(1.5, "activations")
     with pytest.raises(PolicyError, match="49 common rows"):
         policy.check_intersection(49)
+
+
+def test_a_small_epsilon_at_a_large_delta_is_refused() -> None:
+    policy = Policy(max_epsilon=0.5)
+    policy.check_epsilon(0.5, "activations", 1e-5)
+    Policy().check_epsilon(0.5, "activations", 0.99)  # who bounds no ε bounds no δ
+    with pytest.raises(PolicyError, match=r"δ = 0\.99; the policy allows δ up to 0\.0001"):
+        policy.check_epsilon(0.5, "activations", 0.99)
+    both = policy.stricter(Policy(max_delta=1e-6))
+    assert both.max_delta == 1e-6
+    assert "ε <= 0.5 at δ <= 1e-06" in both.text()
+    job = sv.Job(policies={"lab": policy}, protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=0.5, delta=0.99))))
+    with pytest.raises(PolicyError, match=r"'lab' refuses the job: .*δ = 0\.99"):
+        sv.simulate(job, sv.datasets.breast_cancer(overlap=0.9, seed=1))
 
 
 @pytest.mark.parametrize(

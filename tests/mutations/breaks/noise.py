@@ -67,7 +67,7 @@ BREAKS = (
     Break(
         name="a plan is never held against the policy",
         file=_PRIVACY + "releases.py",
-        old="            self._policy.check_epsilon(accountant.epsilon_rdp(about), what)\n",
+        old="            self._policy.check_epsilon(accountant.epsilon_rdp(about), what, self._delta)\n",
         new="            accountant.epsilon_rdp(about)\n",
         tests=("tests/privacy/test_releases.py", "tests/privacy/test_budget.py"),
     ),
