@@ -16,7 +16,7 @@ from typing import Any
 import securevfl as sv
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.errors import SecureVFLError
-from securevfl.privacy import Finding, permitted
+from securevfl.privacy import Finding, measured, permitted
 from securevfl.privacy.severity import mu_of
 from securevfl.training import Algorithm, algorithms, find_algorithm
 
@@ -25,6 +25,7 @@ __all__ = ["FIGURES", "NAMES", "NOISE_PAGE", "PAGE", "SEALED", "blocks", "noise_
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "threat-model.md"
 NOISE_PAGE = ROOT / "docs" / "differential-privacy.md"
+GATE = ROOT / "benchmarks" / "results" / "gate.json"
 FIGURES = ROOT / "benchmarks" / "results" / "attack_on_z.json"
 
 SEALED = [name for name, kind in PROTECTIONS.items() if kind().policy().sealed]
@@ -167,7 +168,8 @@ def _epsilon() -> str:
             [
                 f"{epsilon:g}",
                 f"{mu_of(epsilon, sv.Gaussian().delta):.2f}",
-                *(f"{_up(one.auc)}, {one.severity}" if one else "refused" for one in (gaussian, drawn)),
+                f"{_up(gaussian.auc)}, {gaussian.severity}",
+                _up(drawn.auc) if drawn else "refused",
             ]
         )
     return _table(["ε", "μ at δ = 10⁻⁵", "Gaussian noise, all looks: AUC at most", "randomised response: AUC"], rows)
@@ -177,9 +179,79 @@ def _up(auc: float) -> str:
     return f"{math.ceil(100 * auc - 1e-9) / 100:.2f}"
 
 
+def _gate(*data: str) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Algorithm and protection → the gate's cells on these data, one a seed."""
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for cell in json.loads(GATE.read_text(encoding="utf-8"))["cells"]:
+        if cell["data"] in data:
+            found.setdefault((cell["algorithm"], cell["protection"]), []).append(cell)
+    return found
+
+
+def _beside(cells: Sequence[dict[str, Any]], what: str, other: str) -> str:
+    """The largest figure over seeds with what it is to be compared with; a dash where nothing was measured."""
+    got = [cell[what] for cell in cells if cell.get(what)]
+    if not got:
+        return "–"
+    worst = max(got, key=lambda one: one["value"])
+    if other == "bound" and worst["bound"] >= 1:
+        return f"{worst['value']:.2f}"
+    return f"{worst['value']:.2f} ({max(worst[other], 0.0):.2f})"
+
+
+def _severity(cells: Sequence[dict[str, Any]], what: str) -> str:
+    (severity,) = {cell[what]["severity"] for cell in cells if cell.get(what)}
+    return "**leak**" if severity == "leak" else severity
+
+
+def _measured() -> str:
+    rows = []
+    for (algorithm, protection), cells in _gate("credit").items():
+        figures = [_beside(cells, what, "without") for what in ("labels", "features", "attribute")]
+        labels, features = (_severity(cells, what) for what in ("labels", "features"))
+        rows.append([f"`{algorithm}`", protection, figures[0], labels, *figures[1:], features, str(len(cells))])
+    head = ["algorithm", "protection", "labels: AUC", "says", "features: R²", "attribute: AUC", "says", "seeds"]
+    return _table(head, rows)
+
+
+def _planted() -> str:
+    rows = []
+    for (algorithm, protection), cells in _gate("planted", "canaries").items():
+        audits = [audit for cell in cells for audit in cell["audits"]]
+        if not audits:
+            continue
+        figures = [_beside(cells, what, "bound") for what in ("labels", "attribute")]
+        bounds = []
+        for what in ("labels", "features"):
+            mine = [audit for audit in audits if audit["what"] == what]
+            worst = max(mine, key=lambda one: one["lower"], default=None)
+            bounds.append("–" if worst is None else f"{worst['lower']:.2f} of {worst['reported']:.2f}")
+        rows.append([f"`{algorithm}`", protection, *figures, *bounds, str(len(cells))])
+    head = ["algorithm", "protection", "coin labels: AUC", "coin attribute: AUC"]
+    return _table([*head, "ε of labels", "ε of features", "runs"], rows)
+
+
+def _views() -> str:
+    rows = []
+    for view, found in measured().items():
+        attribute = f"{found.attribute:.2f} ({found.attribute_without:.2f})" if found.about == "features" else "–"
+        shown = "**leak**" if found.severity == "leak" else found.severity
+        figure = f"{found.got:.2f} ({max(found.without, 0.0):.2f})"
+        rows.append([view, found.about, figure, attribute, shown])
+    return _table(["what a party sees, without noise", "about", "AUC or R²", "attribute: AUC", "severity"], rows)
+
+
 def blocks() -> dict[str, str]:
     """Name → table, as the page should have it."""
-    return {"cut": _cut(), "algorithms": _algorithms(), "beyond": _beyond(), "attack": _attack()}
+    return {
+        "views": _views(),
+        "cut": _cut(),
+        "algorithms": _algorithms(),
+        "beyond": _beyond(),
+        "gate": _measured(),
+        "planted": _planted(),
+        "attack": _attack(),
+    }
 
 
 def noise_blocks() -> dict[str, str]:

@@ -12,7 +12,7 @@ from securevfl.algorithms import SplitNN
 from securevfl.cut import PROTECTIONS
 
 
-@pytest.mark.parametrize("name", ["cut", "algorithms", "beyond", "attack"])
+@pytest.mark.parametrize("name", ["views", "cut", "algorithms", "beyond", "gate", "planted", "attack"])
 def test_the_page_has_the_tables(name: str) -> None:
     page = written(PAGE.read_text(encoding="utf-8"))
     assert set(page) == set(blocks())

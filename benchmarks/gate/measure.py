@@ -11,7 +11,7 @@ import numpy as np
 import securevfl as sv
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
-from securevfl.cut.leakage import features_view, labels_view
+from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.jobs import join_parties
 from securevfl.jobs.recorder import Recorder
 from securevfl.jobs.simulation import Ran, run_parties
@@ -169,6 +169,8 @@ def _got(
 
 def _view(cell: Cell, *, labels: bool) -> str:
     """What ``measured.json`` calls what the attacker saw; nothing where it carries noise."""
+    if labels and cell.data == "credit" and cell.protection == "response 0.2":
+        return DRAWN  # the draw tells next to nothing: what is left is the prediction
     if cell.job.protection.dp is not None or cell.protection == "bfv":
         return ""
     if cell.algorithm == "fedcvt":

@@ -11,6 +11,7 @@ from securevfl.transport import Severity
 
 __all__ = [
     "ATTRIBUTE",
+    "DRAWN",
     "LABELS",
     "Revealed",
     "about_features",
@@ -21,6 +22,9 @@ __all__ = [
     "labels_view",
     "revealed_under",
 ]
+
+DRAWN = "gradient of drawn labels"
+"""What ``measured.json`` calls a gradient of labels that randomised response hides, and of a prediction left bare."""
 
 ATTRIBUTE, LABELS = "a yes-or-no attribute", "labels"
 """What an ε on features, and one on labels, lets an attacker rank."""
@@ -73,7 +77,9 @@ def labels_drawn(dp: DP | None, what: str, view: str) -> Revealed:
         view: what ``measured.json`` calls it.
     """
     if dp is not None and dp.randomised is not None:
-        return revealed_under(dp.randomised, f"{what}, of labels that were drawn by randomised response", LABELS)
+        told = revealed_under(dp.randomised, f"{what}, of labels that were drawn by randomised response", LABELS)
+        text = f"{told.text} by the draw; without noise in it, it also tells what the model predicts of the row"
+        return Revealed(text, "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity)
     return Revealed(f"{what}: enough to tell the labels apart in practice", severity_of_view(view))
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from securevfl.cut import BFV
 from securevfl.errors import SecureVFLError
 from securevfl.party.job import Job
-from securevfl.privacy import DP, Gaussian, RandomisedResponse
+from securevfl.privacy import DP, Gaussian
 from securevfl.privacy.mechanisms import Mechanism
-from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of
+from securevfl.privacy.severity import auc_of_mu, largest_epsilon, mu_of
 from securevfl.training import Algorithm, find_algorithm
 
 __all__ = ["cure_of_leaks"]
@@ -59,13 +59,10 @@ def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     if not labels:
         yield noise, lambda job: _noised(job, what, gaussian)
         return
-    drawn = RandomisedResponse(epsilon=largest_epsilon(auc_of_response))
-    response = f"labels drawn at random, dp=sv.DP(labels=sv.RandomisedResponse(epsilon={drawn.epsilon:g})) or less"
     yield "protection 'bfv'", _sealed
     yield "bottoms without parameters, bottom=()", _without_bottoms
     yield "protection 'bfv' over bottoms without parameters, bottom=()", lambda job: _without_bottoms(_sealed(job))
     yield noise, lambda job: _noised(job, what, gaussian)
-    yield response, lambda job: _noised(job, what, drawn)
     yield "algorithm 'splitnn' under protection 'bfv'", lambda job: _sealed(job.replace(algorithm=_splitnn()))
 
 

@@ -87,7 +87,10 @@ NOISY_LABELS = "with differentially private noise in it (ε = 8): labels ranked 
 HIDDEN = "with differentially private noise in it (ε = 0.5): a yes-or-no attribute ranked with AUC at most 0.54"
 HIDDEN_LABELS = "with differentially private noise in it (ε = 0.5): labels ranked with AUC at most 0.54"
 MARVELL = "with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over many"
-RANDOMISED = "of labels that were drawn by randomised response (ε = 2): labels ranked with AUC at most 0.89"
+RANDOMISED = (
+    "of labels that were drawn by randomised response (ε = 2): labels ranked with AUC at most 0.89 "
+    "by the draw; without noise in it, it also tells what the model predicts of the row"
+)
 CUT, BOTTOM = "the gradient at the cut, for each row and step", "the gradient at its activations, for each row and step"
 TOLD = "enough to tell the labels apart in practice"
 

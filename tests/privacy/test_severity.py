@@ -90,6 +90,20 @@ def test_measured_figures_decide(figures: dict[str, float], severity: str) -> No
     assert Measured(view="a view", **figures).severity == severity  # type: ignore[arg-type]
 
 
+def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However small ε is: the gradient carries no noise, and what the model predicts of a row is a leak as measured."""
+    dp = sv.DP(labels=sv.RandomisedResponse(epsilon=0.1))
+
+    def worst() -> set[str]:
+        found = sv.SplitNN(bottom=(4,)).findings(sv.BFV(dp=dp), ROLES, "bank")
+        return {f.severity for f in found if f.about == "bank"}
+
+    assert worst() == {"leak"}
+    told = Measured(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
+    monkeypatch.setattr(severities, "measured", lambda: {**measured(), told.view: told})
+    assert worst() == {"note"}
+
+
 def test_what_nobody_measured_is_a_leak() -> None:
     assert severities.severity_of_view("a view that does not exist") == "leak"
 
