@@ -153,6 +153,11 @@ def test_the_views_that_the_gate_measures_are_those_that_findings_read() -> None
     assert written == {"a view": {"about": "labels", "got": 0.9, "without": 0.6, "cell": "0.9"}}
 
 
+def test_a_lucky_run_makes_no_severity_milder() -> None:
+    bad, good = ({"views": {"a view": {"about": "labels", "got": got, "without": 0.5}}} for got in (0.7, 0.52))
+    assert gate.kept_worst(bad, good) == gate.kept_worst(good, bad) == bad
+
+
 def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
     from securevfl.training import algorithms
 
