@@ -3,7 +3,7 @@
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
 not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
 protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify or is incomplete; 130
-interrupted.
+interrupted (Ctrl-C), 143 ended by SIGTERM.
 
 A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
 """
@@ -220,8 +220,15 @@ def run_command(
     ] = None,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
+    from securevfl.jobs.interrupts import resumable
+
     file = sv.read_job(job, policies=policy or ())
-    with _run_folder(folder, file.name, overwrite=overwrite) as place, _bars() as bars:
+    again = _command() if checkpoints else ""
+    with (
+        resumable(again, _say),
+        _run_folder(folder, file.name, overwrite=overwrite) as place,
+        _bars() as bars,
+    ):
         result = sv.simulate(
             file.job,
             file.parties,
@@ -232,6 +239,7 @@ def run_command(
             checkpoints=checkpoints,
             draws=draws,
             keys=keys,
+            ledgers=place.ledgers,
         )
         page = place.keep(result)
     _show(result, place.path, page)
@@ -414,6 +422,10 @@ def _version(
     if version:
         typer.echo(f"securevfl {sv.__version__}")
         raise typer.Exit
+
+
+def _say(line: str) -> None:
+    err.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _command() -> str:

@@ -252,9 +252,9 @@ def _keeping(ledgers: Mapping[str, Mapping[str, Ledger]]) -> Iterator[None]:
     """An error inside carries the ledgers of what went before it, too."""
     try:
         yield
-    except SecureVFLError as error:
+    except (SecureVFLError, KeyboardInterrupt) as error:
         before = [ledger for parties in ledgers.values() for ledger in parties.values()]
-        error.ledgers = (*before, *error.ledgers)
+        error.ledgers = (*before, *getattr(error, "ledgers", ()))  # type: ignore[union-attr]
         raise
 
 

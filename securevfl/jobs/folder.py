@@ -13,7 +13,7 @@ from uuid import uuid4
 from securevfl.durable import InUse, locked, make_folder
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs.result import Result
-from securevfl.jobs.written import write_ledgers
+from securevfl.jobs.written import LEDGERS, write_ledgers
 
 __all__ = ["RunFolder", "ledgers_kept"]
 
@@ -34,10 +34,13 @@ class RunFolder:
 
     Attributes:
         path: of the folder.
+        going: ``unfinished/``, or ``unfinished-2/`` and so on beside what runs that were killed left: what is written
+            while the run goes. It goes away when the run ends well.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.going = _free(path, "unfinished")
 
     @classmethod
     @contextmanager
@@ -60,13 +63,23 @@ class RunFolder:
         """
         with ExitStack() as held:
             place = _place(held, Path(path), overwrite=overwrite, numbered=numbered)
-            with ledgers_kept(place):
-                yield cls(place)
+            folder = cls(place)
+            try:
+                with ledgers_kept(place):
+                    yield folder
+            except (SecureVFLError, KeyboardInterrupt):
+                folder.forget_going()
+                raise
+            folder.forget_going()
+
+    def forget_going(self) -> None:
+        """Remove what was written while the run went: it is in its place, or in ``failed/``."""
+        shutil.rmtree(self.going, ignore_errors=True)
 
     @property
     def ledgers(self) -> Path:
-        """Folder for the parties' ledgers while the run goes."""
-        return self.path / "ledgers"
+        """Folder for the parties' ledgers while the run goes: ``securevfl audit`` reads `going` after a kill."""
+        return self.going / LEDGERS
 
     @property
     def model(self) -> Path:
@@ -136,12 +149,15 @@ def ledgers_kept(folder: Path) -> Iterator[None]:
     except (SecureVFLError, KeyboardInterrupt) as error:
         ledgers = getattr(error, "ledgers", ())
         if any(ledger.entries for ledger in ledgers):
-            place, number = folder / "failed", 1
-            while place.exists():
-                number += 1
-                place = folder / f"failed-{number}"
+            place = _free(folder, "failed")
             error.add_note(f"what left before is in {write_ledgers(ledgers, place)}")
         raise
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A name in the folder that nothing has: with a number, where something has it."""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(folder / one for one in names if not (folder / one).exists())
 
 
 def _probe(folder: Path) -> None:

@@ -1,0 +1,56 @@
+"""Ctrl-C and SIGTERM: a run ends as after an error, its ledgers are written, and the line that resumes it is told."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+__all__ = ["INTERRUPTED", "TERMINATED", "resumable"]
+
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code after Ctrl-C."""
+
+TERMINATED = 128 + signal.SIGTERM
+"""Exit code after SIGTERM."""
+
+
+@contextmanager
+def resumable(command: str, say: Callable[[str], None]) -> Iterator[None]:
+    """SIGTERM inside is an interrupt; after either the process exits, when what is inside has written what it holds.
+
+    Args:
+        command: what goes on from the run's checkpoints; empty where it keeps none.
+        say: prints a line.
+
+    Raises:
+        SystemExit: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+    terminated = False
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):  # as in a background job
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)  # who runs an event loop has a handler that ends it in good order
+
+    main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, terminate) if main else None
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        say("terminated" if terminated else "interrupted")
+        for note in getattr(interrupt, "__notes__", []):
+            say(f"  ({note})")
+        if command:
+            say(f"resume with: {command}")
+        else:
+            say("nothing to resume from: a run with --checkpoints FOLDER goes on after its last whole epoch")
+        sys.exit(TERMINATED if terminated else INTERRUPTED)
+    finally:
+        if main:
+            signal.signal(signal.SIGTERM, before)
