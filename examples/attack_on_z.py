@@ -11,7 +11,7 @@ that z of a later step is linear in the Gram matrix X Xᵀ. The weights, and the
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import Aligned
 from securevfl.party.numbering import own_split
 from securevfl.privacy import Noised, bare
-from securevfl.site import Site
+from securevfl.site import PartySecret, Site
 from securevfl.training.split import epoch_batches
 
 RUNS = 9
@@ -108,11 +108,22 @@ def tapped(protection: Any, tap: Tap, gradients: dict[str, list[np.ndarray]]) ->
     return Tapped(**{name: getattr(protection, name) for name in protection.__struct_fields__})
 
 
-def watch(job: sv.Job, parties: sv.Parties, aligned: Aligned, noise: float = 0.0, seed: int = 0) -> View:
-    """Run a job and keep what its active party sees."""
+def watch(
+    job: sv.Job,
+    parties: sv.Parties,
+    aligned: Aligned,
+    noise: float = 0.0,
+    seed: int = 0,
+    secrets: Mapping[str, PartySecret] | None = None,
+) -> View:
+    """Run a job and keep what its active party sees. Secrets are derived unless given, so that the figures can be made
+    again and a sealed run has its twin; the attacks do not use them."""
     tap, gradients = Tap(noise, seed), dict[str, list[np.ndarray]]()
-    result = sv.simulate(job.replace(protection=tapped(job.protection, tap, gradients)), parties, aligned=aligned)
-    split = own_split(parties.active, aligned.parties[parties.active.name], job)
+    secrets = secrets or {name: PartySecret.derived(job.seed, name) for name in parties}
+    watched = job.replace(protection=tapped(job.protection, tap, gradients))
+    result = sv.simulate(watched, parties, aligned=aligned, secrets=secrets)
+    active = parties.active.name
+    split = own_split(parties.active, aligned.parties[active], job, secrets[active])
     number = np.full(aligned.common, -1)
     number[np.concatenate([split.train, split.valid])] = np.arange(len(split.train) + len(split.valid))
     batches, z, steps, labels, at = [], [], [], [], 0
