@@ -6,12 +6,12 @@
 Each version trains every algorithm over the same parties in a process of its own, in plain, in the integers of the
 sealed cut, and under BFV. What is compared: the active party's rows after alignment by PSI, its probabilities of the
 test rows, and the loss of every epoch, each as a SHA-256 of its bytes. Multi-VFL's weights are covered by the same
-digests of its first label owner.
-
-Since the passive parties alone draw the first weights of the cut, whatever trains over a cut begins elsewhere than in
-0.1 and differs in probabilities and losses, under BFV from run to run. `local` and `fedcvt` have no such weights and are
-the same. To compare the rest, compare two versions after that change. Noise of differential privacy comes from the operating system, so such runs have no
+digests of its first label owner. Noise of differential privacy comes from the operating system, so such runs have no
 digest.
+
+Since passive parties alone draw the first weights of the cut, whatever trains over a cut begins elsewhere than in 0.1:
+its probabilities and losses differ, and under BFV they differ from run to run. `local` and `fedcvt` have no such
+weights. To compare the others, take two versions after that change.
 """
 
 from __future__ import annotations
