@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from securevfl.errors import InputError
@@ -12,7 +12,10 @@ from securevfl.jobs.written import BOUND, LEDGER_FILE, LEDGERS, RESULT_FILE, RES
 from securevfl.privacy import Chain
 from securevfl.privacy.ledger import Flaw
 
-__all__ = ["changed_files"]
+__all__ = ["changed_files", "missing_files"]
+
+_OWNERS = frozenset({"scores.csv"})
+"""Files that belong to the label owner alone: a passive party audits without them."""
 
 
 def changed_files(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
@@ -21,7 +24,35 @@ def changed_files(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
     for chain in chains:
         if chain.run == RESULTS:
             yield from _results(chain, chains, folder)
+    yield from _unbound(chains, folder)
     yield from _parts(chains, folder / "model")
+
+
+def missing_files(chains: Sequence[Chain], folder: Path) -> list[str]:
+    """Files that the chains name and a party may well not have, for they are the label owner's: not compared then."""
+    named = {
+        str(note.values.get("name"))
+        for chain in chains
+        if chain.run == RESULTS
+        for note in chain.notes
+        if note.note == RESULT_FILE
+    }
+    return sorted(name for name in named & _OWNERS if not (folder / name).is_file())
+
+
+def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+    """Results that lie in the folder while no chain says which they are."""
+    bound = {chain.party for chain in chains if chain.run == RESULTS and chain.closed}
+    there = [name for name in BOUND if (folder / name).is_file()]
+    last = chains[-1]
+    if there and not bound:
+        yield Flaw(
+            last.file,
+            last.last,
+            last.party,
+            f"{' and '.join(str(folder / name) for name in there)} lie in the folder, and no chain of {RESULTS!r} says "
+            "which they are: they were changed, or the ends of all ledgers were taken off",
+        )
 
 
 def _renamed(chains: Sequence[Chain]) -> Iterator[Flaw]:
@@ -47,7 +78,7 @@ def _changed(folder: Path, name: str, digest: str) -> str:
         return f"the line names a file {name!r}; a run binds {', '.join(BOUND)}"
     path = folder / name
     if not path.is_file():
-        return f"{path}, which the line names, is not there"
+        return "" if name in _OWNERS else f"{path}, which the line names, is not there"
     found = file_digest(path)
     if found != digest:
         return f"{path} was changed: SHA-256 of it is {found[:16]}…, the line says {digest[:16]}…"
@@ -75,18 +106,36 @@ def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
     for party, path in there.items():
         known = named.get(party, {})
         if not known:
-            own = next((c for c in chains if c.party == party), None)
-            if own is not None:
-                yield Flaw(own.file, own.first, party, f"no run of this ledger names {path}")
+            own = next((c for c in chains if c.party == party), chains[0])
+            yield Flaw(own.file, own.first, party, f"no run of this party's ledger names {path}")
             continue
         text = _part(path, set(known))
         if text:
             chain, at = next(reversed(known.values()))
             yield Flaw(chain.file, at, party, text)
+    yield from _mixed(named, there)
     if there:
         for party in named.keys() - there.keys():
             chain, at = next(reversed(named[party].values()))
             yield Flaw(chain.file, at, party, f"{folder / (party + PART)} is not there, and other parties' parts are")
+
+
+def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[str, Path]) -> Iterator[Flaw]:
+    """Parts of different runs beside each other, each right by itself."""
+    runs: dict[str, set[str]] = {}
+    for party, path in there.items():
+        try:
+            digest = tree_digest(read_tree(path))
+        except InputError:
+            continue  # told where the part itself is looked at
+        runs[party] = {chain.run for mark, (chain, _) in named.get(party, {}).items() if mark == digest}
+    if len(runs) > 1 and all(runs.values()) and not set.intersection(*runs.values()):
+        party = sorted(runs)[0]
+        chain, at = next(reversed(named[party].values()))
+        told = "; ".join(
+            f"{name}'s is of run {', '.join(map(repr, sorted(own)))}" for name, own in sorted(runs.items())
+        )
+        yield Flaw(chain.file, at, party, f"the parts in {there[party].parent} are of different runs: {told}")
 
 
 def _part(path: Path, known: set[str]) -> str:

@@ -113,6 +113,9 @@ def summary(found: Audit) -> list[str]:
     if found.alone:
         names = ", ".join(f"{party} ({run})" for run, party in found.alone)
         text.append(f"Not compared, for the other end's ledger is not here: links of {names}.")
+    if found.missing:
+        text.append(f"Not compared, for the label owner keeps it: {', '.join(found.missing)}.")
+    text.append("Not bound: report.html; `securevfl report` draws it again from metrics.json.")
     text += [
         f"{chain.run}: {chain.party} ended with: {chain.outcome}"
         for chain in found.chains

@@ -9,7 +9,7 @@ from typing import Any
 
 from securevfl.errors import AuditError, InputError, UnknownNameError
 from securevfl.jobs.audit_epsilon import Epsilon, epsilons_of, wrong_epsilons
-from securevfl.jobs.audit_files import changed_files
+from securevfl.jobs.audit_files import changed_files, missing_files
 from securevfl.jobs.audit_lines import AuditLine, lines_of, undeclared
 from securevfl.jobs.written import LEDGERS, OLD_LEDGER
 from securevfl.privacy import Chain
@@ -30,6 +30,7 @@ class Audit:
         incomplete: what should be there and is not, in words: ends of chains, expected runs. A killed process leaves
             this, and so does whoever cuts files at their end.
         pinned: parties whose keys were known beforehand.
+        missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
     """
 
     chains: Sequence[Chain]
@@ -38,6 +39,7 @@ class Audit:
     alone: Sequence[tuple[str, str]]
     incomplete: Sequence[str] = field(default=())
     pinned: Sequence[str] = field(default=())
+    missing: Sequence[str] = field(default=())
 
     def __iter__(self) -> Iterator[Any]:
         """``chains, lines = audit(…)``."""
@@ -81,6 +83,7 @@ class Audit:
             alone=[pair for pair in self.alone if asked(*pair)],
             incomplete=self.incomplete,
             pinned=[name for name in self.pinned if party in ("", name)],
+            missing=self.missing,
         )
 
 
@@ -123,6 +126,7 @@ def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: st
         ],
         incomplete=incomplete(chains),
         pinned=tuple(party for party in parties if party in known),
+        missing=missing_files(chains, Path(folder)),
     )
 
 

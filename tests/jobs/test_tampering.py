@@ -227,6 +227,56 @@ def failed(lines: list[Line]) -> list[Line]:
 
 NEW = PrivateKey.generate()
 MINE = KEYS["shop1"]
+
+
+def no_results(folder: Path) -> None:
+    everywhere("results", "noisy")(folder)
+    for name in ("metrics.json", "scores.csv"):
+        (folder / name).unlink()
+
+
+def failed_at_last(folder: Path) -> None:
+    """Its own last closing line says that the run failed, which no peer's word covers; the results are edited."""
+    everywhere("results")(folder)
+    lines = [decode(raw.rstrip(b"\n")) for raw in lines_of(folder)]
+    last = lines[-1]
+    assert isinstance(last, Closing)
+    file_of(folder).write_bytes(rechain([*lines[:-1], replace(last, outcome="InterruptedError: killed")], MINE))
+    (folder / "metrics.json").write_text("{}")
+
+
+def one_more(folder: Path) -> None:
+    """A run of its own that never happened, after all others, with a small ε."""
+    lines = [decode(raw.rstrip(b"\n")) for raw in lines_of(folder)]
+    opening = next(line for line in reversed(lines) if isinstance(line, Opening))
+    time = max(line.time for line in lines)
+    more: list[Line] = [
+        replace(opening, run="more", runs=[*opening.runs, "more"], time=time, signature="", hash=""),
+        Closing(time=time, messages=0, outcome="done", words={}, prev=GENESIS),
+    ]
+    file_of(folder).write_bytes(rechain([*lines, *more], MINE))
+
+
+def late_note(folder: Path) -> None:
+    """A second, smaller ε before the closing line of the noisy run."""
+    raw = lines_of(folder)
+    end = chain_of(raw, "noisy")[1]
+    lines = [decode(one.rstrip(b"\n")) for one in raw]
+    note = next(line for line in reversed(lines) if isinstance(line, Noted) and line.note == "epsilon")
+    again = replace(note, time=lines[end - 1].time)
+    file_of(folder).write_bytes(rechain([*lines[: end - 1], again, *lines[end - 1 :]], MINE))
+
+
+def mixed_parts(folder: Path) -> None:
+    other = sv.compare({"plain": JOB, "noisy": NOISY}, parties(rows=90), baselines=(), keys=KEYS)
+    shutil.rmtree(folder)
+    other.report(folder)
+    other.models["noisy"].save(folder / "model")
+    other.models["plain"].save(folder / "else")
+    shutil.copy(folder / "else" / "shop1.model.safetensors", folder / "model" / "shop1.model.safetensors")
+    shutil.rmtree(folder / "else")
+
+
 LINE = "ledgers/shop1.jsonl:"
 
 TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
@@ -258,9 +308,16 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], None], str]] = {
     "runs swapped": (swap_runs, LINE),
     "a run of one party deleted": (without("plain", "shop1"), LINE),
     "a run of all parties deleted": (everywhere("plain"), LINE),
-    "the last runs of all parties deleted": (
-        everywhere("results", "noisy"), "Incomplete: {folder}/" + LINE
+    "the last runs of all parties deleted": (everywhere("results", "noisy"), "no chain of 'results' says which"),
+    "the last runs of all parties deleted, and the results": (no_results, "Incomplete: {folder}/" + LINE),
+    "own key: the last run failed, and nobody has results": (failed_at_last, "no chain of 'results' says which"),
+    "own key: a run that never happened": (one_more, LINE),
+    "own key: a note after the word": (late_note, LINE),
+    "a part of nobody": (
+        lambda f: shutil.copy(f / "model" / "shop1.model.safetensors", f / "model" / "shop9.model.safetensors"),
+        "no run of this party's ledger names {folder}/model/shop9",
     ),
+    "parts of two runs": (mixed_parts, "are of different runs"),
     "the results' chain of one party deleted": (without("results", "shop1"), "Incomplete: {folder}/" + LINE),
     "an old run's file": (replay, LINE + "1"),
     "another party's file": (lambda f: shutil.copy(file_of(f, "shop2"), file_of(f)), LINE + "1"),
@@ -323,8 +380,20 @@ def test_tampering_is_found_and_its_place_named(
     said = capsys.readouterr()
     told = said.out + said.err
     assert words.format(folder=folder) in told
-    assert "shop1" in told
+    assert ("shop1" if "shop1" in words else "shop") in told
     assert "Traceback" not in told
+
+
+def test_a_party_without_the_label_owner_s_scores_audits_all_else(whole: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    (folder / "scores.csv").unlink()
+    found = sv.audit(folder)
+    assert list(found.missing) == ["scores.csv"]
+    assert not found.incomplete
+    (folder / "metrics.json").write_text("{}")
+    with pytest.raises(sv.AuditError, match=r"metrics\.json was changed"):
+        sv.audit(folder)
 
 
 def test_a_whole_set_under_other_keys_is_told_by_pins_alone(whole: Path, tmp_path: Path) -> None:

@@ -108,6 +108,10 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                 yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which stands before it")
             if chain.run not in chain.opening.runs:
                 yield _flaw(chain, f"run {chain.run!r} is none of those that its own opening line expects")
+            elif chain.run not in first.opening.runs:
+                yield _flaw(
+                    chain, f"run {chain.run!r} is none of those that the party expected when run {first.run!r} began"
+                )
 
 
 def _jobs(by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
@@ -246,6 +250,12 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
         for chain in chains
         if not chain.closed
     ]
+    found += [
+        f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after it had "
+        "given its peers its word, and they ended well: it failed at the very end, or the line was written later"
+        for chain in chains
+        if chain.closed and chain.outcome != DONE and _believed(chain, chains)
+    ]
     parties: dict[str, dict[str, Chain]] = {}
     for chain in chains:
         parties.setdefault(chain.party, {})[chain.run] = chain
@@ -255,8 +265,17 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
     for party, own in parties.items():
         last = list(own.values())[-1]
         missing = [run for run in last.opening.runs if run not in own]
-        ended = any(chain.outcome != DONE for chain in every[last.run])
+        ended = all(chain.outcome != DONE for chain in every[last.run])
         if missing and not (ended and not any(run in every for run in missing)):
             names = ", ".join(map(repr, missing))
             found.append(f"{last.file}:{last.last}: {party!r}'s ledger expects run {names} too, which is not there")
     return found
+
+
+def _believed(chain: Chain, chains: Sequence[Chain]) -> bool:
+    """Whether a peer that ended well holds the party's word on this chain."""
+    return any(
+        other.run == chain.run and other.outcome == DONE and chain.party in other.words
+        for other in chains
+        if other is not chain
+    )

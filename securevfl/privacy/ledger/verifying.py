@@ -110,6 +110,8 @@ class Chain:
         if isinstance(line, Entry):
             self._message(number, line)
         elif isinstance(line, Noted):
+            if self.told is not None:
+                self.flaw(number, f"note {line.note!r} after the party had given its peers its word on the chain")
             self.notes.append(line)
             self.notes_at.append(number)
         elif isinstance(line, Roster):
