@@ -23,7 +23,7 @@ from securevfl.jobs.programs import blocking, sites_of
 from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.privacy import Ledger, verify
 from securevfl.privacy.ledger import Chain
-from securevfl.site import Site
+from securevfl.site import PartySecret, Site
 from securevfl.training import algorithms, find_algorithm
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.transport import Kind, MemoryChannel, Message
@@ -191,7 +191,8 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
         people = scarce(1, rows=160, width=2)
     else:
         people = parties(passive=2, rows=80)
-    reference = sv.simulate(job, people)
+    alike = {name: PartySecret.fresh() for name in people}
+    reference = sv.simulate(job, people, secrets=alike)
     windows, original = [], programs.memory_pair
 
     def narrow(window: int) -> tuple[MemoryChannel, MemoryChannel]:
@@ -201,7 +202,7 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
     monkeypatch.setattr(programs, "memory_pair", narrow)
     monkeypatch.setattr(simulation, "sites_of", lambda *given, **named: sites_of(*given, **named, window=1))
     monkeypatch.setattr(programs, "blocking", _with_deadline)
-    found = sv.simulate(job, people)
+    found = sv.simulate(job, people, secrets=alike)
     assert set(windows) == {1}
     if name not in NOISY:
         (key,) = found.scores
