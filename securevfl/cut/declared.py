@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from securevfl.cut.base import CutUse
-from securevfl.cut.leakage import Revealed, about_features, about_labels
+from securevfl.cut.leakage import Revealed, about_features, about_labels, about_others
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity
 
@@ -27,7 +27,8 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
         return ()
     features = dp is not None and dp.features is not None
     up = _up(dp, use, passive, sealed=False)
-    down = about_labels(dp, sealed=False, trainable=use.trainable)
+    down = about_labels(dp, sealed=False, trainable=use.trainable, parties=passive)
+    across = about_others(dp, sealed=False, trainable=use.trainable, parties=passive)
     return (
         _SETUP,
         Exchange(
@@ -48,6 +49,8 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
             "gradient at the cut",
             reveals=down.text,
             severity=down.severity,
+            of_others="" if across is None else across.text,
+            others_severity="ok" if across is None else across.severity,
             noised=dp is not None and dp.gradients is not None,
         ),
     )
@@ -89,6 +92,8 @@ class Ciphers:
         opened: Kind | None = None,
         reveals: str = "",
         severity: Severity = "ok",
+        of_others: str = "",
+        others_severity: Severity = "ok",
         noised: bool = False,
     ) -> Exchange:
         """A ciphertext between the active party and a passive one.
@@ -100,6 +105,8 @@ class Ciphers:
             opened: what the key's owner reads of it.
             reveals: what its receiver learns.
             severity: of that.
+            of_others: what its receiver learns about the other parties of its role.
+            others_severity: of that.
             noised: whether it carries noise.
         """
         return Exchange(
@@ -110,6 +117,8 @@ class Ciphers:
             words,
             reveals=reveals,
             severity=severity,
+            of_others=of_others,
+            others_severity=others_severity,
             ciphers=self.names,
             key_bits=self.key_bits,
             opened=opened,
@@ -130,7 +139,8 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
         return ()
     features, labels = dp is not None and dp.features is not None, dp is not None and dp.gradients is not None
     up = _up(dp, use, passive, sealed=True)
-    down = about_labels(dp, sealed=True, trainable=use.trainable)
+    down = about_labels(dp, sealed=True, trainable=use.trainable, parties=passive)
+    across = about_others(dp, sealed=True, trainable=use.trainable, parties=passive)
     found = [_SETUP]
     if use.together and passive > 1:
         found.append(Exchange("cut/seed", Kind.PUBLIC_KEY, PASSIVE, PASSIVE, "public key for pairwise masks"))
@@ -167,6 +177,8 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
                 opened=Kind.GRADIENT,
                 reveals=down.text,
                 severity=down.severity,
+                of_others="" if across is None else across.text,
+                others_severity="ok" if across is None else across.severity,
                 noised=labels,
             ),
         ]

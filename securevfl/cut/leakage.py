@@ -3,19 +3,23 @@ the same at length."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from securevfl.privacy import DP, JointNoise, RandomisedResponse, permitted, severity_of_view
 from securevfl.privacy.mechanisms import GaussianNoise
+from securevfl.privacy.severity import planned
 from securevfl.transport import Severity
 
 __all__ = [
     "ATTRIBUTE",
     "DRAWN",
     "LABELS",
+    "OTHERS_VIEW",
     "Revealed",
     "about_features",
     "about_labels",
+    "about_others",
     "features_view",
     "handed_over",
     "labels_drawn",
@@ -28,6 +32,10 @@ DRAWN = "gradient of drawn labels"
 
 ATTRIBUTE, LABELS = "a yes-or-no attribute", "labels"
 """What an ε on features, and one on labels, lets an attacker rank."""
+
+
+OTHERS_VIEW = "gradients, for others' columns"
+"""What ``measured.json`` calls gradients that tell of columns of other parties, without noise on features."""
 
 
 class Revealed(NamedTuple):
@@ -68,19 +76,38 @@ def handed_over(dp: DP | None, what: str, view: str) -> Revealed:
     return Revealed(f"{what}, in the clear", severity_of_view(view))
 
 
-def labels_drawn(dp: DP | None, what: str, view: str) -> Revealed:
+def labels_drawn(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Revealed:
     """What a passive party learns of labels from gradients that can carry no noise: they can only be of drawn labels.
 
     Args:
         dp: differential privacy of the job, with the ε that its plan spends.
         what: it receives.
         view: what ``measured.json`` calls it.
+        parties: number of passive parties.
     """
     if dp is not None and dp.randomised is not None:
         told = revealed_under(dp.randomised, f"{what}, of labels that were drawn by randomised response", LABELS)
         text = f"{told.text} by the draw; without noise in it, it also tells what the model predicts of the row"
-        return Revealed(text, "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity)
-    return Revealed(f"{what}: enough to tell the labels apart in practice", severity_of_view(view))
+        worse: Severity = "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity
+        return _and_columns(Revealed(text, worse), dp, parties)
+    text = f"{what}: enough to tell the labels apart in practice"
+    return _and_columns(Revealed(text, severity_of_view(view)), dp, parties)
+
+
+def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
+    """What a gradient tells of the label owner's own columns, beside its labels: they go into z, and z into it.
+
+    Only noise that the reader does not know hides something of z: that of other passive parties, on their features.
+    There is no ε for these columns. Attacks gained nothing at those ε that make a *note* of the features themselves,
+    and much without noise on features, whatever the noise on labels.
+    """
+    noise = None if dp is None else dp.features
+    if noise is not None and parties > 1 and permitted(_unknown(noise, parties)).severity == "note":
+        text = "; of the label owner's own columns no attack got anything, under the noise on the others' features"
+        return Revealed(labels.text + text, labels.severity)
+    hides = "" if dp is None or dp.labels is None else ", which noise on labels does not hide"
+    worse: Severity = "leak" if labels.severity == "leak" else severity_of_view(OTHERS_VIEW)
+    return Revealed(f"{labels.text}; and of the label owner's own columns{hides}", worse)
 
 
 def about_features(
@@ -137,24 +164,65 @@ def _whose(parties: int, together: bool, alone: bool) -> str:
     return "its part of z, by itself and not only the sum of all parties'"
 
 
-def about_labels(dp: DP | None, *, sealed: bool, trainable: bool) -> Revealed:
-    """What a passive party learns of the labels from what goes back to it.
+def about_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed:
+    """What a passive party learns of the label owner from what goes back to it.
 
     Args:
         dp: differential privacy of the job, with the ε that its plan spends.
         sealed: whether it opens the gradient at its activations, or reads the one at the cut.
         trainable: whether the passive parties' bottoms have parameters.
+        parties: number of passive parties.
     """
     view = labels_view(sealed=sealed, trainable=trainable)
     if sealed and not trainable:
         return Revealed("sizes, timing and the number of steps; nothing about labels", severity_of_view(view))
     text = f"{'the gradient at its activations' if sealed else 'the gradient at the cut'}, for each row and step"
     if dp is not None and dp.gradients is not None:
-        return revealed_under(dp.gradients, f"{text}, with differentially private noise in it", LABELS)
+        found = revealed_under(dp.gradients, f"{text}, with differentially private noise in it", LABELS)
+        return _and_columns(found, dp, parties)
     if dp is not None and dp.marvell is not None:
+        hides = "with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over many"
+        return _and_columns(Revealed(f"{text}, {hides}", "leak"), dp, parties)
+    return labels_drawn(dp, text, view, parties=parties)
+
+
+def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) -> Revealed | None:
+    """What a passive party learns of another passive party's features from what goes back to it; None if nothing does.
+
+    It is the gradient of a function of z, the sum over all parties: its size tells p, and its zeros tell which units of
+    the ReLU above z are off. Noise at the logits and drawn labels leave these zeros as they are. Noise on features does
+    not, for z is made of noisy activations then.
+
+    Args:
+        dp: differential privacy of the job, with the ε that its plan spends.
+        sealed: whether it opens the gradient at its activations, or reads the one at the cut.
+        trainable: whether the passive parties' bottoms have parameters.
+        parties: number of passive parties.
+    """
+    if parties < 2 or (sealed and not trainable):
+        return None
+    text = f"{'the gradient at its activations' if sealed else 'the gradient at the cut'}, for each row and step"
+    noise = None if dp is None else dp.features
+    if noise is None:
+        hides = "" if dp is None else ", which noise on labels does not hide"
         return Revealed(
-            f"{text}, with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over "
-            "many",
-            "leak",
+            f"{text}: it tells of z, and so of another passive party's columns{hides}",
+            severity_of_view(OTHERS_VIEW),
         )
-    return labels_drawn(dp, text, view)
+    joint = isinstance(noise, JointNoise)
+    carries = (
+        "with differentially private noise in it, less the reader's own share"
+        if joint
+        else ("made of activations with differentially private noise in them")
+    )
+    told = f"{text}: it tells of another passive party's columns through z, {carries}"
+    return revealed_under(_unknown(noise, parties), told, ATTRIBUTE)
+
+
+def _unknown(noise: GaussianNoise, parties: int) -> GaussianNoise:
+    """Noise on features as one of the passive parties knows it. Shares of noise on z add up to all of it, and each
+    party knows its own: 1 − 1/m of the variance is left."""
+    if not isinstance(noise, JointNoise) or noise.noise_multiplier is not None:
+        return noise  # the others' own noise is unknown; a multiplier without a number of looks bounds nothing
+    sigma = noise.sigma(1) * math.sqrt(1 - 1 / parties)
+    return planned(noise.replace(noise_multiplier=sigma, on_budget="refuse"), 1)

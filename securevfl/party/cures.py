@@ -63,7 +63,15 @@ def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     yield "bottoms without parameters, bottom=()", _without_bottoms
     yield "protection 'bfv' over bottoms without parameters, bottom=()", lambda job: _without_bottoms(_sealed(job))
     yield noise, lambda job: _noised(job, what, gaussian)
-    yield "algorithm 'splitnn' under protection 'bfv'", lambda job: _sealed(job.replace(algorithm=_splitnn()))
+    each = f"sv.Gaussian(epsilon={gaussian.epsilon:g})"
+    both = f"noise on labels and features, dp=sv.DP(labels={each}, features={each})"
+    yield f"{both} or less", lambda job: _noised(_noised(job, "features", gaussian), what, gaussian)
+    yield "algorithm 'splitnn'", lambda job: job.replace(algorithm=_splitnn()) if job.protection.sealed else job
+    yield "algorithm 'splitnn' under protection 'bfv'", _sealed_splitnn
+
+
+def _sealed_splitnn(job: Job) -> Job:
+    return job if job.protection.sealed else _sealed(job.replace(algorithm=_splitnn()))
 
 
 def _splitnn() -> Algorithm:

@@ -158,6 +158,13 @@ class Algorithm(Config):
         found = []
         declared = self.exchanges(protection, len(passive))
         for exchange in declared:
+            if exchange.of_others:
+                found += [
+                    Finding(receiver, other, exchange.of_others, exchange.others_severity)
+                    for receiver in names[exchange.receiver]
+                    for other in names[exchange.receiver]
+                    if other != receiver
+                ]
             if not exchange.reveals:
                 continue
             among_owners = exchange.sender == exchange.receiver == ACTIVE

@@ -38,6 +38,9 @@ class Exchange:
             beyond sizes and timing.
         severity: of what it reveals: ``"ok"`` harmless by design, ``"note"`` a known, limited leak, ``"leak"`` readable
             data.
+        of_others: what its receiver learns about each other party of the receiver's role, whose values went into it;
+            empty where nothing of them did.
+        others_severity: of that.
         ciphers: the ciphers under which it may cross; empty where it crosses in the clear or masked.
         key_bits: the least size of a Paillier modulus under which it may cross.
         opened: what the owner of the key reads when it decrypts the message; None where nothing per row is opened.
@@ -52,6 +55,8 @@ class Exchange:
     words: str
     reveals: str = ""
     severity: Severity = "ok"
+    of_others: str = ""
+    others_severity: Severity = "ok"
     ciphers: frozenset[str] = frozenset()
     key_bits: int = 0
     opened: Kind | None = None

@@ -13,6 +13,7 @@ from helpers import parties, scarce
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
+from securevfl.cut.leakage import OTHERS_VIEW
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.party import rule_against
 from securevfl.privacy import GaussianRelease, Measured, Policy, epsilon_rdp, measured, permitted
@@ -100,7 +101,8 @@ def test_drawn_labels_leave_the_prediction_bare(monkeypatch: pytest.MonkeyPatch)
 
     assert worst() == {"leak"}
     told = Measured(view="gradient of drawn labels", about="labels", got=0.6, without=0.58)
-    monkeypatch.setattr(severities, "measured", lambda: {**measured(), told.view: told})
+    columns = Measured(view=OTHERS_VIEW, about="features", got=0.1, without=0.05)
+    monkeypatch.setattr(severities, "measured", lambda: {**measured(), told.view: told, columns.view: columns})
     assert worst() == {"note"}
 
 
@@ -112,8 +114,9 @@ def test_findings_follow_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     """The report, the threat model and policies read the same table: change it, and all of them say something else."""
     job = sv.Job(algorithm=sv.SplitNN(bottom=(4,)), protection=sv.BFV(), policies={"network": Policy(leaks=False)})
     assert "learns z" in rule_against(job, "network", active="bank", passive=ROLES)
-    mild = Measured(view="z, trainable bottoms", about="features", got=0.2, without=0.15)
-    monkeypatch.setattr(severities, "measured", lambda: {**measured(), mild.view: mild})
+    views = "z, trainable bottoms", OTHERS_VIEW
+    mild = {view: Measured(view=view, about="features", got=0.2, without=0.15) for view in views}
+    monkeypatch.setattr(severities, "measured", lambda: {**measured(), **mild})
     found = job.algorithm.findings(job.protection, ROLES, "bank")
     assert {f.severity for f in found if f.party == "bank"} == {"note"}
     assert rule_against(job, "network", active="bank", passive=ROLES) == ""
@@ -185,12 +188,11 @@ def _applied(job: sv.Job, change: str) -> sv.Job:
         job = job.replace(algorithm=job.algorithm.replace(bottom=()))
     if "protection 'bfv'" in change:
         job = job.replace(protection=sv.BFV(dp=job.protection.dp))
-    noise = re.search(r"dp=sv\.DP\((\w+)=sv\.(\w+)\(epsilon=([\d.]+)\)\)", change)
-    if noise is not None:
-        mechanism = getattr(sv, noise[2])(epsilon=float(noise[3]))
-        dp = job.protection.dp
-        new = sv.DP(**{noise[1]: mechanism}) if dp is None else dp.replace(**{noise[1]: mechanism})
-        job = job.replace(protection=job.protection.replace(dp=new))
+    if "dp=sv.DP(" in change:
+        noise = re.findall(r"(\w+)=sv\.(\w+)\(epsilon=([\d.]+)\)", change)
+        new = {what: getattr(sv, mechanism)(epsilon=float(epsilon)) for what, mechanism, epsilon in noise}
+        dp = sv.DP(**new) if job.protection.dp is None else job.protection.dp.replace(**new)
+        job = job.replace(protection=job.protection.replace(dp=dp))
     return job
 
 

@@ -1,8 +1,9 @@
 """Other parties' columns from p in the gradient: what a passive party learns of features that it never met.
 
 The gradient of a row is ``(p − y)`` times a direction. Its size tells the prediction p, and p depends on all parties'
-columns. With the labels given, which makes this a statement about features alone, ridge regression on the sizes and
-directions of the last looks is compared with the same learner on the party's own columns and the labels.
+columns. Where a ReLU follows z, its zeros tell which units are off for this row; noise on labels, and labels that were
+drawn, leave zeros as they are. With the labels given, which makes this a statement about features alone, ridge
+regression on zeros, sizes and directions is compared with the same learner on the party's own columns and the labels.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from securevfl.privacy.attacks.transcript import View
 __all__ = ["from_gradients", "from_own"]
 
 _LAST = 3
+_ZERO = 1e-12
 
 
 def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | None:
@@ -34,6 +36,7 @@ def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | N
     toward = last / np.maximum(length, 1e-300)[:, :, None]
     side = np.where(labels[rows] == view.classes - 1, -1.0, 1.0)[:, None]
     about = [length * side, np.log(np.maximum(length, 1e-12)), (toward * side[:, :, None]).reshape(len(rows), -1)]
+    about += [np.abs(toward).reshape(len(rows), -1), (np.abs(seen) > _ZERO).mean(axis=1)]
     return ridge(rows, np.hstack([*about, _own(view, rows, labels)]), known)
 
 
