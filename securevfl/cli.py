@@ -104,6 +104,7 @@ def _show(result: sv.Result, folder: Path, page: Path) -> Path:
     from securevfl.report import (
         comparison_table,
         learned_table,
+        ledgers_text,
         receipt_table,
         self_training_text,
         warnings_text,
@@ -122,19 +123,9 @@ def _show(result: sv.Result, folder: Path, page: Path) -> Path:
     if (warnings := warnings_text(result.record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {page}", soft_wrap=True, highlight=False)
-    _print_keys(result, folder)
+    if (signed := ledgers_text(result.record, folder)) is not None:
+        out.print(signed, soft_wrap=True)
     return page
-
-
-def _print_keys(result: sv.Result, folder: Path) -> None:
-    """Whose key signed what, in the words that an audit takes."""
-    keys = {party: key.fingerprint for party, key in result.keys.items()}
-    out.print("The ledgers are signed. Keep these fingerprints somewhere else:", soft_wrap=True, highlight=False)
-    for party, fingerprint in keys.items():
-        out.print(f"  {party}={fingerprint}", soft_wrap=True, highlight=False, markup=False)
-    out.print(
-        f"Check the ledgers with: securevfl audit {folder} --pin PARTY=FINGERPRINT …", soft_wrap=True, highlight=False
-    )
 
 
 @app.command("demo")
@@ -150,7 +141,15 @@ def demo_command(
 ) -> None:
     """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
     with _run_folder(folder, "credit", overwrite=overwrite) as place, _bars() as bars:
-        result = sv.demo(full=full, seed=seed, bits=bits, epsilon=epsilon, command=_command(), observer=bars)
+        result = sv.demo(
+            full=full,
+            seed=seed,
+            bits=bits,
+            epsilon=epsilon,
+            command=_command(),
+            observer=bars,
+            ledgers=place.ledgers,
+        )
         page = result.report(place.path)
     _open(_show(result, place.path, page))
 
@@ -297,7 +296,15 @@ def sweep_command(
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
     """Show a finished run again, and write its page again."""
-    from securevfl.report import Record, comparison_table, self_training_text, warnings_text, worst_text, write
+    from securevfl.report import (
+        Record,
+        comparison_table,
+        ledgers_text,
+        self_training_text,
+        warnings_text,
+        worst_text,
+        write,
+    )
 
     record = Record.read(folder / "metrics.json")
     out.print(worst_text(record), soft_wrap=True)
@@ -307,6 +314,8 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     if (warnings := warnings_text(record)) is not None:
         out.print(warnings, soft_wrap=True)
     out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
+    if (signed := ledgers_text(record, folder)) is not None:
+        out.print(signed, soft_wrap=True)
 
 
 @app.command("attack")

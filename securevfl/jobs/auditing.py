@@ -145,4 +145,10 @@ def _files(folder: Path) -> list[Path]:
             f"{folder / OLD_LEDGER} is a ledger of version 0.1. It is not signed, and whoever computes its hashes "
             "again can rewrite it: only securevfl 0.1 audits it"
         )
+    left = sorted({path.parent.parent for path in folder.glob(f"*/{LEDGERS}/*.jsonl")})
+    if left:
+        raise InputError(
+            f"{folder / LEDGERS} holds no ledger; runs that failed or were killed left some: name "
+            f"{' or '.join(map(str, left))}"
+        )
     raise InputError(f"{folder / LEDGERS} holds no ledger: name the folder of a finished run, e.g. runs/credit")

@@ -49,6 +49,7 @@ class Roster:
 
     @property
     def names(self) -> list[str]:
+        """Of all parties, those with labels first."""
         return [*self.owners, *self.passive]
 
 

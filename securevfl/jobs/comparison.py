@@ -20,7 +20,7 @@ from securevfl.jobs.checkpoint import FolderKeeper, data_digests, kept_in
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
 from securevfl.jobs.receipt import check_protection
-from securevfl.jobs.recording import alignment_record, over_draws, run_record, title_of
+from securevfl.jobs.recording import alignment_record, ledger_records, over_draws, run_record, title_of
 from securevfl.jobs.result import Result
 from securevfl.jobs.signing import Keys, signing_of
 from securevfl.jobs.simulation import COORDINATOR, Aligned, Ran, align_parties, consent_parties, run_parties
@@ -226,6 +226,7 @@ def compare(
         ],
         alignment=alignment_record(aligned, split or Split.empty(), chief.name, seconds),
         runs=runs,
+        ledgers=ledger_records(kept_ledgers),
     )
     active_rows = aligned.parties[chief.name].rows[(split or Split.empty()).test]
     return Result(

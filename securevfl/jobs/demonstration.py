@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from securevfl.cut import BFV, CKKS, Paillier, Plain
 from securevfl.data import datasets
 from securevfl.jobs.comparison import compare
@@ -50,6 +52,7 @@ def demo(
     epsilon: float = 8.0,
     command: str = "",
     observer: Observer | None = None,
+    ledgers: str | Path | None = None,
 ) -> Result:
     """Bank, network and retailer train a credit-default model, eight ways.
 
@@ -60,6 +63,7 @@ def demo(
         epsilon: privacy budget of one row, for each kind of release of the DP run.
         command: what makes the report again, for the report.
         observer: hears how it goes on.
+        ledgers: folder for the ledgers while the runs go on, ``PARTY.jsonl`` each; without ledgers by now.
     """
     parties = datasets.default_credit(overlap=0.85, seed=seed, rows=None if full else DEMO_ROWS)
     return compare(
@@ -70,4 +74,5 @@ def demo(
         command=command,
         observer=observer,
         draws=DRAWS,
+        ledgers=ledgers,
     )

@@ -64,16 +64,12 @@ class RunFolder:
         with ExitStack() as held:
             place = _place(held, Path(path), overwrite=overwrite, numbered=numbered)
             folder = cls(place)
-            try:
-                with ledgers_kept(place):
-                    yield folder
-            except (SecureVFLError, KeyboardInterrupt):
-                folder.forget_going()
-                raise
+            with ledgers_kept(place, folder.going):
+                yield folder
             folder.forget_going()
 
     def forget_going(self) -> None:
-        """Remove what was written while the run went: it is in its place, or in ``failed/``."""
+        """Remove what was written while the run went: it is in its place."""
         shutil.rmtree(self.going, ignore_errors=True)
 
     @property
@@ -101,7 +97,11 @@ class RunFolder:
         """
         if result.models:
             self._replace_model(result)
-        return result.report(self.path)
+        try:
+            return result.report(self.path)
+        except InputError:  # the page alone is missing
+            self.forget_going()
+            raise
 
     def _replace_model(self, result: Result) -> None:
         """The model, whole or as it was before: parts of another run's parties do not stay beside the new ones."""
@@ -141,16 +141,27 @@ def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> P
 
 
 @contextmanager
-def ledgers_kept(folder: Path) -> Iterator[None]:
-    """If the run inside fails or is interrupted, what left before is written down all the same, in ``failed/``, or
-    ``failed-2/`` and so on beside the ledgers of earlier failures."""
+def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
+    """If the run inside fails or is interrupted, what left before stays, in ``failed/``, or ``failed-2/`` and so on
+    beside the ledgers of earlier failures: the ledgers that were written while the run went, or those that the error
+    carries.
+
+    Args:
+        folder: where.
+        going: whose ``ledgers/`` were written while the run went.
+    """
     try:
         yield
     except (SecureVFLError, KeyboardInterrupt) as error:
-        ledgers = getattr(error, "ledgers", ())
-        if any(ledger.entries for ledger in ledgers):
-            place = _free(folder, "failed")
-            error.add_note(f"what left before is in {write_ledgers(ledgers, place)}")
+        place, carried = _free(folder, "failed"), getattr(error, "ledgers", ())
+        if going is not None and any((going / LEDGERS).glob("*.jsonl")):
+            os.replace(going, place)
+        elif any(ledger.entries for ledger in carried):
+            write_ledgers(carried, place)
+        elif going is not None:
+            shutil.rmtree(going, ignore_errors=True)
+        if place.exists():
+            error.add_note(f"what left before is in {place / LEDGERS}")
         raise
 
 

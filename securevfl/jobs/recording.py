@@ -12,11 +12,19 @@ from securevfl.errors import ProtectionInactive
 from securevfl.jobs.receipt import budgets, links, receipt, totals
 from securevfl.jobs.simulation import Aligned, Ran
 from securevfl.party import Job, declared
-from securevfl.privacy import Finding, Reading
-from securevfl.report.record import AlignmentRecord, EpochRecord, LearnedRecord, Phases, RunRecord
+from securevfl.privacy import Finding, Ledger, PublicKey, Reading
+from securevfl.privacy.ledger import Closing
+from securevfl.report.record import (
+    AlignmentRecord,
+    EpochRecord,
+    LearnedRecord,
+    LedgerRecord,
+    Phases,
+    RunRecord,
+)
 from securevfl.training import Split
 
-__all__ = ["alignment_record", "over_draws", "run_record", "title_of"]
+__all__ = ["alignment_record", "ledger_records", "over_draws", "run_record", "title_of"]
 
 
 def title_of(job: Job) -> str:
@@ -27,6 +35,20 @@ def title_of(job: Job) -> str:
 def run_record(
     key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
 ) -> RunRecord:
+    """What one run measured, with its receipt and what each party can learn.
+
+    Args:
+        key: of the run, unique in the record.
+        job: that ran.
+        ran: what it left.
+        parties: their tables.
+        seconds: it took.
+        title: as shown; from the job unless given.
+        notes: to go before the run's own.
+
+    Raises:
+        ProtectionInactive: differential privacy was asked for, and no party counted a release.
+    """
     owners = [table.name for table in parties.label_owners]
     passive = [table.name for table in parties.passive]
     chief = ran.trained[owners[0]]
@@ -89,6 +111,14 @@ def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
 
 
 def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
+    """How the parties were aligned, and what came of it.
+
+    Args:
+        aligned: all parties' alignments.
+        split: of the common rows.
+        chief: the first label owner.
+        seconds: it took.
+    """
     active = aligned.parties[chief]
     return AlignmentRecord(
         protocol=aligned.protocol,
@@ -102,6 +132,35 @@ def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float)
         verified_by=sorted(aligned.alignments) if active.digest else [],
         digest=active.digest[:16],
     )
+
+
+def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRecord]:
+    """Each party's key, what it signed, and which peers hold its signed word on it in every run that they were both in.
+
+    Args:
+        ledgers: run → party → ledger, closed.
+    """
+    closings = {
+        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.lines[-1], Closing)}
+        for run, parties in ledgers.items()
+    }
+    found = []
+    for party in sorted({name for parties in ledgers.values() for name in parties}):
+        own = [parties[party] for parties in ledgers.values() if party in parties]
+        held: dict[str, bool] = {}
+        for run, parties in ledgers.items():
+            for peer in parties.keys() - {party} if party in parties else ():
+                closing = closings[run].get(peer)
+                held[peer] = held.get(peer, True) and closing is not None and party in closing.words
+        found.append(
+            LedgerRecord(
+                party=party,
+                fingerprint=PublicKey.from_hex(own[0].opening.key).fingerprint,
+                messages=sum(len(ledger.entries) for ledger in own),
+                cross_signed_by=sorted(peer for peer, holds in held.items() if holds),
+            )
+        )
+    return found
 
 
 def over_draws(run: RunRecord, more: Sequence[Mapping[str, float]]) -> RunRecord:

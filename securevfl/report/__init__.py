@@ -17,6 +17,7 @@ from securevfl.report.sweep_record import (
 from securevfl.report.terminal import (
     comparison_table,
     learned_table,
+    ledgers_text,
     receipt_table,
     render_text,
     self_training_text,
@@ -35,6 +36,7 @@ __all__ = [
     "Verdict",
     "comparison_table",
     "learned_table",
+    "ledgers_text",
     "receipt_table",
     "render",
     "render_sweep",

@@ -19,6 +19,7 @@ __all__ = [
     "EpsilonRecord",
     "EpsilonTotal",
     "LearnedRecord",
+    "LedgerRecord",
     "LinkRecord",
     "PartyRecord",
     "Phases",
@@ -152,6 +153,18 @@ class AlignmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """first 16 hex digits of what names the run of the alignment, the same at all parties"""
 
 
+class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Which key signed one party's ledger, and who holds its signed word on it."""
+
+    party: str
+    fingerprint: str
+    """of its public key, as `securevfl audit --pin` takes it"""
+    messages: int
+    """of all runs, sent and received"""
+    cross_signed_by: list[str]
+    """peers whose own signed closing lines hold this party's signed head, in every run that both were in"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -204,6 +217,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     parties: list[PartyRecord]
     alignment: AlignmentRecord
     runs: list[RunRecord]
+    ledgers: list[LedgerRecord] = []
 
     def to_json(self) -> bytes:
         """UTF-8 JSON, indented."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -25,6 +26,7 @@ from securevfl.report.record import ReceiptLine, Record, RunRecord
 __all__ = [
     "comparison_table",
     "learned_table",
+    "ledgers_text",
     "receipt_table",
     "render_text",
     "self_training_text",
@@ -169,3 +171,20 @@ def render_text(renderable: RenderableType, *, width: int = 110, color: bool = F
     console = Console(width=width, file=io.StringIO(), force_terminal=color, no_color=not color, record=True)
     console.print(renderable)
     return console.export_text(styles=color)
+
+
+def ledgers_text(record: Record, folder: Path) -> Text | None:
+    """Whose key signed which ledger, in the words that an audit takes; None where the record names no keys.
+
+    Args:
+        record: of the run.
+        folder: of the run.
+    """
+    if not record.ledgers:
+        return None
+    lines = ["The ledgers are signed. Keep these fingerprints somewhere else:"]
+    for line in record.ledgers:
+        others = f", cross-signed by {', '.join(line.cross_signed_by)}" if line.cross_signed_by else ""
+        lines.append(f"  {line.party}={line.fingerprint} ({line.messages:,} messages{others})")
+    lines.append(f"Check the ledgers with: securevfl audit {folder} --pin PARTY=FINGERPRINT …")
+    return Text("\n".join(lines))

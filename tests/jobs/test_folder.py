@@ -161,6 +161,15 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
     assert {chain.party for chain in sv.audit(tmp_path / "run" / "failed-2").chains} == {"bank", "shop1", "shop2"}
 
 
+def test_a_failure_keeps_ledgers_that_its_error_does_not_carry(tmp_path: Path) -> None:
+    with pytest.raises(sv.InputError) as caught, RunFolder.take(tmp_path) as folder:
+        sv.simulate(JOB, parties(rows=60), ledgers=folder.ledgers)
+        raise sv.InputError("after the run")
+    assert caught.value.__notes__ == [f"what left before is in {tmp_path / 'failed/ledgers'}"]
+    assert _names(tmp_path) == ["failed"]
+    assert [chain.outcome for chain in sv.audit(tmp_path / "failed").chains] == ["done"] * 6
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "file"
     durable.write_whole(file, b"first", private=True)

@@ -17,6 +17,7 @@ from securevfl.report import (
     Record,
     comparison_table,
     learned_table,
+    ledgers_text,
     plots,
     receipt_table,
     render,
@@ -181,3 +182,30 @@ def test_sizes_for_people(size: float, text: str) -> None:
 )
 def test_times_for_people(seconds: float, text: str) -> None:
     assert human_seconds(seconds) == text
+
+
+def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signed(record: Record) -> None:
+    assert [line.party for line in record.ledgers] == ["bank", "shop1", "shop2"]
+    page, shown = render(record), ledgers_text(record, Path("runs/x"))
+    assert shown is not None
+    for line in record.ledgers:
+        peers = {"bank", "shop1", "shop2"} - {line.party}
+        assert set(line.cross_signed_by) == peers
+        assert line.messages > 100
+        assert f"<code>{line.fingerprint}</code>" in page
+        assert f"{line.party}={line.fingerprint} ({line.messages:,} messages, cross-signed by" in shown.plain
+    assert "securevfl audit runs/x --pin PARTY=FINGERPRINT" in shown.plain
+    old = msgspec.structs.replace(record, ledgers=[])
+    assert "Ledgers</h2>" not in render(old)
+    assert ledgers_text(old, Path("runs/x")) is None
+
+
+def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
+    from securevfl.jobs.recording import ledger_records
+
+    result = sv.simulate(sv.Job(epochs=1, batch_size=64), parties(rows=100))
+    closing = result.ledgers["plain"]["shop1"].lines[-1]
+    words = {name: word for name, word in closing.words.items() if name != "bank"}
+    result.ledgers["plain"]["shop1"].lines[-1] = msgspec.structs.replace(closing, words=words)
+    found = {line.party: line.cross_signed_by for line in ledger_records(result.ledgers)}
+    assert found == {"bank": ["shop2"], "shop1": ["bank", "shop2"], "shop2": ["bank", "shop1"]}

@@ -19,7 +19,7 @@ from securevfl.privacy.ledger.key_files import (
 )
 from securevfl.privacy.ledger.keys import PrivateKey, PublicKey
 from securevfl.privacy.ledger.ledgers import Ledgers, file_of
-from securevfl.privacy.ledger.lines import LINE_BYTES, VERSION, Entry, Line, Noted, Opening, decode, hash_of
+from securevfl.privacy.ledger.lines import LINE_BYTES, VERSION, Closing, Entry, Line, Noted, Opening, decode, hash_of
 from securevfl.privacy.ledger.reading import Flaw, Located, raise_flaws, read
 from securevfl.privacy.ledger.verifying import Chain, chains_of
 
@@ -28,6 +28,7 @@ __all__ = [
     "MARK_EVERY",
     "VERSION",
     "Chain",
+    "Closing",
     "Entry",
     "Flaw",
     "Ledger",

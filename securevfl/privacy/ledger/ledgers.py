@@ -55,7 +55,6 @@ class Ledgers:
         self._before = dict(before or {})
         self._sessions: dict[str, str] = {}
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
             old = next(folder.glob("*.jsonl"), None)
             if old is not None:
                 raise InputError(f"{old} is there already, and a ledger is never overwritten: give another folder")
@@ -73,6 +72,8 @@ class Ledgers:
 
     def _open(self, party: str, run: str, job: str, policy: str, role: str, folder: Path | None) -> Ledger:
         before = self._before.get(party)
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
         return Ledger(
             party,
             run=run,

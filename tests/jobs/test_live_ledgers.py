@@ -1,0 +1,103 @@
+"""Ledgers are on the disk while a run goes: what a killed process leaves is whole up to its last line."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from helpers import parties
+
+import securevfl as sv
+from securevfl import cli
+from securevfl.privacy.ledger import Entry, decode
+from securevfl.transport import MemoryChannel, Message, measure
+
+JOB = """
+name = "long"
+[job]
+epochs = 100000
+batch_size = 16
+[algorithm]
+name = "splitnn"
+hidden = 2
+top = []
+[protection]
+name = "plain"
+[data]
+name = "breast_cancer"
+"""
+
+
+def _wait_for_lines(file: Path, lines: int, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 120
+    while not file.exists() or file.read_bytes().count(b"\n") < lines:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "the run wrote no ledger"
+        time.sleep(0.05)
+
+
+def test_a_killed_run_leaves_ledgers_that_are_whole_up_to_its_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(JOB, encoding="utf-8")
+    run = Path("runs/long/unfinished")
+    command = [sys.executable, "-c", "from securevfl.cli import main; main()", "run", "job.toml"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            _wait_for_lines(run / "ledgers/lab.jsonl", 400, process)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGKILL
+    with pytest.raises(sv.InputError, match="failed or were killed left some: name runs/long/unfinished$"):
+        sv.audit("runs/long")
+    found = sv.audit(run)  # what verifies: hashes, signatures, and that both ends tell the same
+    steps = {chain.party: {entry.what for entry in chain.entries} for chain in found.chains if chain.run == "plain"}
+    assert {"cut/forward", "cut/backward"} <= steps["clinic"] & steps["lab"]
+    assert found.complete
+    cut = [chain for chain in found.chains if not chain.closed]
+    assert [(chain.party, chain.run) for chain in cut] == [("clinic", "plain"), ("lab", "plain")]
+    ways = {
+        (chain.party, way): [entry.digest for entry in chain.entries if entry.way == way]
+        for chain in cut
+        for way in ("sent", "received")
+    }
+    for sender, receiver in (("clinic", "lab"), ("lab", "clinic")):
+        sent, received = ways[sender, "sent"], ways[receiver, "received"]
+        assert len(received) > 100
+        assert sent[: len(received)] == received  # all that arrived was written down before it left
+    for chain in cut:
+        assert any(f"{chain.party}.jsonl:{chain.last}:" in text for text in found.incomplete)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["audit", str(run)])
+    assert ended.value.code == sv.AuditError.exit_code
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"lab.jsonl:{cut[1].last}: 'lab''s chain of run 'plain' ends here without a closing line" in said
+
+
+def test_a_message_is_on_the_disk_before_it_leaves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    send, left = MemoryChannel.send, Counter[str]()
+
+    def written(digest: str) -> int:
+        lines = [decode(line) for file in tmp_path.glob("*.jsonl") for line in file.read_bytes().splitlines()]
+        return sum(isinstance(line, Entry) and (line.way, line.digest) == ("sent", digest) for line in lines)
+
+    async def checked(self: MemoryChannel, message: Message) -> int:
+        digest = measure(message)[1]
+        left[digest] += 1
+        assert written(digest) == left[digest], message.what
+        return await send(self, message)
+
+    monkeypatch.setattr(MemoryChannel, "send", checked)
+    job = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
+    result = sv.simulate(job, parties(rows=60), ledgers=tmp_path)
+    assert left.total() == sum(
+        entry.way == "sent" for run in result.ledgers.values() for ledger in run.values() for entry in ledger.entries
+    )
+    for ledger in result.ledgers["plain"].values():
+        assert (tmp_path / f"{ledger.party}.jsonl").read_bytes().endswith(ledger.to_jsonl())
