@@ -136,7 +136,12 @@ async def train_party(
         owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
         for owner, member in members.items()
     }
-    trained = await job.algorithm.program(site, job.plan, settings).run()
+    program = job.algorithm.program(site, job.plan, settings)
+    try:
+        trained = await program.run()
+    except BaseException:
+        note_spent(site.ledger, program.spent())  # what was released so far cost that much, however the run ended
+        raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
         trained.model |= {"encoder": encoder.state(), "classes": classes, "names": list(map(str, table.classes))}

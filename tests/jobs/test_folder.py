@@ -162,9 +162,13 @@ def test_ledgers_of_every_failure_stay(tmp_path: Path) -> None:
 
 
 def test_a_failure_keeps_ledgers_that_its_error_does_not_carry(tmp_path: Path) -> None:
-    with pytest.raises(sv.InputError) as caught, RunFolder.take(tmp_path) as folder:
-        sv.simulate(JOB, parties(rows=60), ledgers=folder.ledgers)
-        raise sv.InputError("after the run")
+    def run() -> None:
+        with RunFolder.take(tmp_path) as folder:
+            sv.simulate(JOB, parties(rows=60), ledgers=folder.ledgers)
+            raise sv.InputError("after the run")
+
+    with pytest.raises(sv.InputError) as caught:
+        run()
     assert caught.value.__notes__ == [f"what left before is in {tmp_path / 'failed/ledgers'}"]
     assert _names(tmp_path) == ["failed"]
     assert [chain.outcome for chain in sv.audit(tmp_path / "failed").chains] == ["done"] * 6

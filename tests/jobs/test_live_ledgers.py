@@ -54,7 +54,7 @@ def test_a_killed_run_leaves_ledgers_that_are_whole_up_to_its_last_line(
         finally:
             process.kill()
     assert process.returncode == -signal.SIGKILL
-    with pytest.raises(sv.InputError, match="failed or were killed left some: name runs/long/unfinished$"):
+    with pytest.raises(sv.InputError, match=r"failed or were killed left some: name runs/long/unfinished$"):
         sv.audit("runs/long")
     found = sv.audit(run)  # what verifies: hashes, signatures, and that both ends tell the same
     steps = {chain.party: {entry.what for entry in chain.entries} for chain in found.chains if chain.run == "plain"}
@@ -101,3 +101,20 @@ def test_a_message_is_on_the_disk_before_it_leaves(tmp_path: Path, monkeypatch: 
     )
     for ledger in result.ledgers["plain"].values():
         assert (tmp_path / f"{ledger.party}.jsonl").read_bytes().endswith(ledger.to_jsonl())
+
+
+def test_a_failed_run_s_ledger_tells_what_was_released_until_then(tmp_path: Path) -> None:
+    class Breaks(sv.Observer):
+        def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+            if epoch == 2:
+                raise OSError("the lights went out")
+
+    noise = sv.DP(features=sv.Gaussian(epsilon=6.0), labels=sv.Gaussian(epsilon=6.0))
+    job = sv.Job(
+        algorithm=sv.SplitNN(hidden=2, top=()), epochs=4, batch_size=64, protection=sv.Plain(dp=noise)
+    )  # 4 epochs are planned, 2 begin
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, parties(rows=60), observer=Breaks(), ledgers=tmp_path / "ledgers")
+    found = {line.party: line for line in sv.audit(tmp_path).epsilons if line.run == "plain-dp"}
+    assert found.keys() == {"bank", "shop1", "shop2"}
+    assert all(0 < line.epsilon < 6 for line in found.values())

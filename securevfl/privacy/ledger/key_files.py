@@ -87,10 +87,11 @@ def read_private_key(path: str | Path) -> PrivateKey:
         raise InputError(f"{file} does not exist; make it with: securevfl keys {file.stem}{folder}") from None
     except OSError as error:
         raise InputError(f"{file} cannot be read: {error.strerror}; a key is a plain file, no link") from None
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(number)  # before it is opened as a file, which a folder cannot be
+        raise InputError(f"{file} is no plain file; name the .key file that `securevfl keys` made")
     with open(number, "rb") as stream:
-        found = os.fstat(number)
-        if not stat.S_ISREG(found.st_mode):
-            raise InputError(f"{file} is no plain file; name the .key file that `securevfl keys` made")
         _private(file, found, "chmod 600")
         content = stream.read(_MOST + 1)
     try:

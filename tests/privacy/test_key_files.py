@@ -1,0 +1,110 @@
+"""Files of signing keys: who may read them, that none is overwritten, and that nothing else is taken for one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+
+from securevfl.errors import InputError
+from securevfl.privacy.ledger import (
+    make_key,
+    read_keys,
+    read_private_key,
+    read_public_key,
+    read_public_keys,
+)
+
+OTHER = X25519PrivateKey.generate()
+PRIVATE = OTHER.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+PUBLIC = OTHER.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def _mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_a_key_is_its_owner_s_alone_whatever_the_umask_is(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        key = make_key("bank", tmp_path / "keys")
+    finally:
+        os.umask(before)
+    assert _mode(tmp_path / "keys") == 0o700
+    assert _mode(tmp_path / "keys/bank.key") == 0o600
+    assert _mode(tmp_path / "keys/bank.pub") == 0o644
+    assert read_private_key(tmp_path / "keys/bank.key").public == key.public
+    assert read_public_keys(tmp_path / "keys") == {"bank": key.public}
+    assert read_keys(tmp_path / "keys", ["bank"])["bank"].public == key.public
+
+
+def test_none_is_overwritten(tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    make_key("bank", folder)
+    for name in ("bank.key", "bank.pub"):
+        content = (folder / name).read_bytes()
+        other = folder / ("bank.pub" if name == "bank.key" else "bank.key")
+        other.rename(tmp_path / "away")
+        with pytest.raises(InputError, match=f"{name} is there already, and a key is never overwritten"):
+            make_key("bank", folder)
+        assert (folder / name).read_bytes() == content
+        assert not other.exists()
+        (tmp_path / "away").rename(other)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o602, 0o610])
+def test_a_key_that_others_may_read_or_write_is_refused(mode: int, tmp_path: Path) -> None:
+    make_key("bank", tmp_path / "keys")
+    file = tmp_path / "keys/bank.key"
+    file.chmod(mode)
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 600"):
+        read_private_key(file)
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o710, 0o701])
+def test_no_key_is_made_where_others_may_enter(mode: int, tmp_path: Path) -> None:
+    folder = tmp_path / "keys"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(InputError, match=rf"has mode {mode:04o}: .*; chmod 700"):
+        make_key("bank", folder)
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PRIVATE[:60], bytes(9000)])
+def test_other_contents_are_no_private_key_and_are_not_repeated(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "bank.key"
+    file.write_bytes(content)
+    file.chmod(0o600)
+    with pytest.raises(InputError, match=r"holds no Ed25519 private key|has more than 8192 bytes") as caught:
+        read_private_key(file)
+    secret = PRIVATE.splitlines()[1].decode()
+    assert secret not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PUBLIC[:60], bytes(9000)])
+def test_other_contents_are_no_public_key(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "bank.pub"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=r"holds no Ed25519 public key|has more than 8192 bytes"):
+        read_public_key(file)
+
+
+def test_links_pipes_folders_and_nothing_are_no_key(tmp_path: Path) -> None:
+    make_key("bank", tmp_path / "keys")
+    (tmp_path / "link.key").symlink_to(tmp_path / "keys/bank.key")
+    os.mkfifo(tmp_path / "pipe.key", 0o600)
+    for name, words in (
+        ("link.key", "a key is a plain file, no link"),
+        ("pipe.key", "is no plain file"),
+        ("keys", "is no plain file"),
+        ("none.key", "does not exist; make it with: securevfl keys none --out"),
+    ):
+        with pytest.raises(InputError, match=words):
+            read_private_key(tmp_path / name)
+    with pytest.raises(InputError, match=r"holds no public key: no file is called <party>.pub"):
+        read_public_keys(tmp_path)
