@@ -116,7 +116,7 @@ def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
     yield from _mixed(named, there)
     if there:
         for party in named.keys() - there.keys():
-            chain, at = next(reversed(named[party].values()))
+            chain, at = list(named[party].values())[-1]
             yield Flaw(chain.file, at, party, f"{folder / (party + PART)} is not there, and other parties' parts are")
 
 
@@ -131,7 +131,7 @@ def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[
         runs[party] = {chain.run for mark, (chain, _) in named.get(party, {}).items() if mark == digest}
     if len(runs) > 1 and all(runs.values()) and not set.intersection(*runs.values()):
         party = sorted(runs)[0]
-        chain, at = next(reversed(named[party].values()))
+        chain, at = list(named[party].values())[-1]
         told = "; ".join(
             f"{name}'s is of run {', '.join(map(repr, sorted(own)))}" for name, own in sorted(runs.items())
         )
