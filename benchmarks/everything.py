@@ -56,6 +56,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.fuzz", quick=("--quick", "--seconds", "3")),
     Benchmark("benchmarks.unchanged"),
     Benchmark("benchmarks.mutations", quick=("--quick",)),
+    Benchmark("benchmarks.kills", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )

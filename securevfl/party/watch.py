@@ -102,7 +102,11 @@ class _Watch:
                 f"{link.peer!r} says that it sent {beat.sent} messages and read {beat.read}, {link.me!r} read "
                 f"{link.received} and sent {link.sent}"
             )
-            why = "a message was lost on the way" if lost else "the two run different programs"
+            why = (
+                "a message was lost on the way"
+                if lost
+                else f"they run different programs, or {link.peer!r} hangs: look at its own ledger"
+            )
             return f"{what}, which itself waits for {link.me!r} ({beat.step}): {sides}; {why}"
         if beat.awaits:
             return f"{what}, which waits for {beat.awaits!r} ({beat.step}): look there first"
