@@ -39,14 +39,17 @@ _LEAST_AUC = 0.65
 
 
 def check_batches(trial: Trial) -> None:
-    """In every step all parties take the same numbered rows."""
+    """In every step all parties take the same numbered rows; for rows that a party lacks, others that it lacks may
+    stand, so that it does not learn which."""
     if not trial.talks:
         return
-    with _batches_taken() as taken, suppress(SecureVFLError):  # parties with other rows soon disagree on shapes, too
-        trial.run(trial.job())
+    with _batches_taken() as (taken, lacking), suppress(SecureVFLError):  # parties with other rows soon disagree on
+        trial.run(trial.job())  # shapes, too
     for (owner, name), batches in taken.items():
+        lacks = lacking[owner, name]
         for step, (mine, theirs) in enumerate(zip(batches, taken.get((owner, owner), []), strict=False), 1):
-            if not np.array_equal(mine, theirs):
+            stands = len(mine) == len(theirs) and np.array_equal(lacks[mine], lacks[theirs])
+            if not stands or not np.array_equal(mine[~lacks[mine]], theirs[~lacks[theirs]]):
                 raise CheckFailed(
                     f"in step {step} {name!r} takes rows {mine[:6].tolist()}… ({len(mine)}) and {owner!r} "
                     f"{theirs[:6].tolist()}… ({len(theirs)}): training_rows has to give the same at all parties; what "
@@ -55,16 +58,19 @@ def check_batches(trial: Trial) -> None:
 
 
 @contextmanager
-def _batches_taken() -> Iterator[dict[tuple[str, str], list[np.ndarray]]]:
-    """(Label owner, party) → the rows of each training step inside."""
+def _batches_taken() -> Iterator[tuple[dict[tuple[str, str], list[np.ndarray]], dict[tuple[str, str], np.ndarray]]]:
+    """(Label owner, party) → the rows of each training step inside, and which numbered rows the party lacks."""
     taken: dict[tuple[str, str], list[np.ndarray]] = {}
+    lacking: dict[tuple[str, str], np.ndarray] = {}
     begin = Role.begin
 
     def begun(role: Role) -> None:
         begin(role)
         if not isinstance(role, ActiveRole | PassiveRole):
             return
-        train, mine = role.train_batch, taken.setdefault((role.site.active, role.site.name), [])
+        ends = role.site.active, role.site.name
+        train, mine = role.train_batch, taken.setdefault(ends, [])
+        lacking[ends] = role.table.own(np.arange(role.table.rows)) < 0
 
         async def recorded(rows: np.ndarray) -> object:
             mine.append(rows.copy())
@@ -73,7 +79,7 @@ def _batches_taken() -> Iterator[dict[tuple[str, str], list[np.ndarray]]]:
         vars(role)["train_batch"] = recorded
 
     with mock.patch.object(Role, "begin", begun):
-        yield taken
+        yield taken, lacking
 
 
 def check_learning(trial: Trial) -> None:

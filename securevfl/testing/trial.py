@@ -72,7 +72,7 @@ class Trial:
 
     def revealing(self, classes: int = 2) -> Parties:
         """Aligned parties of which only the passive ones' columns tell the class."""
-        return silent_active(self.people(rows=300, classes=classes, overlap=0.9))
+        return silent_active(self.people(rows=600, classes=classes, overlap=0.9))
 
     def job(self, protection: Protection | None = None, **changes: Any) -> Job:
         """A short job; long enough for the algorithm's last stage."""

@@ -10,7 +10,7 @@ from securevfl.data import hold_out, label_owners
 from securevfl.jobs import join_parties, predict, simulate
 from securevfl.jobs.recorder import Recorder
 from securevfl.privacy.attacks import Looks, Transcript, View
-from securevfl.site import Observer
+from securevfl.site import Observer, PartySecret
 
 SMALL = {"hidden": 4, "top": (4,), "lr": 0.01}
 
@@ -28,9 +28,19 @@ def _recorded(job: sv.Job, parties: sv.Parties) -> tuple[sv.Result, Transcript]:
     recorder = Recorder()
     names = [*parties, "coordinator"]
     result = simulate(
-        job, parties, aligned=join_parties(parties, job), observers=dict.fromkeys(names, recorder), name="recorded"
+        job,
+        parties,
+        aligned=join_parties(parties, job),
+        observers=dict.fromkeys(names, recorder),
+        name="recorded",
+        secrets=_alike(parties),
     )
     return result, recorder.transcript()
+
+
+def _alike(parties: sv.Parties) -> dict[str, PartySecret]:
+    """Secrets with which two sealed runs begin alike."""
+    return {name: PartySecret.derived(0, name) for name in parties}
 
 
 def _credit(parties: int = 3, rows: int = 320) -> sv.Parties:
@@ -52,7 +62,7 @@ JOBS = {
 def test_a_recorder_changes_nothing_and_sees_what_the_ledgers_list(name: str) -> None:
     count, job = JOBS[name]
     parties = _credit(count)
-    plain = simulate(job, parties, aligned=join_parties(parties, job), name="recorded")
+    plain = simulate(job, parties, aligned=join_parties(parties, job), name="recorded", secrets=_alike(parties))
     recorded, transcript = _recorded(job, parties)
     key = next(iter(plain.scores))
     assert np.array_equal(plain.scores[key], recorded.scores[key])

@@ -100,7 +100,7 @@ def test_tiles_fit_and_are_no_larger_than_the_block(batch: int, width_in: int, w
 
 
 def test_the_plan_balances_uploads_and_answers() -> None:
-    assert Tiling.plan(256, 32, 16) == Tiling(64, 8, 16)
+    assert Tiling.plan(256, 32, 16) == Tiling(43, 11, 16)
     assert Tiling.plan(1, 1, 20000).outputs <= DEGREE
     with pytest.raises(OverflowRefused):
         Tiling.plan(8, 1 << 21, 1)
