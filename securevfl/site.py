@@ -157,9 +157,11 @@ class Keeper:
     and its journal lasts as long as it does.
 
     Attributes:
+        start: the epoch to go on from; None to begin anew.
         scope: for whom the releases in the journal are, where the party has several lists of them; see `Journal`.
     """
 
+    start: int | None = None
     scope: str = ""
 
     @cached_property

@@ -17,7 +17,7 @@ from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import Alignments
-from securevfl.privacy import Journal
+from securevfl.privacy import Journal, lost_attempts
 from securevfl.site import Keeper
 
 __all__ = ["FolderKeeper", "data_digests", "keepers", "kept_in"]
@@ -158,7 +158,8 @@ def keepers(
 
     Raises:
         InputError: checkpoints of another job or of other data, renamed ones, ones without their journal; or no epoch
-            of which all parties have a whole one, unless the run broke off while the first ones were written.
+            of which all parties have a whole one, unless the run broke off while the first ones were written; or a
+            party's journal does not know of an attempt that another's has.
     """
     found = {name: FolderKeeper(folder, name, job, data=(data or {}).get(name), every=every) for name in parties}
     damaged: list[str] = []
@@ -179,6 +180,9 @@ def keepers(
             "or begin anew in another folder, and add what was released so far to ε yourself"
             + "".join(f"; {text}" for text in damaged)
         )
+    lost = lost_attempts({name: (keeper.journal.agreed, keeper.journal.attempt) for name, keeper in found.items()})
+    if lost:
+        raise InputError(f"{folder}: {lost}")
     for keeper in found.values():
         keeper.start = start
         keeper.notes = [f"{text}; the run went on from epoch {start}, which all parties have whole" for text in damaged]

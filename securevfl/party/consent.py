@@ -2,7 +2,8 @@
 
 Label owners speak first, for they alone know whether a label book will show pairwise intersections; then the passive
 parties and the coordinator answer. A party that refuses names the rule and sends nothing else; whoever hears a refusal
-ends. Only these control messages cross before all have agreed.
+ends. Only these control messages cross before all have agreed. Parties that keep journals compare them here, see
+`securevfl.party.attempts`.
 """
 
 from __future__ import annotations
@@ -13,9 +14,21 @@ from dataclasses import replace
 
 from securevfl.align import exchanges as alignment_exchanges
 from securevfl.errors import PolicyError, ProtocolError
+from securevfl.party.attempts import agree_attempt, told
 from securevfl.party.cures import cure_of_leaks
 from securevfl.party.job import Job
-from securevfl.privacy import READABLE_KINDS, REFUSED, Finding, Link, Policy, Terms, broken_rule, fan_out
+from securevfl.privacy import (
+    READABLE_KINDS,
+    REFUSED,
+    Finding,
+    GaussianRelease,
+    Link,
+    Policy,
+    Terms,
+    broken_rule,
+    epsilon_rdp,
+    fan_out,
+)
 from securevfl.site import Site
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Scalar
 
@@ -46,6 +59,7 @@ async def consent(site: Site, job: Job, *, book: bool) -> None:
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.
         ProtocolError: a peer has another job.
+        InputError: the parties' journals do not know of the same attempts; see `agree_attempt`.
     """
     owners = [name for name in site.label_owners if name != site.name]
     others = sorted(set(site.links) - set(owners))
@@ -57,6 +71,7 @@ async def consent(site: Site, job: Job, *, book: bool) -> None:
         await _hear(site, owners, books, said)
     await _hear(site, others, books, said)
     site.ledger.meet(said)
+    await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
 async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
@@ -70,7 +85,9 @@ async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
 
 
 async def _accept(link: Link, site: Site, book: bool) -> None:
-    await link.send(Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction})
+    await link.send(
+        Kind.CONTROL, _CONSENT, meta={"job": site.job, "book": book, **site.ledger.introduction, **told(site)}
+    )
 
 
 def _own_rule(site: Site, job: Job, books: dict[str, bool]) -> str:
@@ -123,7 +140,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         receives=_kinds(e for e in content if e.receiver == role),
         opens=frozenset(e.opened for e in training if e.opened is not None),
         noised=protection.policy().noised,
-        epsilon=_planned(job, mine),
+        epsilon=_planned(job, mine, len(passive)),
         delta=_delta(job, mine),
         releases="gradients" if mine else "activations",
         leaks=_leaks(findings, party),
@@ -154,15 +171,20 @@ def _protections(content: Iterable[Exchange]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _planned(job: Job, mine: bool) -> float | None:
-    """ε of what the active party (`mine`: its labels) or a passive one (its features) would release."""
+def _planned(job: Job, mine: bool, passive: int) -> float:
+    """ε of what the active party (`mine`: its labels) or a passive one (its features) would release; with a noise
+    multiplier, of the fewest releases that the job may plan."""
     dp = job.protection.dp
     if dp is not None and mine and dp.randomised is not None:
         return dp.randomised.epsilon
     noise = None if dp is None else dp.gradients if mine else dp.features
     if noise is None:
         return math.inf
-    return None if noise.noise_multiplier is not None else noise.epsilon
+    if noise.noise_multiplier is None:
+        return noise.epsilon
+    fewest = job.algorithm.fewest_looks(job.protection, job.plan, passive)
+    looks = (fewest.labels if mine else fewest.features) or 1
+    return epsilon_rdp(GaussianRelease(noise.noise_multiplier, looks), noise.delta)
 
 
 def _delta(job: Job, mine: bool) -> float:

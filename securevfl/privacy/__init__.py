@@ -15,7 +15,7 @@ from securevfl.privacy.clock import Clock, Reading
 from securevfl.privacy.dp import DP
 from securevfl.privacy.findings import Finding
 from securevfl.privacy.joint import JointRelease
-from securevfl.privacy.journal import Journal
+from securevfl.privacy.journal import Journal, lost_attempts
 from securevfl.privacy.labels import LabelRelease, randomised_response
 from securevfl.privacy.ledger import (
     Chain,
@@ -96,6 +96,7 @@ __all__ = [
     "fan_out",
     "gaussian",
     "group_means",
+    "lost_attempts",
     "mapped",
     "measured",
     "permitted",

@@ -72,6 +72,17 @@ class DP(Config):
             **{name: planned(m, looks[name]) for name, m in noised.items() if isinstance(m, GaussianNoise)}
         )
 
+    def stops(self) -> bool:
+        """Whether a mechanism ends training with its budget."""
+        every = (self.features, self.labels, self.model)
+        return any(isinstance(m, GaussianNoise) and m.on_budget == "stop" for m in every)
+
+    def affords(self, *, features: int | None, labels: int | None) -> bool:
+        """Whether the mechanisms that end training with their budget allow so many releases of a row; see `planned`."""
+        pairs = ((self.features, features), (self.labels, labels))
+        stopping = [(m, n) for m, n in pairs if isinstance(m, GaussianNoise) and m.on_budget == "stop"]
+        return all(looks is not None and mechanism.affords(looks) for mechanism, looks in stopping)
+
     @property
     def activations(self) -> Gaussian | None:
         """The noise on each passive party's activations."""

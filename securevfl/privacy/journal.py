@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from securevfl.durable import append_synced
 from securevfl.errors import InputError
 from securevfl.privacy.counts import Counts
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "lost_attempts"]
 
 VERSION = 1
 _MOST_ROWS = 1 << 31
@@ -38,6 +39,14 @@ class _Opening(msgspec.Struct, frozen=True, kw_only=True, tag="open", tag_field=
     version: int = VERSION
     party: str
     job: str
+    prev: str = ""
+    hash: str = ""
+
+
+class _Agreed(msgspec.Struct, frozen=True, kw_only=True, tag="agreed", tag_field="line", forbid_unknown_fields=True):
+    """All parties that keep journals consented to this attempt; it has not begun yet."""
+
+    attempt: int
     prev: str = ""
     hash: str = ""
 
@@ -76,7 +85,7 @@ class _Close(msgspec.Struct, frozen=True, kw_only=True, tag="close", tag_field="
     hash: str = ""
 
 
-Line = _Opening | _Attempt | _Reserve | _Close
+Line = _Opening | _Agreed | _Attempt | _Reserve | _Close
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Line).decode
 
@@ -96,7 +105,11 @@ class Journal:
     Args:
         party: whose it is.
         job: digest of the job.
-        path: of the file; made when the first attempt begins.
+        path: of the file; made when the first attempt is agreed on, or begins.
+
+    Attributes:
+        attempt: number of the last attempt that began; 0 before the first.
+        agreed: number of the last attempt that the parties agreed on, whether it began or not.
 
     Raises:
         InputError: the file was changed, or is of another party or job.
@@ -107,6 +120,7 @@ class Journal:
         self.party = party
         self.job = job
         self.attempt = 0
+        self.agreed = 0
         self._head = ""
         self._known: dict[str, np.ndarray] = {}
         self._epochs: list[_Epoch] = []
@@ -124,15 +138,23 @@ class Journal:
         """Whether a line with this hash is in it: a checkpoint names the last line of its time."""
         return head in self._heads
 
+    def agree(self, attempt: int) -> None:
+        """The number that all parties give the attempt which is about to begin; see `securevfl.party.attempts`."""
+        self._open()
+        self._append(_Agreed(attempt=attempt))
+
     def begin(self, start: int) -> None:
         """A new attempt, which goes on after epoch `start`; 0 begins anew. Each journal that was opened begins one, and
         does nothing when it is called again."""
         if self._begun:
             return
+        self._open()
+        self._append(_Attempt(attempt=max(self.agreed, self.attempt + 1), start=start))
+        self._begun = True
+
+    def _open(self) -> None:
         if not self._head:
             self._append(_Opening(party=self.party, job=self.job))
-        self._append(_Attempt(attempt=self.attempt + 1, start=start))
-        self._begun = True
 
     def reserve(self, epoch: int, release: str, rows: int, most: int) -> None:
         """Write down, before it happens, that each of `rows` rows may be released up to `most` times in this epoch.
@@ -188,8 +210,10 @@ class Journal:
         """Count a line that is on the disk."""
         self._head = line.hash
         self._heads.add(line.hash)
-        if isinstance(line, _Attempt):
-            self.attempt = line.attempt
+        if isinstance(line, _Agreed):
+            self.agreed = line.attempt
+        elif isinstance(line, _Attempt):
+            self.attempt, self.agreed = line.attempt, max(line.attempt, self.agreed)
         elif isinstance(line, _Reserve):
             self._epoch(line).counts[line.release] = line.most
         elif isinstance(line, _Close):
@@ -236,6 +260,26 @@ class Journal:
                 f"{path} is of another job or party ({line.party!r}, job {line.job[:16]}…; this is {self.party!r}, "
                 f"job {self.job[:16]}…): use another folder for checkpoints, or the same job file as before"
             )
+
+
+def lost_attempts(counts: Mapping[str, tuple[int, int]]) -> str:
+    """Which party's journal does not know of an attempt that another party began, in words; empty if none.
+
+    Args:
+        counts: party → numbers of the last attempts that its journal agreed on and that it began.
+    """
+    if not counts:
+        return ""
+    ahead = max(sorted(counts), key=lambda name: counts[name][1])
+    behind = min(sorted(counts), key=lambda name: counts[name][0])
+    begun, agreed = counts[ahead][1], counts[behind][0]
+    if agreed >= begun:
+        return ""
+    return (
+        f"the journal of {behind!r} knows of {agreed} attempts at this run, that of {ahead!r} of {begun}: the former "
+        "is not there, or is an older one, and ε would leave out what its party released since; bring its files back, "
+        "or begin anew in another folder at all parties and add what was released so far to ε yourself"
+    )
 
 
 def _chained(line: Line, head: str) -> Line:

@@ -53,6 +53,9 @@ OK_AUC = 0.55
 NOTE_AUC_GAIN = 0.05
 """Most that a message under *note* adds to the AUC of an attacker who has his own features only."""
 
+_LEAST_EPSILON = 1e-6
+"""Stands for ε = 0, which accountants give where δ is large and no mechanism can ask for."""
+
 NOTE_R2_GAIN = 0.10
 """Most that it adds to the R² of features that he estimates."""
 
@@ -135,6 +138,7 @@ def planned(mechanism: GaussianNoise, looks: int | None) -> GaussianNoise:
     spends = epsilon_rdp(GaussianRelease(sigma, looks), mechanism.delta)
     if mechanism.on_budget == "stop":
         spends = min(spends, mechanism.epsilon)
+    spends = max(spends, _LEAST_EPSILON)
     return mechanism.replace(epsilon=spends, noise_multiplier=None, on_budget="refuse")
 
 

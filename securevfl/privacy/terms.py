@@ -34,8 +34,9 @@ class Terms:
         opens: what either side would decrypt of what crosses sealed: activations stand for z, gradients for those that
             bottoms with parameters step by.
         noised: kinds that would carry noise.
-        epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing,
-            or where it depends on the rows and is checked before the first release.
+        epsilon: of what it would release of its own: planned, infinite without noise; None where it releases nothing.
+            Where the number of releases depends on the rows, of the fewest that are possible: the exact plan is held
+            against the policy before the first release.
         delta: with which that ε is counted.
         releases: what that is, in words.
         leaks: what others could read of its data.

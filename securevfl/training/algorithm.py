@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import ClassVar
@@ -195,6 +195,35 @@ class Algorithm(Config):
             passive: how many passive parties there are.
         """
         return Looks()
+
+    def fewest_looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        """How often training plans to release one row at least, whatever rows there are. Policies are held against that
+        before anything is sent, for noise whose multiplier the job gives, and against the exact plan once the rows are
+        known.
+
+        Args:
+            protection: of the job.
+            plan: of the job.
+            passive: how many passive parties there are.
+        """
+        exact = plan.steps is None and not self.uses_book  # else passes in an epoch, or rows of a person, are not known
+        dp = protection.dp
+
+        def after(epochs: int) -> Looks:
+            return self.looks(protection, replace(plan, epochs=epochs), passive)
+
+        epochs = plan.epochs
+        if dp is not None and dp.stops():
+            low, high = 1, epochs if exact else 1
+            while low < high:  # the last epoch that the budgets allow
+                middle = (low + high + 1) // 2
+                looks = after(middle)
+                allowed = dp.affords(features=looks.features, labels=looks.labels)
+                low, high = (middle, high) if allowed else (low, middle - 1)
+            epochs = low
+        most = after(epochs)
+        features, labels = (1 if n is None else n if exact else min(n, epochs) for n in (most.features, most.labels))
+        return Looks(features=features, labels=labels)
 
     def planned(self, protection: Protection, plan: Plan, passive: int) -> Protection:
         """The protection with the ε that `plan` spends in the place of noise multipliers: what findings are made from.

@@ -13,6 +13,7 @@ from helpers import parties
 import securevfl as sv
 from securevfl.jobs.checkpoint import FolderKeeper
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.privacy import Journal
 from securevfl.privacy.rows import RowRelease
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
@@ -176,3 +177,89 @@ def test_epsilon_is_never_less_than_what_was_released(
         made = int(true_releases[party].max())
         assert made <= spent.times <= made + kills
     assert true_releases["shop2"].max() == 3 + kills
+
+
+def _attempt(folders: Path, dies: int | None, starts: dict[str, int] | None = None) -> Ran:
+    """A run in which each party has a folder of its own, as in a deployment."""
+    people = parties(rows=60)
+    keeping: dict[str, FolderKeeper] = {}
+    for name in people:
+        (folders / name).mkdir(parents=True, exist_ok=True)
+        kind = Dies if dies is not None and name == "shop2" else FolderKeeper
+        keeping[name] = kind(folders / name, name, NOISY.digest)
+        keeping[name].start = (starts or {}).get(name)
+    if dies is not None:
+        keeping["shop2"].at = dies  # type: ignore[attr-defined]
+    return run_parties(NOISY, people, join_parties(people, NOISY), run="run", keepers=keeping)
+
+
+@pytest.mark.parametrize("kills", [1, 2])
+@pytest.mark.parametrize("party", ["bank", "shop1", "shop2"])
+def test_a_party_whose_journal_was_lost_is_named_by_its_peers(party: str, kills: int, tmp_path: Path) -> None:
+    for _ in range(kills):
+        with pytest.raises(sv.PartyFailed, match="killed"):
+            _attempt(tmp_path, dies=1)
+    aside = tmp_path / "aside"
+    (tmp_path / party).rename(aside)
+    for _ in range(2):  # nor does asking again make it forget
+        with pytest.raises(sv.InputError, match=rf"journal of '{party}' knows of 0 attempts .* of '\w+' of {kills}"):
+            _attempt(tmp_path, dies=None)
+    shutil.rmtree(tmp_path / party)
+    aside.rename(tmp_path / party)
+    assert len(_attempt(tmp_path, dies=None).trained) == 3
+
+
+def test_an_older_journal_of_one_party_is_found(tmp_path: Path) -> None:
+    with pytest.raises(sv.PartyFailed, match="killed"):
+        _attempt(tmp_path, dies=1)
+    shutil.copytree(tmp_path / "bank", tmp_path / "older")
+    with pytest.raises(sv.PartyFailed, match="killed"):
+        _attempt(tmp_path, dies=1)
+    shutil.rmtree(tmp_path / "bank")
+    (tmp_path / "older").rename(tmp_path / "bank")
+    with pytest.raises(sv.InputError, match=r"journal of 'bank' knows of 1 attempts at this run, that of .* of 2"):
+        _attempt(tmp_path, dies=None)
+
+
+def test_one_folder_of_all_parties_that_lacks_one_partys_files_is_refused_before_anything_is_moved(
+    tmp_path: Path,
+) -> None:
+    def attempt(after: int | None) -> sv.Result:
+        watching = None if after is None else Fails(after)
+        return sv.simulate(NOISY, parties(rows=60), checkpoints=tmp_path, observer=watching)
+
+    with pytest.raises(sv.PartyFailed):
+        attempt(1)
+    for file in (tmp_path / "plain-dp").glob("bank.*"):
+        file.unlink()
+    before = sorted(file.name for file in (tmp_path / "plain-dp").iterdir())
+    with pytest.raises(sv.InputError, match="journal of 'bank' knows of 0 attempts at this run, that of 'shop1' of 1"):
+        attempt(None)
+    assert sorted(file.name for file in (tmp_path / "plain-dp").iterdir()) == before
+
+
+def test_a_party_killed_before_it_began_has_lost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its peers wrote the attempt down and it did not, again and again; nobody released anything."""
+    original = Journal.agree
+
+    def agree(self: Journal, attempt: int) -> None:
+        if self.party == "shop1":
+            raise SystemError("killed")
+        original(self, attempt)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "agree", agree)
+        for _ in range(3):
+            with pytest.raises(sv.PartyFailed, match="killed"):
+                _attempt(tmp_path, dies=None)
+    ran = _attempt(tmp_path, dies=None)
+    assert {spent.times for name in ("shop1", "shop2") for spent in ran.trained[name].spent} == {3}
+    found = [Journal(name, NOISY.digest, tmp_path / name / f"{name}.journal.jsonl") for name in ran.trained]
+    assert {journal.attempt for journal in found} == {4}
+
+
+def test_parties_that_would_go_on_from_different_epochs_are_told_so(tmp_path: Path) -> None:
+    with pytest.raises(sv.PartyFailed, match="killed"):
+        _attempt(tmp_path, dies=2)
+    with pytest.raises(sv.InputError, match=r"from different epochs \(bank: 1, shop1: 0, shop2: 1\)"):
+        _attempt(tmp_path, dies=None, starts={"bank": 1, "shop2": 1})

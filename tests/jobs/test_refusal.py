@@ -133,6 +133,34 @@ REFUSALS: dict[str, tuple[sv.Job, str]] = {
         plain(sv.DP(labels=sv.Gaussian(noise_multiplier=0.1)), bank=Policy(leaks=False)),
         "(ε = 96.1): labels ranked with AUC at most 1.00",
     ),
+    "ε, σ/Δ = 0.1": (
+        plain(sv.DP(features=sv.Gaussian(noise_multiplier=0.1)), shop1=Policy(max_epsilon=1.0)),
+        "spends ε = 96.1; the policy allows 1",
+    ),
+    "ε, σ/Δ = 3, ten epochs": (
+        plain(sv.DP(labels=sv.Gaussian(noise_multiplier=3.0)), bank=Policy(max_epsilon=2.0)).replace(epochs=10),
+        "releasing gradients as planned spends ε = 5.02",
+    ),
+    "ε, σ/Δ = 0.1, on z": (
+        sealed(shop1=Policy(max_epsilon=1.0)).replace(
+            protection=sv.Paillier(bits=2048, dp=sv.DP(features=sv.JointNoise(noise_multiplier=0.1, weight_bound=1.0)))
+        ),
+        "spends ε = 96.1; the policy allows 1",
+    ),
+    "ε, σ/Δ = 2, up to ε = 8": (
+        plain(
+            sv.DP(labels=sv.Gaussian(epsilon=8.0, noise_multiplier=2.0, on_budget="stop")), bank=Policy(max_epsilon=3.0)
+        ).replace(epochs=50),
+        "the policy allows 3",
+    ),
+    "ε, σ/Δ = 0.1, steps": (
+        plain(sv.DP(labels=sv.Gaussian(noise_multiplier=0.1)), bank=Policy(max_epsilon=1.0)).replace(steps=3),
+        "spends ε = 96.1; the policy allows 1",
+    ),
+    "δ, σ/Δ = 1": (
+        plain(sv.DP(labels=sv.Gaussian(noise_multiplier=1.0, delta=0.9)), bank=Policy(max_epsilon=1.0)),
+        "counts ε at δ = 0.9; the policy allows δ up to 0.0001",
+    ),
     "leak, drawn labels": (
         plain(sv.DP(labels=sv.RandomisedResponse(epsilon=20.0)), bank=Policy(leaks=False)),
         "(ε = 20): labels ranked with AUC at most 1.00",
@@ -177,6 +205,12 @@ ACCEPTED: dict[str, sv.Job] = {
         sv.DP(features=sv.Gaussian(noise_multiplier=3.0), labels=sv.Gaussian(noise_multiplier=3.0)),
         shop1=Policy(max_epsilon=2.0),
     ),
+    "a noise multiplier that ends training within ε": plain(
+        sv.DP(labels=sv.Gaussian(epsilon=3.0, noise_multiplier=3.0, on_budget="stop")), bank=Policy(max_epsilon=3.0)
+    ).replace(epochs=50),
+    "steps, whose passes depend on the rows": plain(
+        sv.DP(labels=sv.Gaussian(noise_multiplier=3.0)), bank=Policy(max_epsilon=2.0)
+    ).replace(steps=30),
     "plain": plain(shop1=Policy(protections=frozenset({"plain"}), forbidden=frozenset({Kind.METRIC}))),
     "nothing crosses": plain(shop1=Policy(sealed=True, max_epsilon=1.0)).replace(algorithm=sv.Local(hidden=2)),
 }
@@ -188,6 +222,40 @@ def test_a_job_that_meets_all_policies_is_not_refused(job: sv.Job, crossed: list
     assert {message.what for message in crossed} == {"party/consent", "ledger/head"}
     assert len(crossed) == 12  # each of three tells two that it takes part, and signs for two how it ended
     _only_refusals(crossed, 0)
+
+
+@pytest.mark.parametrize("stop", [False, True])
+@pytest.mark.parametrize("steps", [None, 3])
+@pytest.mark.parametrize("bottom", [(), (2,)])
+@pytest.mark.parametrize("algorithm", [sv.SplitNN, sv.EntityAugmentation, sv.RISA])
+def test_what_is_held_against_policies_before_a_run_is_never_more_than_its_plan(
+    algorithm: type[sv.SplitNN], bottom: tuple[int, ...], steps: int | None, stop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noise = sv.Gaussian(noise_multiplier=3.0, epsilon=4.0, on_budget="stop" if stop else "refuse")
+    try:
+        job = JOB.replace(
+            algorithm=algorithm(hidden=2, bottom=bottom),
+            protection=sv.Plain(dp=sv.DP(features=noise, labels=noise)),
+            epochs=6,
+            steps=steps,
+            batch_size=32,
+        )
+    except sv.SecureVFLError as error:
+        pytest.skip(str(error))
+    people = scarce()
+    planned: dict[str, float] = {}
+    monkeypatch.setattr(Policy, "check_epsilon", lambda s, epsilon, what, delta=0.0: planned.update({what: epsilon}))
+    run_parties(job, people, join_parties(people, job), run="x")
+    monkeypatch.undo()
+    names = [table.name for table in people.passive]
+    active = people.active.name
+    for name, what in ((active, "gradients"), (names[0], "activations")):
+        told = terms(job, name, active=active, passive=names).epsilon
+        assert told is not None
+        assert any(what in each for each in planned), planned
+        assert told <= next(epsilon for each, epsilon in planned.items() if what in each) * (1 + 1e-9)
+        if algorithm is sv.SplitNN and steps is None:
+            assert told == pytest.approx(next(epsilon for each, epsilon in planned.items() if what in each))
 
 
 def test_every_way_into_a_run_asks_first(crossed: list[Message]) -> None:
