@@ -57,6 +57,10 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
             with this one; algorithms with a label book need it, no other does.
         max_set_size: most rows that a peer may announce for alignment.
+
+    A policy is checked by the kind, the guard and the mark of noise that the sending code gives a message. It trusts
+    the code that is installed: an algorithm that calls features settings, in whole numbers, is not found. With
+    `sealed`, `noised` or ``leaks=False``, control messages hold no floating point arrays.
     """
 
     sealed: bool = False
@@ -74,6 +78,11 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     max_delta: Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")] = 1e-4
     pairwise_intersections: bool = True
     max_set_size: Count = 1 << 24
+
+    @property
+    def guards_rows(self) -> bool:
+        """Whether it demands anything of content that tells about rows: seal, noise, or no known leak."""
+        return self.sealed or bool(self.noised) or not self.leaks
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -110,6 +119,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
 
     def _hold(self, message: Message, peer: str, *, sent: bool) -> None:
         kind, guard = message.kind, message.guard
+        if kind is Kind.CONTROL:
+            self._check_control(message, _which(message, peer, sent))
         if guard.cipher not in ("none", "blinded"):  # blinded sets are checked by the engine that takes them in
             for name, array in message.arrays.items():
                 if not _hidden(array, guard.cipher):
@@ -123,9 +134,24 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             return
         self._check_cipher(message, peer, sent)
         self._check_content(message, peer, sent)
+        if kind is Kind.CONTROL and self.guards_rows:
+            return  # each is looked into: what one holds says nothing about the next
         if len(self._cleared) >= _REMEMBERED:
             self._cleared.clear()
         self._cleared[key] = guard
+
+    def _check_control(self, message: Message, which: str) -> None:
+        """Settings and row numbers are whole numbers. An array of floating point numbers is content under a kind that
+        no demand for a seal or for noise looks at."""
+        if not self.guards_rows:
+            return
+        for name, array in message.arrays.items():
+            if not _whole(array):
+                raise PolicyError(
+                    f"{which} is a message of kind 'control' and its array {name!r} holds {array.dtype}: such numbers "
+                    "are content, and the policy demands content sealed, noised or without a known leak; send them "
+                    "under the kind that they are, say 'activation' or 'statistic'"
+                )
 
     def _check_cipher(self, message: Message, peer: str, sent: bool) -> None:
         """Known, strong enough, and one of those that this party accepts."""
@@ -265,6 +291,13 @@ _DEFAULT = Policy()
 
 def _which(message: Message, peer: str, sent: bool) -> str:
     return f"{message.what!r:.80} {'to' if sent else 'from'} {peer!r}"
+
+
+def _whole(array: Array) -> bool:
+    """Whether an array holds whole numbers or truth values."""
+    if isinstance(array, torch.Tensor):
+        return not (array.is_floating_point() or array.is_complex())
+    return array.dtype.kind in "iub"
 
 
 def _hidden(array: Array, cipher: str) -> bool:

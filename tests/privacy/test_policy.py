@@ -326,3 +326,25 @@ def test_a_policy_is_a_configuration() -> None:
     assert Policy.of(json.loads(json.dumps(policy.describe()))) == policy
     with pytest.raises(InputError, match="has 2 mistakes"):
         Policy(min_security=1000, min_masking=-1)
+
+
+FLOATS: list[Array] = [Z, Z.astype(np.float16), Z.astype(np.complex64), torch.zeros(2), torch.zeros(2).half()]
+WHOLE: list[Array] = [C, np.zeros(2, np.int8), np.zeros(2, bool), torch.zeros(2, dtype=torch.int64)]
+GUARDING = [Policy(sealed=True), Policy(leaks=False), Policy(noised=frozenset({Kind.GRADIENT}))]
+
+
+@pytest.mark.parametrize("policy", GUARDING)
+def test_content_does_not_travel_as_settings(policy: Policy) -> None:
+    for check in (policy.check, policy.check_received):
+        for array in WHOLE:  # what is allowed first must not clear the next
+            check(Message(Kind.CONTROL, "x", {"rows": array}), "b")
+        for array in FLOATS:
+            with pytest.raises(PolicyError, match=r"'x' .* 'b' is a message of kind 'control' and its array 'z' holds"):
+                check(Message(Kind.CONTROL, "x", {"rows": C, "z": array}), "b")
+
+
+@pytest.mark.parametrize("policy", [Policy(), Policy(max_epsilon=1.0), Policy(min_key_bits=3072)])
+def test_settings_are_free_where_nothing_is_demanded_of_rows(policy: Policy) -> None:
+    for array in (*WHOLE, *FLOATS):
+        policy.check(Message(Kind.CONTROL, "x", {"z": array}), "b")
+        policy.check_received(Message(Kind.CONTROL, "x", {"z": array}), "b")
