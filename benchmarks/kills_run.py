@@ -14,6 +14,8 @@ import sklearn.metrics  # noqa: F401 - before the clock
 import torch
 
 import securevfl as sv
+from securevfl.data import hold_out
+from securevfl.jobs import join_parties
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.rows import RowRelease
 from securevfl.site import PartySecret
@@ -44,7 +46,9 @@ def tables(name: str, rows: int) -> sv.Parties:
     kind = find_algorithm(name)
     if kind.many_owners:
         people = parties(passive=1, rows=rows)
-        return sv.Parties.of(people["bank"], replace(people["bank"], name="lender"), people["shop1"])
+        bank = people["bank"]
+        bank = replace(bank, fold=hold_out(len(bank.ids), valid=0.2, test=0.2, seed=0))
+        return sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
     return scarce(1, rows=2 * rows, width=2) if kind.uses_others else parties(passive=1, rows=rows)
 
 
@@ -98,7 +102,12 @@ def work(name: str, protection: str, folder: Path, attempt: int) -> int:
     began = time.perf_counter()
     try:
         result = sv.simulate(
-            job, people, checkpoints=folder / "kept", secrets=secrets, ledgers=folder / f"ledgers-{attempt}"
+            job,
+            people,
+            aligned=join_parties(people, job),
+            checkpoints=folder / "kept",
+            secrets=secrets,
+            ledgers=folder / f"ledgers-{attempt}",
         )
     except sv.SecureVFLError as error:
         print(type(error).__name__, error, flush=True)
