@@ -54,8 +54,8 @@ def run(job: sv.Job, parties: sv.Parties, **options: Any) -> sv.Result:
 
 
 def entries(ledger: Ledger) -> list[Entry]:
-    """What was sent and received after all parties consented to the job."""
-    return [entry for entry in ledger.entries if entry.what != "party/consent"]
+    """What was sent and received between consent to the job and the words on the ledgers."""
+    return [entry for entry in ledger.entries if entry.what not in ("party/consent", "ledger/head")]
 
 
 class Fails(sv.Observer):

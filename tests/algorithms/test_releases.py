@@ -154,7 +154,9 @@ def test_what_fedda_hands_over_went_through_the_noise(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Link, "send", watched)
     drawn = RowRelease._noised
     monkeypatch.setattr(
-        RowRelease, "_noised", lambda self, values: drawn(self, values).map(lambda v: torch.full_like(v, 0.125))
+        RowRelease,
+        "_noised",
+        lambda self, values, *more: drawn(self, values, *more).map(lambda v: torch.full_like(v, 0.125)),
     )
     dp = sv.DP(features=sv.Gaussian(epsilon=50.0))
     ran = train(KINDS["fedda"](**SETTINGS["fedda"]), scarce(1, rows=110, width=2), dp, None)
@@ -217,7 +219,9 @@ def test_risa_releases_no_mean_of_rows_and_keeps_hidden_rows_apart(monkeypatch: 
     settings = {**SETTINGS["risa"], "bottom": ()}
     drawn = RowRelease._noised
     monkeypatch.setattr(
-        RowRelease, "_noised", lambda self, values: drawn(self, values).map(lambda v: clip_rows(values, self.clip))
+        RowRelease,
+        "_noised",
+        lambda self, values, *more: drawn(self, values, *more).map(lambda v: clip_rows(values, self.clip)),
     )
     train(KINDS["risa"](**settings), people, sv.DP(features=sv.Gaussian()), None)
     (role,) = made

@@ -55,6 +55,9 @@ def test_none_is_overwritten(tmp_path: Path) -> None:
         (tmp_path / "away").rename(other)
 
 
+CONTENTS = ("nothing", "text", "public", "private", "cut", "long")  # keys are new in each process
+
+
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o602, 0o610])
 def test_a_key_that_others_may_read_or_write_is_refused(mode: int, tmp_path: Path) -> None:
     make_key("bank", tmp_path / "keys")
@@ -74,7 +77,7 @@ def test_no_key_is_made_where_others_may_enter(mode: int, tmp_path: Path) -> Non
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PRIVATE[:60], bytes(9000)])
+@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PRIVATE[:60], bytes(9000)], ids=CONTENTS)
 def test_other_contents_are_no_private_key_and_are_not_repeated(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "bank.key"
     file.write_bytes(content)
@@ -86,7 +89,7 @@ def test_other_contents_are_no_private_key_and_are_not_repeated(content: bytes, 
     assert caught.value.__cause__ is None
 
 
-@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PUBLIC[:60], bytes(9000)])
+@pytest.mark.parametrize("content", [b"", b"no key", PUBLIC, PRIVATE, PUBLIC[:60], bytes(9000)], ids=CONTENTS)
 def test_other_contents_are_no_public_key(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "bank.pub"
     file.write_bytes(content)
