@@ -39,6 +39,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         AuditError,
         InputError,
         PartyFailed,
+        PeerEnded,
         PolicyError,
         ProtectionInactive,
         ProtocolError,
@@ -78,8 +79,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
     "securevfl.errors": (
-        "AlignmentError AuditError InputError PartyFailed PolicyError ProtectionInactive ProtocolError RangeError "
-        "SecureVFLError UnknownNameError WireError"
+        "AlignmentError AuditError InputError PartyFailed PeerEnded PolicyError ProtectionInactive ProtocolError "
+        "RangeError SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
         "AttackResult Model Prediction Result align_parties attack audit compare demo predict read_job read_sweep "
@@ -122,6 +123,7 @@ __all__ = [
     "Paillier",
     "Parties",
     "PartyFailed",
+    "PeerEnded",
     "PartyTable",
     "Plain",
     "Policy",
