@@ -219,10 +219,16 @@ def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
     return revealed_under(_unknown(noise, parties), told, ATTRIBUTE)
 
 
+_LEAST_SIGMA = 0.1
+"""The least noise multiplier that mechanisms take."""
+
+
 def _unknown(noise: GaussianNoise, parties: int) -> GaussianNoise:
     """Noise on features as one of the passive parties knows it. Shares of noise on z add up to all of it, and each
     party knows its own: 1 − 1/m of the variance is left."""
     if not isinstance(noise, JointNoise) or noise.noise_multiplier is not None:
         return noise  # the others' own noise is unknown; a multiplier without a number of looks bounds nothing
     sigma = noise.sigma(1) * math.sqrt(1 - 1 / parties)
+    if sigma < _LEAST_SIGMA:
+        return noise  # so little that it hides nothing, with the reader's share or without
     return planned(noise.replace(noise_multiplier=sigma, on_budget="refuse"), 1)
