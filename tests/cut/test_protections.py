@@ -93,6 +93,8 @@ RANDOMISED = (
 )
 CUT, BOTTOM = "the gradient at the cut, for each row and step", "the gradient at its activations, for each row and step"
 TOLD = "enough to tell the labels apart in practice"
+COLUMNS = "; and of the label owner's own columns"
+BARE = ", which noise on labels does not hide"
 
 
 @pytest.mark.parametrize(
@@ -108,14 +110,14 @@ TOLD = "enough to tell the labels apart in practice"
                 "a_p W_p of each row and step in the clear: a linear image of its features, from which they can be "
                 "estimated",
             ),
-            ("cut/backward", "leak", f"{CUT}: {TOLD}"),
+            ("cut/backward", "leak", f"{CUT}: {TOLD}{COLUMNS}"),
         ),
         (
             sv.Plain(dp=GAUSSIAN),
             _use(True),
             2,
             ("cut/forward", "leak", f"a_p W_p of each row and step in the clear: {CURVED}, {NOISY}"),
-            ("cut/backward", "leak", f"{CUT}, {NOISY_LABELS}"),
+            ("cut/backward", "leak", f"{CUT}, {NOISY_LABELS}{COLUMNS}{BARE}"),
         ),
         (
             sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2))),
@@ -126,7 +128,7 @@ TOLD = "enough to tell the labels apart in practice"
                 "leak",
                 f"a_p W_p of each row and step in the clear: {CURVED}, from which they can be estimated",
             ),
-            ("cut/backward", "leak", f"{CUT}, {RANDOMISED}"),
+            ("cut/backward", "leak", f"{CUT}, {RANDOMISED}{COLUMNS}{BARE}"),
         ),
         (
             sv.BFV(),
@@ -157,14 +159,14 @@ TOLD = "enough to tell the labels apart in practice"
                 f"its part of z, by itself and not only the sum of all parties', for each row and step: {CURVED}, "
                 "from which they can be estimated",
             ),
-            ("cut/input gradient", "leak", f"{BOTTOM}, {MARVELL}"),
+            ("cut/input gradient", "leak", f"{BOTTOM}, {MARVELL}{COLUMNS}{BARE}"),
         ),
         (
             sv.Auto(dp=STRONG),
             _use(True),
             1,
             ("cut/forward", "note", f"its part of z, for each row and step: {CURVED}, {HIDDEN}"),
-            ("cut/input gradient", "note", f"{BOTTOM}, {HIDDEN_LABELS}"),
+            ("cut/input gradient", "leak", f"{BOTTOM}, {HIDDEN_LABELS}{COLUMNS}{BARE}"),
         ),
     ],
 )
