@@ -77,7 +77,7 @@ def test_the_least_delta_of_several_mechanisms_is_that_of_the_sum() -> None:
     assert epsilon_rdp(both, 1e-7) > epsilon_rdp(both, 1e-3)
     limit = (epsilon_rdp(both, 1e-7) + epsilon_rdp(both, 1e-3)) / 2
     for order in ((first, second), (second, first)):
-        releases = Releases("bank", Policy(max_epsilon=limit))
+        releases = Releases("bank", Policy(max_epsilon=limit, max_delta=1e-2))
         releases.rows("activations", order[0], rows=4, times=1)
         with pytest.raises(PolicyError):
             releases.rows("representations", order[1], rows=4, times=1)

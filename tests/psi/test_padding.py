@@ -23,7 +23,7 @@ def test_padding_does_not_stand_out_in_a_later_run() -> None:
     assert seen[0] == seen[1]
     assert len(seen[0] & seen[2]) == 19
     fresh = Endpoint(["ann"], terms("receiver", "pseudonyms", pad_to=20))
-    assert not seen[0] & {Hostile("sender", fresh, 0, lasting=theirs).heard(Kind.POINTS)[:32]}
+    assert not seen[0] & {Hostile("sender", fresh, 0).heard(Kind.POINTS)[:32]}
 
 
 def test_salted_hashes_do_not_pretend_to_pad() -> None:
