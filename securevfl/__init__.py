@@ -37,9 +37,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.errors import (
         AlignmentError,
         AuditError,
+        Expired,
         InputError,
+        Parked,
         PartyFailed,
         PeerEnded,
+        PeerRefused,
         PolicyError,
         ProtectionInactive,
         ProtocolError,
@@ -79,8 +82,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
     "securevfl.errors": (
-        "AlignmentError AuditError InputError PartyFailed PeerEnded PolicyError ProtectionInactive ProtocolError "
-        "RangeError SecureVFLError UnknownNameError WireError"
+        "AlignmentError AuditError Expired InputError Parked PartyFailed PeerEnded PeerRefused PolicyError "
+        "ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
         "AttackResult Model Prediction Result align_parties attack audit compare demo predict read_job read_sweep "
@@ -107,6 +110,7 @@ __all__ = [
     "AuditError",
     "Auto",
     "EntityAugmentation",
+    "Expired",
     "FedCVT",
     "FedDA",
     "Gaussian",
@@ -121,10 +125,12 @@ __all__ = [
     "MultiVFL",
     "Observer",
     "Paillier",
+    "Parked",
     "Parties",
     "PartyFailed",
     "PartyTable",
     "PeerEnded",
+    "PeerRefused",
     "Plain",
     "Policy",
     "PolicyError",

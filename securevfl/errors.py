@@ -7,10 +7,13 @@ SecureVFLError                exit 1
 ├── InputError                exit 2   what the user gave: tables, job files, names, options
 │   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key …
 ├── PolicyError               exit 3   a party's own policy forbids it; nothing was sent
+│   ├── Expired               exit 3   an agreement's time or its attempts are used up
 │   └── ProtectionInactive    exit 3   a protection was asked for and did not act
 ├── AlignmentError            exit 4   the parties do not agree on the common rows
 ├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
 │   ├── PeerEnded             exit 5   a peer ended before the run did
+│   │   └── Parked            exit 75  a peer is gone; starting again goes on
+│   ├── PeerRefused           exit 5   a connection or an agreement was refused, with the named reason
 │   └── WireError             exit 5   bytes that are not a message of this version
 ├── PartyFailed               exit 6   a party's program ended with an error; `__cause__` is its error
 ├── RangeError                exit 7   a value left the fixed-point range that the job computed
@@ -27,9 +30,12 @@ from typing import Any, ClassVar
 __all__ = [
     "AlignmentError",
     "AuditError",
+    "Expired",
     "InputError",
+    "Parked",
     "PartyFailed",
     "PeerEnded",
+    "PeerRefused",
     "PolicyError",
     "ProtectionInactive",
     "ProtocolError",
@@ -80,6 +86,10 @@ class PolicyError(SecureVFLError):
     exit_code = 3
 
 
+class Expired(PolicyError):
+    """The agreement's last day, its seconds or its attempts are used up: agree anew."""
+
+
 class ProtectionInactive(PolicyError):
     """A protection was asked for and did not act."""
 
@@ -98,6 +108,28 @@ class ProtocolError(SecureVFLError):
 
 class PeerEnded(ProtocolError):
     """A peer closed its links before the run was over; its own error says why."""
+
+
+class Parked(PeerEnded):
+    """An attempt stopped because a peer is gone: the party gathers again with all, and goes on from what they kept.
+
+    The exit code is ``EX_TEMPFAIL``: of a process that gave up waiting, and goes on when it is started again.
+    """
+
+    exit_code = 75
+
+
+class PeerRefused(ProtocolError):
+    """A connection or an agreement was refused, by this party or by its peer.
+
+    Args:
+        code: the reason's name, for example ``"unknown-ca"``.
+        words: what was found, what was expected and the cure.
+    """
+
+    def __init__(self, code: str, words: str) -> None:
+        self.code = code
+        super().__init__(f"{words} ({code})")
 
 
 class WireError(ProtocolError):
