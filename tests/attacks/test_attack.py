@@ -142,8 +142,8 @@ def test_the_page_does_what_it_shows(
 ) -> None:
     """The job file and the commands of docs/howto/attack-your-job.md."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out", cli.Console(width=200))
-    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+    monkeypatch.setattr(cli.terminal, "out", cli.Console(width=200))
+    monkeypatch.setattr(cli.terminal, "err", cli.Console(stderr=True, width=200))
     blocks = re.findall(r"```(toml|console)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     code, said, ran = 0, "", 0
     for kind, content in blocks:

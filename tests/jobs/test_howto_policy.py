@@ -35,8 +35,8 @@ def test_the_page_does_what_it_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(cli, "out", cli.Console(width=200))
-    monkeypatch.setattr(cli, "err", cli.Console(stderr=True, width=200))
+    monkeypatch.setattr(cli.terminal, "out", cli.Console(width=200))
+    monkeypatch.setattr(cli.terminal, "err", cli.Console(stderr=True, width=200))
     code, ran = 0, 0
     for kind, content in BLOCK.findall(PAGE.read_text(encoding="utf-8")):
         if kind == "toml":

@@ -1,0 +1,41 @@
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | keys | psi`.
+
+Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
+not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
+protocol; 6 a party failed; 7 out of the fixed-point range; 8 a ledger does not verify or is incomplete; 130
+interrupted (Ctrl-C), 143 ended by SIGTERM.
+
+A command imports what it needs when it runs: the help is there at once, and `securevfl psi` never loads torch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+
+from securevfl.cli import audits, experiments, policies, runs, terminal
+from securevfl.cli.application import app
+from securevfl.errors import InputError, SecureVFLError
+
+__all__ = ["Console", "app", "audits", "experiments", "main", "policies", "runs", "terminal"]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Entry point: runs the command, turns errors into one message and an exit code."""
+    try:
+        app(args=arguments, standalone_mode=True)
+    except SecureVFLError as error:
+        public = next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == SecureVFLError.__module__)
+        terminal.err.print(f"[bold red]{public}[/]: ", end="")
+        terminal.err.print(str(error), markup=False, highlight=False, soft_wrap=True)
+        for note in getattr(error, "__notes__", []):
+            terminal.err.print(f"  ({note})", markup=False, highlight=False, soft_wrap=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        terminal.err.print("interrupted")
+        sys.exit(130)
+    except OSError as error:
+        wrapped = InputError(f"{error.strerror or error}: {error.filename or ''}")
+        terminal.err.print(f"[bold red]InputError[/]: {wrapped}", highlight=False, soft_wrap=True)
+        sys.exit(wrapped.exit_code)

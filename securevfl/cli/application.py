@@ -1,0 +1,62 @@
+"""The application that every group of commands adds to, and the commands of `securevfl_psi` below it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+import securevfl as sv
+
+__all__ = ["app"]
+
+_ORDER = ("demo", "check", "policy", "run", "predict", "report", "sweep", "attack", "audit", "keys", "psi")
+
+
+class _Ordered(TyperGroup):
+    """Lists commands in the order in which a new user meets them; those it does not name stand before the last."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands."""
+        place = {name: number for number, name in enumerate(_ORDER)}
+        return sorted(super().list_commands(ctx), key=lambda name: place.get(name, len(_ORDER) - 1.5))
+
+
+app = typer.Typer(
+    name="securevfl",
+    cls=_Ordered,
+    help="Vertical federated learning that is private, provable and fast.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class _PSICommands(TyperGroup):
+    """The commands of `securevfl_psi`, loaded when one of them, or their help, is asked for."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of the loaded group, which takes the place of this one."""
+        from securevfl_psi.command import app as commands
+
+        whole = typer.Typer(rich_markup_mode=None)
+        whole.add_typer(commands, name="psi")
+        group: Any = typer.main.get_group(whole).commands["psi"]
+        return group.make_context(info_name, args, parent=parent, **extra)
+
+
+app.add_typer(
+    typer.Typer(cls=_PSICommands, help="Which rows do two tables have in common, without showing the others?"),
+    name="psi",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        typer.echo(f"securevfl {sv.__version__}")
+        raise typer.Exit

@@ -1,0 +1,84 @@
+"""Commands about ledgers and the keys that sign them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import securevfl as sv
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+from securevfl.errors import InputError
+
+__all__: list[str] = []
+
+
+@app.command("audit")
+def audit_command(
+    folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")],
+    party: Annotated[str, typer.Option(help="Show this party only.")] = "",
+    run: Annotated[str, typer.Option(help="Show this run only.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+    pin: Annotated[
+        list[str] | None, typer.Option(help="PARTY=FINGERPRINT: the party's ledger has to be signed with this key.")
+    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="A folder of public keys, PARTY.pub, to the same end.")] = None,
+) -> None:
+    """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
+    compute from it, and ε."""
+    from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
+
+    whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
+    shown = whole.of(party=party, run=run)
+    if as_json:
+        print(audit_json(shown))
+        if whole.incomplete:
+            raise typer.Exit(sv.AuditError.exit_code)
+        return
+    for table in audit_tables(shown):
+        terminal.out.print(table)
+        terminal.out.print()
+    for line in summary(whole):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if whole.incomplete:
+        raise typer.Exit(sv.AuditError.exit_code)
+
+
+def _pins(given: list[str]) -> dict[str, str]:
+    pins: dict[str, str] = {}
+    for text in given:
+        party, sign, fingerprint = text.partition("=")
+        if not sign or not fingerprint.startswith("ed25519:"):
+            raise InputError(f"--pin is {text!r}; PARTY=FINGERPRINT was expected, for example bank=ed25519:x3Fq…")
+        if pins.setdefault(party, fingerprint) != fingerprint:
+            raise InputError(f"two fingerprints are pinned for {party!r}: give one")
+    return pins
+
+
+@app.command("keys")
+def keys_command(
+    name: Annotated[str, typer.Argument(help="The party whose key it is.")] = "",
+    folder: Annotated[Path, typer.Option("--out", help="Where the key goes; only you may enter.")] = Path("keys"),
+    show: Annotated[Path | None, typer.Option(help="Show the fingerprint of this .key or .pub file instead.")] = None,
+) -> None:
+    """Make a party's key, which signs its ledgers, and print the fingerprint that its peers pin."""
+    from securevfl.data.table import wrong_name
+    from securevfl.privacy.ledger import make_key, read_private_key, read_public_key
+
+    if bool(name) == (show is not None):
+        raise InputError("give the name of a party, to make its key, or --show FILE")
+    if show is not None:
+        public = read_public_key(show) if show.suffix == ".pub" else read_private_key(show).public
+        terminal.out.print(f"{show.stem}={public.fingerprint}", markup=False, highlight=False, soft_wrap=True)
+        return
+    mistake = wrong_name(name)
+    if mistake:
+        raise InputError(mistake)
+    key = make_key(name, folder)
+    for line in (
+        f"{folder / name}.key signs {name}'s ledgers: keep it to yourself. {folder / name}.pub is for your peers.",
+        f"{name}={key.public.fingerprint}",
+    ):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)

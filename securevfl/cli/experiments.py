@@ -1,0 +1,75 @@
+"""Commands of many runs: sweep, attack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import securevfl as sv
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+
+__all__: list[str] = []
+
+
+@app.command("sweep")
+def sweep_command(
+    file: Annotated[Path, typer.Argument(help="A sweep file, TOML: see examples/experiments.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the results go; runs/<name> if not given.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes, one thread each.")] = 1,
+    device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
+) -> None:
+    """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
+    from securevfl.report import sweep_table, verdict_table
+    from securevfl.report.progress import sweep_bar
+
+    sweep = sv.read_sweep(file, device=device)
+    folder = folder or Path("runs") / sweep.name
+    with sweep_bar(terminal.err, len(sweep.specs)) as show:
+        record = sv.run_sweep(sweep, folder, workers=workers, command=terminal.command(), progress=show)
+    for name in dict.fromkeys(cell.data for cell in record.cells):
+        terminal.out.print(sweep_table(record, name))
+    if record.claims:
+        terminal.out.print(verdict_table(record))
+    terminal.out.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+@app.command("attack")
+def attack_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML; its tables are what attacks are scored by.")],
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where figures and page go; runs/<name>-attacks if not given.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, in seconds.")] = False,
+    seeds: Annotated[int, typer.Option(help="Runs of the job, from its own seed on.", min=1, max=100)] = 1,
+) -> None:
+    """Run a job with a recorder at each party and attack what they saw: what was got, beside what the job states.
+
+    For data that are public or simulated: it needs all tables in one place. Exit code 3 if an attack gets what the job
+    calls ok.
+    """
+    file = sv.read_job(job)
+    folder = folder or Path("runs") / f"{file.name}-attacks"
+    with terminal.bars() as bars:
+        found = sv.attack(
+            file.job,
+            file.parties,
+            seeds=range(file.job.seed, file.job.seed + seeds),
+            quick=quick,
+            name=file.name,
+            command=terminal.command(),
+            observer=bars,
+        )
+    page = found.write(folder)
+    terminal.out.print(found.table())
+    for line in found.record.unstated:
+        terminal.out.print(f"The job states nothing of this: {line}", style="yellow", markup=False, soft_wrap=True)
+    for line in found.contradictions:
+        terminal.out.print(f"The job calls this ok: {line}", style="red", markup=False, soft_wrap=True)
+    terminal.out.print(f"Page: {page}", soft_wrap=True, highlight=False)
+    if found.contradictions:
+        raise typer.Exit(sv.PolicyError.exit_code)

@@ -1,0 +1,202 @@
+"""Commands of one job with all parties in this process: demo, check, run, predict, report."""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import securevfl as sv
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+from securevfl.durable import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from securevfl.jobs.folder import RunFolder
+
+__all__: list[str] = []
+
+_OVERWRITE = "Replace the results of a finished run in the folder."
+
+
+def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractContextManager[RunFolder]:
+    """The folder that was asked for, or one called after the run, with a number where another run is in the way."""
+    from securevfl.jobs.folder import RunFolder
+
+    numbered = folder is None and not overwrite
+    return RunFolder.take(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
+
+
+def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
+    """Print what a run left, and where its report is."""
+    from securevfl.report import (
+        comparison_table,
+        learned_table,
+        ledgers_text,
+        receipt_table,
+        self_training_text,
+        warnings_text,
+        worst_text,
+    )
+
+    terminal.out.print(worst_text(result.record), soft_wrap=True)
+    terminal.out.print(comparison_table(result.record))
+    federated = [run for run in result.record.runs if not run.baseline]
+    if federated:
+        terminal.out.print(learned_table(result.record))
+    for run in federated:
+        terminal.out.print(receipt_table(run))
+    if (labelled := self_training_text(result.record)) is not None:
+        terminal.out.print(labelled, soft_wrap=True)
+    if (warnings := warnings_text(result.record)) is not None:
+        terminal.out.print(warnings, soft_wrap=True)
+    terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
+    if (signed := ledgers_text(result.record, folder)) is not None:
+        terminal.out.print(signed, soft_wrap=True)
+    return page
+
+
+@app.command("demo")
+def demo_command(
+    full: Annotated[bool, typer.Option("--full", help="The whole table of 30,000 clients.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where the report goes; runs/credit, or runs/credit-2 …, if not given.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
+    seed: Annotated[int, typer.Option(help="Seed of the data split and of all that is learned.")] = 0,
+    bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
+    epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
+) -> None:
+    """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
+    with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.bars() as bars:
+        result = sv.demo(
+            full=full,
+            seed=seed,
+            bits=bits,
+            epsilon=epsilon,
+            command=terminal.command(),
+            observer=bars,
+            ledgers=place.ledgers,
+        )
+        page = result.report(place.path)
+    terminal.open_page(show_result(result, place.path, page))
+
+
+@app.command("check")
+def check_command(
+    file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+) -> None:
+    """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
+    from securevfl.jobs import check_file
+
+    found = check_file(file, active=active)
+    for line in (*found.mistakes, *found.refusals):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    if found.exit_code:
+        raise typer.Exit(found.exit_code)
+    terminal.out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("run")
+def run_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML.")],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--out", help="Where the report goes; runs/<name>, or runs/<name>-2 …, if not given."),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=_OVERWRITE)] = False,
+    checkpoints: Annotated[
+        Path | None, typer.Option(help="Folder for the parties' checkpoints; a run that broke off goes on from there.")
+    ] = None,
+    policy: Annotated[
+        list[Path] | None, typer.Option(help="A party's policy file; once for each. Added to what the job file says.")
+    ] = None,
+    draws: Annotated[
+        int, typer.Option(help="Runs of a job with differential privacy, each with fresh noise; for public data.")
+    ] = 1,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with each party's key, made by `securevfl keys`; new keys for this run if not given."
+        ),
+    ] = None,
+) -> None:
+    """Run a job file with all parties in this process; the model goes to model/ beside the report."""
+    from securevfl.jobs.interrupts import resumable
+
+    file = sv.read_job(job, policies=policy or ())
+    again = terminal.command() if checkpoints else ""
+    with (
+        resumable(again, terminal.say),
+        run_folder(folder, file.name, overwrite=overwrite) as place,
+        terminal.bars() as bars,
+    ):
+        result = sv.simulate(
+            file.job,
+            file.parties,
+            baselines=file.baselines,
+            name=file.name,
+            command=terminal.command(),
+            observer=bars,
+            checkpoints=checkpoints,
+            draws=draws,
+            keys=keys,
+            ledgers=place.ledgers,
+        )
+        page = place.keep(result)
+    show_result(result, place.path, page)
+    terminal.out.print(f"Predict with: securevfl predict {job} {place.model}", soft_wrap=True, highlight=False)
+
+
+@app.command("predict")
+def predict_command(
+    job: Annotated[Path, typer.Argument(help="The job file that trained the model, with the new tables in it.")],
+    model: Annotated[Path, typer.Argument(help="The model's folder, runs/<name>/model.")],
+    file: Annotated[Path, typer.Option("--out", help="Where the predictions go, CSV.")] = Path("predictions.csv"),
+    active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
+) -> None:
+    """Predict on new rows with a trained model, all parties in this process."""
+    from securevfl.jobs.folder import ledgers_kept
+
+    content = sv.read_job(job, active=active)
+    trained = sv.Model.load(model, content.job)
+    with ledgers_kept(file.parent), terminal.err.status("aligning and predicting"):
+        found = sv.predict(trained, content.parties)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["id", *found.classes])
+    for name, row in zip(found.ids, found.probabilities.tolist(), strict=True):
+        writer.writerow([name, *(f"{value:.6f}" for value in row)])
+    make_folder(file.parent)
+    write_whole(file, text.getvalue().encode())
+    terminal.out.print(f"{len(found.ids):,} rows that all parties hold: {file}", soft_wrap=True, highlight=False)
+
+
+@app.command("report")
+def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
+    """Show a finished run again, and write its page again."""
+    from securevfl.report import (
+        Record,
+        comparison_table,
+        ledgers_text,
+        self_training_text,
+        warnings_text,
+        worst_text,
+        write,
+    )
+
+    record = Record.read(folder / "metrics.json")
+    terminal.out.print(worst_text(record), soft_wrap=True)
+    terminal.out.print(comparison_table(record))
+    if (labelled := self_training_text(record)) is not None:
+        terminal.out.print(labelled, soft_wrap=True)
+    if (warnings := warnings_text(record)) is not None:
+        terminal.out.print(warnings, soft_wrap=True)
+    terminal.out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
+    if (signed := ledgers_text(record, folder)) is not None:
+        terminal.out.print(signed, soft_wrap=True)
