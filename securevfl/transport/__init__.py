@@ -1,9 +1,47 @@
-"""Messages, the wire codec and channels."""
+"""Messages, the wire codec, channels and meshes.
 
-from securevfl.transport.channel import WINDOW, Beat, Channel, MemoryChannel, memory_pair
-from securevfl.transport.exchange import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, PartyRole, Severity
-from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
-from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
+A name loads its module when it is first used: a gate process imports from here and never loads torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the same names for type checkers and editors
+    from securevfl.transport.channel import WINDOW, Beat, Channel
+    from securevfl.transport.exchange import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, PartyRole, Severity
+    from securevfl.transport.hub import MemoryHub, MemoryMesh
+    from securevfl.transport.incarnation import Incarnation
+    from securevfl.transport.memory import MemoryChannel, memory_pair
+    from securevfl.transport.mesh import (
+        Aborted,
+        Down,
+        Ended,
+        Endorsed,
+        LinkState,
+        Mesh,
+        MeshEvent,
+        Noted,
+        Refused,
+        Up,
+    )
+    from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
+    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
+
+_NAMES = {
+    "channel": "WINDOW Beat Channel",
+    "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity",
+    "hub": "MemoryHub MemoryMesh",
+    "incarnation": "Incarnation",
+    "memory": "MemoryChannel memory_pair",
+    "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
+    "message": "NO_GUARD Array Guard Kind Message Scalar",
+    "wire": "DEFAULT_LIMITS Limits decode encode measure size",
+}
+"""Module → the names that it holds."""
+
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "ACTIVE",
@@ -12,22 +50,44 @@ __all__ = [
     "NO_GUARD",
     "PASSIVE",
     "WINDOW",
+    "Aborted",
     "Array",
     "Beat",
     "Channel",
+    "Down",
+    "Ended",
+    "Endorsed",
     "Exchange",
     "Exchanges",
     "Guard",
+    "Incarnation",
     "Kind",
     "Limits",
+    "LinkState",
     "MemoryChannel",
+    "MemoryHub",
+    "MemoryMesh",
+    "Mesh",
+    "MeshEvent",
     "Message",
+    "Noted",
     "PartyRole",
+    "Refused",
     "Scalar",
     "Severity",
+    "Up",
     "decode",
     "encode",
     "measure",
     "memory_pair",
     "size",
 ]
+
+if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one
+
+    def __getattr__(name: str) -> object:
+        """Load a name on first use (PEP 562)."""
+        if name in _MODULES:
+            value = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+            return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,276 @@
+"""Meshes in memory: all parties of a job in one process, with the faults that a network has."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
+from securevfl.transport.channel import WINDOW, Beat, Channel
+from securevfl.transport.incarnation import Incarnation
+from securevfl.transport.memory import MemoryChannel, Pipe
+from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, LinkState, MeshEvent, Noted, Refused, Up
+
+__all__ = ["MemoryHub", "MemoryMesh"]
+
+
+class MemoryHub(Mapping[str, "MemoryMesh"]):
+    """The meshes of all parties, by name; at first all are connected.
+
+    Args:
+        names: of the parties, at least one.
+        window: bytes that may be on their way in each direction of a channel.
+        incarnations: of the parties; without one, a party gets its first.
+
+    Raises:
+        InputError: no party, one name twice, or a window below 1.
+    """
+
+    def __init__(
+        self, names: Iterable[str], *, window: int = WINDOW, incarnations: Mapping[str, Incarnation] | None = None
+    ) -> None:
+        self.names = tuple(names)
+        if not self.names or len(set(self.names)) < len(self.names):
+            raise InputError(f"the parties of a mesh are {', '.join(self.names) or 'none'}; each has a name of its own")
+        Pipe(window)  # refuses what is no window
+        self.window = window
+        self.pipes: dict[tuple[bytes, str, str], Pipe] = {}
+        self._cut: set[frozenset[str]] = set()
+        self._meshes: dict[str, MemoryMesh] = {}
+        given = incarnations or {}
+        for name in self.names:
+            self._meshes[name] = MemoryMesh(self, name, given.get(name) or Incarnation.after(0))
+        for one, other in self._pairs():
+            self.connect(one, other)
+
+    def __getitem__(self, name: str) -> MemoryMesh:
+        return self._meshes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def _pairs(self) -> Iterator[tuple[str, str]]:
+        return ((a, b) for i, a in enumerate(self.names) for b in self.names[i + 1 :])
+
+    def up(self, one: str, other: str) -> bool:
+        """Whether two parties are connected now."""
+        alive = self._meshes[one].alive and self._meshes[other].alive
+        return alive and frozenset((one, other)) not in self._cut
+
+    def connect(self, one: str, other: str) -> None:
+        """Tell two parties that they are connected, where both are there and nothing is cut."""
+        if self.up(one, other):
+            self._meshes[one].came(self._meshes[other])
+            self._meshes[other].came(self._meshes[one])
+            self.flow(one, other)
+
+    def flow(self, one: str, other: str) -> None:
+        """Look again at what passes between two parties that are both there."""
+        for sender, receiver in ((one, other), (other, one)):
+            mesh, peer = self._meshes[sender], self._meshes[receiver]
+            pipe = self.pipes.get((mesh.view or b"", sender, receiver))
+            if pipe is None or not (mesh.alive and peer.alive):
+                continue
+            pipe.flows = mesh.is_open and peer.view == mesh.view and self.up(one, other)
+            if pipe.flows:
+                pipe.wake_reader()
+            elif mesh.is_open and mesh.view != peer.view and mesh.view not in peer.past:
+                self._refuse(mesh, peer)
+
+    def _refuse(self, mesh: MemoryMesh, peer: MemoryMesh) -> None:
+        words = f"{mesh.me!r} opened a view that {peer.me!r} did not begin: open one after all said that they began it"
+        mesh.happened(Refused(peer.me, "other-view", words))
+        peer.happened(Refused(mesh.me, "other-view", words))
+
+    def cut(self, one: str, other: str) -> None:
+        """Break the connection of two parties until `mend`; what is on its way stays."""
+        if self.up(one, other):
+            self._cut.add(frozenset((one, other)))
+            self._meshes[one].happened(Down(other, "the connection was cut"))
+            self._meshes[other].happened(Down(one, "the connection was cut"))
+            self.flow(one, other)
+
+    def mend(self, one: str, other: str) -> None:
+        """Connect two parties again that were cut from each other."""
+        if frozenset((one, other)) in self._cut:
+            self._cut.discard(frozenset((one, other)))
+            self.connect(one, other)
+
+    def crash(self, name: str) -> None:
+        """End a party without a word to anybody: calls of its mesh raise, peers see a connection that is gone."""
+        there = [peer for peer in self.names if peer != name and self.up(name, peer)]
+        self._meshes[name].die(f"{name!r} crashed")
+        for peer in there:
+            self._meshes[peer].happened(Down(name, "the connection broke"))
+
+    def start(self, name: str, incarnation: Incarnation | None = None) -> MemoryMesh:
+        """Start a party anew that crashed or closed.
+
+        Args:
+            name: of the party.
+            incarnation: of this start; without one, the next.
+
+        Raises:
+            InputError: it runs.
+        """
+        before = self._meshes[name]
+        if before.alive:
+            raise InputError(f"{name!r} runs already; let it crash or close first")
+        mesh = self._meshes[name] = MemoryMesh(self, name, incarnation or Incarnation.after(before.incarnation.count))
+        for peer in mesh.peers:
+            self.connect(name, peer)
+        return mesh
+
+
+class MemoryMesh:
+    """One party's mesh in memory; made by `MemoryHub`. See `Mesh`."""
+
+    def __init__(self, hub: MemoryHub, me: str, incarnation: Incarnation) -> None:
+        self.me = me
+        self.peers = tuple(sorted(name for name in hub.names if name != me))
+        self.incarnation = incarnation
+        self.view: bytes | None = None
+        self.past: set[bytes] = set()
+        self.is_open = False
+        self.alive = True
+        self._hub = hub
+        self._why = ""
+        self._channels: dict[str, MemoryChannel] = {}
+        self._events: deque[MeshEvent] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._met: dict[str, tuple[Incarnation, int, float]] = {}
+
+    async def next(self) -> MeshEvent:
+        """See `Mesh.next`."""
+        while not self._events:
+            self._require()
+            if self._waiter is not None and not self._waiter.done():
+                raise ProtocolError("two readers wait for the events of one mesh; a party has one")
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._events.popleft()
+
+    def happened(self, event: MeshEvent) -> None:
+        """Queue an event."""
+        if self.alive:
+            self._events.append(event)
+            self._wake()
+
+    def came(self, peer: MemoryMesh) -> None:
+        """A connection to a peer stands."""
+        before, count, _ = self._met.get(peer.me, (None, 0, 0.0))
+        self._met[peer.me] = (peer.incarnation, count + 1, time.monotonic())
+        self.happened(Up(peer.me, peer.incarnation, before == peer.incarnation))
+
+    def die(self, why: str) -> None:
+        """Every call raises from now on."""
+        self.alive, self._why = False, why
+        for channel in self._channels.values():
+            channel.fail(PeerEnded(why))
+        self._wake()
+
+    async def note(self, peer: str, payload: bytes) -> None:
+        """See `Mesh.note`."""
+        self._require()
+        if len(payload) > NOTE:
+            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: say less, or send it as a message")
+        if peer not in self.peers:
+            raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
+        if self._hub.up(self.me, peer):
+            self._hub[peer].happened(Noted(self.me, bytes(payload)))
+
+    def begin(self, view: bytes) -> Mapping[str, Channel]:
+        """See `Mesh.begin`."""
+        self._require()
+        if len(view) != VIEW or view in self.past or view == self.view:
+            raise InputError(f"a view has {VIEW} bytes that none before it had; got {view.hex()}")
+        self.park("another view began")
+        self.view, self.is_open = bytes(view), False
+        for peer in self.peers:
+            forth, back = self._pipe(self.me, peer), self._pipe(peer, self.me)
+            self._channels[peer] = MemoryChannel(forth, back)
+            self._hub.flow(self.me, peer)
+        return dict(self._channels)
+
+    def _pipe(self, sender: str, receiver: str) -> Pipe:
+        key = (self.view or b"", sender, receiver)
+        pipe = self._hub.pipes.get(key)
+        if pipe is None:
+            pipe = self._hub.pipes[key] = Pipe(self._hub.window)
+            pipe.flows = False
+        return pipe
+
+    def open(self) -> None:
+        """See `Mesh.open`."""
+        self._require()
+        if self.view is None:
+            raise InputError("there is no view to open; begin one first")
+        self.is_open = True
+        for peer in self.peers:
+            self._hub.flow(self.me, peer)
+
+    def park(self, why: str) -> None:
+        """See `Mesh.park`."""
+        if self.view is None:
+            return
+        self.past.add(self.view)
+        for peer, channel in self._channels.items():
+            channel.fail(Parked(why))
+            self._hub.pipes.pop((self.view, peer, self.me), None)  # unread; its writer keeps its own reference
+            if self._hub[peer].view != self.view:
+                self._hub.pipes.pop((self.view, self.me, peer), None)
+        self._channels, self.view, self.is_open = {}, None, False
+
+    async def abort(self, reason: str) -> None:
+        """See `Mesh.abort`."""
+        self._require()
+        for peer in self.peers:
+            if self._hub.up(self.me, peer):
+                self._hub[peer].aborted(self.me, reason)
+        for channel in self._channels.values():
+            channel.fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
+
+    def aborted(self, peer: str, reason: str) -> None:
+        """A peer ended the job."""
+        self.happened(Aborted(peer, reason))
+        for channel in self._channels.values():
+            channel.fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
+
+    async def close(self) -> None:
+        """See `Mesh.close`."""
+        if self.alive:
+            there = [peer for peer in self.peers if self._hub.up(self.me, peer)]
+            for channel in self._channels.values():
+                channel.close()
+            self.die(f"the mesh of {self.me!r} was closed")
+            for peer in there:
+                self._hub[peer].happened(Ended(self.me))
+
+    def links(self) -> Mapping[str, LinkState]:
+        """See `Mesh.links`."""
+        return {peer: self._state(peer) for peer in self.peers}
+
+    def _state(self, peer: str) -> LinkState:
+        incarnation, count, since = self._met.get(peer, (None, 0, time.monotonic()))
+        channel = self._channels.get(peer)
+        return LinkState(
+            connected=self._hub.up(self.me, peer),
+            incarnation=incarnation,
+            since=time.monotonic() - since,
+            connections=count,
+            beat=Beat() if channel is None else channel.heard,
+            blocked=channel is not None and not channel.ready,
+        )
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _require(self) -> None:
+        if not self.alive:
+            raise ProtocolError(f"{self._why}; nothing can be done over it any more")
