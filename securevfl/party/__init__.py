@@ -4,6 +4,7 @@
   an algorithm can serve.
 - `consent`: each party holds the job against its own policy, and tells the others.
 - `numbering`: the parties number their rows alike and learn which of them train, validate and test.
+- `reports`, `gathering`: parties that may die at any moment find the one state that they go on from together.
 - `program`: consent, alignment, training and prediction of one party, and nothing of any other.
 
 `jobs`, `testing` and the command line import from here; this folder imports `align`, `training` and what is below. It

@@ -1,0 +1,246 @@
+"""Gathering: how parties that may die at any moment find the one state that they go on from together.
+
+On each connection both ends say what they have (`Report`). Whoever knows all reports computes the *view* from them,
+writes down that it takes part, and says READY. It trains when all have said READY to the same view. A party that trains
+and hears of a new report, or of a process that was started anew, *parks*: it stops, and gives a report of its own with
+what it has by then. All parties are needed; there is no quorum. Every message of training carries its view, and the
+session refuses those of another.
+
+Two parties may for a while be in different views, but none reads the other's messages then, and in one view all start
+from the same place. `tests/party/test_gathering.py` checks that of this class over all orders of events with three
+parties and two crashes.
+
+The class does nothing by itself: it hears what happened and says what to do, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, TypeVar
+
+import msgspec
+
+from securevfl.errors import ProtocolError
+from securevfl.party.reports import Ready, Report, View, decode, encode, view_of
+
+__all__ = ["Action", "Began", "Gathering", "Go", "Park", "Say"]
+
+
+@dataclass(frozen=True)
+class Say:
+    """Send a note to a peer."""
+
+    peer: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Began:
+    """Write down `view.attempt` as agreed, and the peers' reports, synced; then open the receiving side of the view's
+    channels. Only then what follows, which says READY."""
+
+    view: View
+    reports: Mapping[str, Report]
+
+
+@dataclass(frozen=True)
+class Go:
+    """All are ready: send, and train. Checkpoints after `view.start` are put aside now, not before."""
+
+    view: View
+
+
+@dataclass(frozen=True)
+class Park:
+    """Stop what runs in the view; when it has stopped, call `Gathering.parked` with a new report."""
+
+    why: str
+
+
+T = TypeVar("T")
+Action = Say | Began | Go | Park
+Phase = Literal["reporting", "ready", "going", "parking"]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a `Gathering` remembers; it is replaced, never changed.
+
+    Attributes:
+        own: the party's report.
+        phase: "reporting" until it knows the view, "ready" until all are, "going"; "parking" until it has stopped.
+        view: that it takes part in.
+        up: incarnation of each connected peer, empty for others.
+        known: the last report of each peer.
+        ready: mark of the view that each peer said READY to last, empty before.
+    """
+
+    own: Report
+    phase: Phase
+    view: View | None
+    up: tuple[str, ...]
+    known: tuple[Report | None, ...]
+    ready: tuple[bytes, ...]
+
+
+def _all(reports: Mapping[str, Report]) -> bool:
+    return True
+
+
+class Gathering:
+    """One party's side.
+
+    Args:
+        me: the party.
+        peers: all others.
+        report: what it has; `Report.parks` is counted here.
+        admits: given all parties' reports, whether the party takes part in a view of them: False to wait for another
+            report, an error to end it. The same reports have to give the same answer.
+
+    Attributes:
+        state: all that it remembers.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        peers: Iterable[str],
+        report: Report,
+        *,
+        admits: Callable[[Mapping[str, Report]], bool] = _all,
+    ) -> None:
+        self.me = me
+        self.peers = tuple(sorted(peers))
+        self._admits = admits
+        none = len(self.peers)
+        self.state = State(report, "reporting", None, ("",) * none, (None,) * none, (b"",) * none)
+
+    def up(self, peer: str, incarnation: str, resumed: bool) -> list[Action]:
+        """A peer is connected.
+
+        Args:
+            peer: which.
+            incarnation: of its process.
+            resumed: whether the connection goes on where the one before broke off; False for a new process, and where
+                messages were lost.
+        """
+        at, state = self._at(peer), self.state
+        known = state.known[at]
+        up = _put(state.up, at, incarnation)
+        if resumed and known is not None and known.incarnation == incarnation:
+            self.state = replace(state, up=up)
+            return self._said_again(peer)
+        self.state = replace(state, up=up, known=_put(state.known, at, None), ready=_put(state.ready, at, b""))
+        if state.phase in ("ready", "going"):
+            anew = known is None or known.incarnation != incarnation
+            return self._park(f"{peer!r} was started anew" if anew else f"messages of {peer!r} were lost on the way")
+        return self._said_again(peer)
+
+    def down(self, peer: str) -> list[Action]:
+        """A peer is not connected any more; whether it lives is not known."""
+        at = self._at(peer)
+        self.state = replace(self.state, up=_put(self.state.up, at, ""))
+        return []
+
+    def heard(self, peer: str, payload: bytes) -> list[Action]:
+        """A peer's note arrived.
+
+        Raises:
+            ProtocolError: it is none that the peer may send now.
+        """
+        at, said = self._at(peer), decode(peer, payload)
+        if isinstance(said, Ready):
+            self.state = replace(self.state, ready=_put(self.state.ready, at, said.mark))
+            return self._settled()
+        state, known = self.state, self.state.known[at]
+        if said == known:
+            return []
+        if said.incarnation != state.up[at]:
+            raise ProtocolError(f"{peer!r} reports for {said.incarnation[:20]}…, and is {state.up[at][:20] or 'gone'}…")
+        if known is not None and known.incarnation == said.incarnation and said.parks <= known.parks:
+            raise ProtocolError(f"{peer!r} gave two different reports with the number {said.parks}")
+        self.state = replace(state, known=_put(state.known, at, said))
+        if state.phase == "going":
+            return self._park(f"{peer!r} stopped, to go on from an earlier place")
+        return self._settled()
+
+    def parked(self, report: Report) -> list[Action]:
+        """The party has stopped what it did, or has something new to say.
+
+        Args:
+            report: what it has now.
+        """
+        own = msgspec.structs.replace(report, parks=self.state.own.parks + 1)
+        self.state = replace(self.state, own=own, phase="reporting", view=None)
+        told: list[Action] = [Say(peer, encode(own)) for peer in self._connected()]
+        return told + self._settled()
+
+    def waits(self) -> dict[str, str]:
+        """Peer → what this party waits for: "a connection", "a report" or "ready"; empty while it trains."""
+        state, found = self.state, {}
+        if state.phase == "going":
+            return {}
+        for at, peer in enumerate(self.peers):
+            if not state.up[at]:
+                found[peer] = "a connection"
+            elif state.known[at] is None:
+                found[peer] = "a report"
+            elif state.view is not None and state.ready[at] != state.view.mark:
+                found[peer] = "ready"
+        return found
+
+    @property
+    def reports(self) -> dict[str, Report]:
+        """The last report of each party of which one is known, this one among them."""
+        known = zip(self.peers, self.state.known, strict=True)
+        return {self.me: self.state.own} | {peer: report for peer, report in known if report is not None}
+
+    def _settled(self) -> list[Action]:
+        """Take part in the view of all reports where it is a new one; go where all are ready to it."""
+        state = self.state
+        if state.phase not in ("reporting", "ready") or None in state.known:
+            return []
+        actions: list[Action] = []
+        reports = self.reports
+        view = self.view_of(reports)
+        if view != state.view:
+            self.state = state = replace(state, phase="reporting", view=None)
+            if not self._admits(reports):
+                return []
+            self.state = state = replace(state, phase="ready", view=view)
+            actions.append(Began(view, reports))
+            actions += [Say(peer, encode(Ready(view.mark))) for peer in self._connected()]
+        if all(mark == view.mark for mark in state.ready):
+            self.state = replace(state, phase="going")
+            actions.append(Go(view))
+        return actions
+
+    view_of = staticmethod(view_of)
+
+    def _said_again(self, peer: str) -> list[Action]:
+        """What a peer has to know, for a connection that broke may have lost it. Nothing while the party parks: what it
+        would say is not true any more."""
+        state = self.state
+        if state.phase == "parking":
+            return []
+        said: list[Action] = [Say(peer, encode(state.own))]
+        if state.view is not None:
+            said.append(Say(peer, encode(Ready(state.view.mark))))
+        return said
+
+    def _park(self, why: str) -> list[Action]:
+        self.state = replace(self.state, phase="parking", view=None)
+        return [Park(why)]
+
+    def _connected(self) -> list[str]:
+        return [peer for peer, up in zip(self.peers, self.state.up, strict=True) if up]
+
+    def _at(self, peer: str) -> int:
+        if peer not in self.peers:
+            raise ProtocolError(f"{peer!r} is no party of this run: {', '.join(self.peers)} are")
+        return self.peers.index(peer)
+
+
+def _put(values: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    return (*values[:at], value, *values[at + 1 :])
