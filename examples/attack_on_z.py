@@ -4,108 +4,81 @@ python examples/attack_on_z.py [--quick] [--rows 3500] [--out benchmarks/results
 
 In every step the active party sees z = Σ_p a_p W_p of the batch, and after every epoch z of the validation rows. It
 also knows the gradient G that it hands back, the learning rate η, the momentum and which rows a batch holds; this is
-all that the attacks (`z_attacks.py`) use. With identity bottoms the step is W ← W − η XᵀG with X = [a_1 a_2 …], so
-that z of a later step is linear in the Gram matrix X Xᵀ. The weights, and the parties' parts of z, stay unknown.
+all that the attacks (`securevfl.privacy.attacks.gram`) use. With identity bottoms the step is W ← W − η XᵀG with
+X = [a_1 a_2 …], so that z of a later step is linear in the Gram matrix X Xᵀ. The weights, and the parties' parts of z,
+stay unknown.
 """
 
 import argparse
 import json
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from z_attacks import View, feature_errors, full_batch, gram_error, label_auc, transcript
+from sklearn.linear_model import RidgeCV
 
 import securevfl as sv
-from securevfl.cut import ActiveCut, CutSpec, PassiveCut, Protection
-from securevfl.cut.integers import scaled_gradient
-from securevfl.data import FeatureEncoder
+from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
 from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.recorder import Recorder
 from securevfl.jobs.simulation import Aligned
-from securevfl.party.numbering import own_split
-from securevfl.privacy import Noised, bare
+from securevfl.privacy.attacks.gram import Shown, factor, full_batch, gram_error, shown
+from securevfl.privacy.attacks.label_gradients import single
+from securevfl.privacy.attacks.measure import auc
 from securevfl.site import PartySecret, Site
-from securevfl.training.split import epoch_batches
 
 RUNS = 9
 """Runs of a job with noise, whose AUC differs from run to run: their mean counts. One of them is attacked."""
 
+KNOWN = (10, 19, 36, 72, 300)
+"""Numbers of records that the active party knows from elsewhere; the passive parties have 18 columns together."""
 
-class Tap:
-    """The active party's side of a cut, and a note of all that it sees.
 
-    Args:
-        noise: standard deviation of fresh noise on z, as if the passive parties had added it inside the ciphertexts.
-        seed: of that noise.
+@dataclass(frozen=True)
+class View:
+    """What the active party has after a job, and what its attacks are scored by.
+
+    Attributes:
+        shown: what it saw.
+        truth: features of the n training and the m validation rows, (n + m, d), in the order of `shown`.
+        auc: of the job on its test rows.
+        labels: passive party → the AUC with which its gradients rank the labels, each look by itself.
     """
 
-    def __init__(self, noise: float = 0.0, seed: int = 0) -> None:
-        self.noise = noise
-        self.draw = np.random.default_rng(seed)
-        self.z: list[np.ndarray] = []
-        self.steps: dict[int, np.ndarray] = {}
+    shown: Shown
+    truth: np.ndarray
+    auc: float
+    labels: dict[str, float]
 
-    def on(self, cut: ActiveCut, spec: CutSpec) -> "Tap":
-        self.cut, self.spec = cut, spec
-        return self
+    def first(self, epochs: int) -> "View":
+        """The view of a job that ended after `epochs`."""
+        return replace(self, shown=self.shown.first(epochs))
 
-    @property
-    def widths(self) -> dict[str, int]:
-        return self.cut.widths
 
-    @property
-    def step_error(self) -> float:
-        return self.cut.step_error
+class NoisyCut(WrappedCut):
+    """Fresh noise on z, as if the passive parties had added it inside the ciphertexts."""
 
-    async def setup(self) -> None:
-        await self.cut.setup()
+    def __init__(self, cut: ActiveCut, deviation: float, seed: int) -> None:
+        super().__init__(cut)
+        self.deviation, self.draw = deviation, np.random.default_rng(seed)
 
     async def forward(self, rows: int, *, train: bool) -> torch.Tensor:
-        z = await self.cut.forward(rows, train=train)
-        z = z + torch.from_numpy(self.draw.normal(scale=self.noise, size=z.shape)).float()
-        self.z.append(z.double().numpy().copy())
-        return z
-
-    async def backward(self, gradient: torch.Tensor | Noised[torch.Tensor]) -> None:
-        point = self.spec.fixed_point  # S = η G, rounded as the cut rounds it
-        self.steps[len(self.z) - 1] = scaled_gradient(bare(gradient), point) * 2.0**-point.fs
-        await self.cut.backward(gradient)
-
-    def snapshot(self) -> object:
-        return self.cut.snapshot()
-
-    def restore(self, state: object) -> None:
-        self.cut.restore(state)
+        z = await super().forward(rows, train=train)
+        return z + torch.from_numpy(self.draw.normal(scale=self.deviation, size=z.shape)).float()
 
 
-class PassiveTap:
-    """A passive party's side of a cut, and a note of the gradients at its activations."""
+def noisy(protection: Protection, deviation: float, seed: int) -> Protection:
+    """The same protection, with noise on z."""
 
-    def __init__(self, cut: PassiveCut, gradients: list[np.ndarray]) -> None:
-        self.cut, self.gradients = cut, gradients
-        self.setup, self.forward, self.snapshot, self.restore = cut.setup, cut.forward, cut.snapshot, cut.restore
+    class Noisy(type(protection)):  # type: ignore[misc]
+        def active_cut(self, site: Site, spec: CutSpec) -> NoisyCut:
+            return NoisyCut(super().active_cut(site, spec), deviation, seed)
 
-    async def backward(self) -> torch.Tensor | None:
-        gradient = await self.cut.backward()
-        if gradient is not None:
-            self.gradients.append(gradient.double().numpy().copy())
-        return gradient
-
-
-def tapped(protection: Any, tap: Tap, gradients: dict[str, list[np.ndarray]]) -> Protection:
-    """The same protection; the parties take notes."""
-
-    class Tapped(type(protection)):  # type: ignore[misc]
-        def active_cut(self, site: Site, spec: CutSpec) -> Tap:
-            return tap.on(super().active_cut(site, spec), spec)
-
-        def passive_cut(self, site: Site, spec: CutSpec) -> PassiveTap:
-            return PassiveTap(super().passive_cut(site, spec), gradients.setdefault(site.name, []))
-
-    return Tapped(**{name: getattr(protection, name) for name in protection.__struct_fields__})
+    return Noisy(**{name: getattr(protection, name) for name in protection.__struct_fields__})
 
 
 def watch(
@@ -116,66 +89,81 @@ def watch(
     seed: int = 0,
     secrets: Mapping[str, PartySecret] | None = None,
 ) -> View:
-    """Run a job and keep what its active party sees. Secrets are derived unless given, so that the figures can be made
-    again and a sealed run has its twin; the attacks do not use them."""
-    tap, gradients = Tap(noise, seed), dict[str, list[np.ndarray]]()
-    secrets = secrets or {name: PartySecret.derived(job.seed, name) for name in parties}
-    watched = job.replace(protection=tapped(job.protection, tap, gradients))
-    result = sv.simulate(watched, parties, aligned=aligned, secrets=secrets)
-    active = parties.active.name
-    split = own_split(parties.active, aligned.parties[active], job, secrets[active])
-    number = np.full(aligned.common, -1)
-    number[np.concatenate([split.train, split.valid])] = np.arange(len(split.train) + len(split.valid))
-    batches, z, steps, labels, at = [], [], [], [], 0
-    looks: list[list[np.ndarray]] = []
-    y = np.asarray(parties.active.label)[aligned.parties[parties.active.name].rows]
-    for epoch in range(1, job.epochs + 1):
-        for rows in epoch_batches(split.train, tap.spec.batch_size, None, seed=job.seed, epoch=epoch):
-            batches.append(number[rows])
-            labels.append(y[rows])
-            z.append(tap.z[at])
-            steps.append(tap.steps[at])
-            at += 1
-        looks.append([])
-        while sum(len(part) for part in looks[-1]) < len(split.valid):
-            looks[-1].append(tap.z[at])
-            at += 1
-    truth = []
-    for table in parties.passive:
-        encoder = FeatureEncoder.from_state(result.model().parts[table.name]["encoder"])
-        truth.append(encoder.transform(table, aligned.parties[table.name].rows))
-    return View(
-        batches=batches,
-        z=z,
-        steps=steps,
-        looks=np.stack([np.concatenate(parts) for parts in looks]),
-        momentum=tap.spec.momentum,
-        decay=tap.spec.lr * tap.spec.weight_decay,
-        width=sum(part.shape[1] for part in truth),
-        truth=np.hstack(truth)[np.concatenate([split.train, split.valid])].astype(np.float64),
-        auc=result.record.runs[-1].test["auc"],
-        labels={name: label_auc(parts, labels) for name, parts in gradients.items() if parts},
+    """Run a job with a recorder and keep what its active party sees.
+
+    Args:
+        job: what to run.
+        parties: their tables.
+        aligned: their alignment.
+        noise: deviation of fresh noise on z.
+        seed: of that noise.
+        secrets: derived from the job's seed unless given, so that the figures can be made again and a sealed run has
+            its twin; the attacks do not use them.
+    """
+    recorder = Recorder()
+    result = sv.simulate(
+        job.replace(protection=noisy(job.protection, noise, seed)) if noise else job,
+        parties,
+        aligned=aligned,
+        secrets=secrets or {name: PartySecret.derived(job.seed, name) for name in parties},
+        observers=dict.fromkeys(parties, recorder),
     )
+    transcript = recorder.transcript()
+    active = transcript.view(parties.active.name)
+    seen = shown(active)
+    if seen is None:
+        raise SystemExit("the attacks need steps on all training rows, and validation rows after each epoch")
+    truth, labels = transcript.truth(), {}
+    for name in active.passive:
+        view, what = transcript.view(name), ("gradient at the activations", name)
+        if view.looks.get(what):  # a trainable bottom's
+            found = single(replace(view, looks={what: view.looks[what]}))
+            ranked = auc(truth.y[found.rows] == 1, found.values)
+            labels[name] = max(ranked, 1 - ranked)  # which class is the rarer one is known
+    return View(
+        shown=seen,
+        truth=np.hstack([truth.x[name] for name in active.passive])[seen.order],
+        auc=result.record.runs[-1].test["auc"],
+        labels=labels,
+    )
+
+
+def feature_errors(found: np.ndarray, truth: np.ndarray, draws: int = 5) -> dict[str, float]:
+    """Known records → error of all other rows' features, rms over their deviation, the median of several choices of
+    known records: a linear map fitted on those (ridge, its penalty by leave-one-out). Guessing the mean scores 1."""
+    scaled = found / np.maximum(found.std(axis=0), 1e-300)
+    deviation = np.sqrt(((truth - truth.mean(axis=0)) ** 2).mean())
+    errors: dict[str, float] = {}
+    for known in (k for k in KNOWN if k < len(truth) // 2):
+        tries = []
+        for draw in range(draws):
+            order = np.random.default_rng(draw).permutation(len(truth))
+            mine, rest = order[:known], order[known:]
+            fit = RidgeCV(alphas=np.logspace(-12, 4, 33)).fit(scaled[mine], truth[mine])
+            tries.append(float(np.sqrt(((fit.predict(scaled[rest]) - truth[rest]) ** 2).mean()) / deviation))
+        errors[str(known)] = float(np.median(tries))
+    return errors
 
 
 def figures(view: View) -> dict[str, object]:
     """What the attacks get out of a view."""
-    n, h = view.rows, view.looks.shape[2]
-    stacked = view.stacked()
-    looks = np.linalg.svd(stacked[n:], full_matrices=False)[0][:, : view.width]
+    seen = view.shown
+    n, h = seen.trained, seen.looks.shape[2]
+    stacked = seen.stacked()
+    looks = np.linalg.svd(stacked[n:], full_matrices=False)[0][:, : seen.width]
     found: dict[str, object] = {
-        "epochs": len(view.looks),
-        "steps": len(view.z),
+        "epochs": len(seen.looks),
+        "steps": len(seen.z),
         "training rows": n,
         "test AUC": view.auc,
-        "deviation of z": float(np.concatenate(view.z).std()),
+        "deviation of z": float(np.concatenate(seen.z).std()),
         "label AUC from gradients": view.labels,
         "features, one look": feature_errors(stacked[:n, :h], view.truth[:n]),
         "features, all looks": feature_errors(stacked[:n], view.truth[:n]),
         "features of validation rows": feature_errors(looks, view.truth[n:]),
     }
-    if len(view.looks) > 1 and stacked.shape[1] >= view.width:
-        x, left = transcript(view)
+    if len(seen.looks) > 1 and stacked.shape[1] >= seen.width:  # one look fewer is not enough, as the table shows
+        x, left = factor(seen)
         found |= {"z unexplained": left, "gram": gram_error(x[:n], view.truth[:n])}
         found["features, transcript"] = feature_errors(x[:n], view.truth[:n])
     return found
@@ -205,7 +193,7 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
     def with_(**changes: Any) -> sv.Job:
         return job.replace(algorithm=job.algorithm.replace(**changes))
 
-    def noisy(**arguments: Any) -> sv.Job:
+    def on_features(**arguments: Any) -> sv.Job:
         return job.replace(protection=sv.Plain(fixed_point=True, dp=sv.DP(features=sv.Gaussian(**arguments))))
 
     labels = sv.Plain(fixed_point=True, dp=sv.DP(labels=sv.Gaussian(epsilon=8.0)))
@@ -213,7 +201,7 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
     if quick:
         return {
             "batches of 256": (job.replace(epochs=4), 0.0, (1, 4)),
-            "DP on features, ε = 2": (noisy(epsilon=2.0).replace(epochs=4), 0.0, (4,)),
+            "DP on features, ε = 2": (on_features(epsilon=2.0).replace(epochs=4), 0.0, (4,)),
         }
     return {
         "batches of 256": (job, 0.0, (1, 2, 3, 4, 8)),
@@ -239,13 +227,13 @@ def settings(job: sv.Job, quick: bool) -> dict[str, tuple[sv.Job, float, tuple[i
             (8,),
         ),
         "DP on features, σ/Δ = 0.1, C = 4": (
-            noisy(noise_multiplier=0.1, clip=4.0),
+            on_features(noise_multiplier=0.1, clip=4.0),
             0.0,
             (8,),
         ),
-        "DP on features, ε = 50": (noisy(epsilon=50.0), 0.0, (8,)),
-        "DP on features, ε = 8": (noisy(epsilon=8.0), 0.0, (8,)),
-        "DP on features, ε = 2": (noisy(epsilon=2.0), 0.0, (8,)),
+        "DP on features, ε = 50": (on_features(epsilon=50.0), 0.0, (8,)),
+        "DP on features, ε = 8": (on_features(epsilon=8.0), 0.0, (8,)),
+        "DP on features, ε = 2": (on_features(epsilon=2.0), 0.0, (8,)),
         "fresh noise on z, deviation 0.1": (job, 0.1, (8,)),
         "fresh noise on z, deviation 1": (job, 1.0, (8,)),
         "fresh noise on z, deviation 4": (job, 4.0, (8,)),
@@ -286,7 +274,8 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     view = watch(job.replace(batch_size=1 << 16, epochs=4), parties, aligned)
     parts = {count: view.first(count) for count in (2, 3, 4)}
     found["Gram error in closed form"] = {
-        f"{count} steps": gram_error(full_batch(part), part.truth[: part.rows]) for count, part in parts.items()
+        f"{count} steps": gram_error(full_batch(part.shown), part.truth[: part.shown.trained])
+        for count, part in parts.items()
     }
     print("\nFull batches, in closed form:", found["Gram error in closed form"])
 
@@ -297,7 +286,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         aligned = sv.align_parties(few, short)
         clear = watch(short, few, aligned)
         sealed = watch(short.replace(protection=sv.Paillier(bits=2048)), few, aligned)
-        if not all((a == b).all() for a, b in zip(clear.z, sealed.z, strict=True)):
+        if not all((a == b).all() for a, b in zip(clear.shown.z, sealed.shown.z, strict=True)):
             raise SystemExit("under Paillier the active party saw other numbers than in the clear")
         print(f"\n{HEAD}")
         attack("under Paillier 2048, 256 training rows", (3, 4), sealed)

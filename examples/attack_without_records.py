@@ -24,15 +24,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from attack_on_z import watch
+from attack_on_z import View, watch
 from scipy.optimize import linear_sum_assignment
 from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
-from z_attacks import View, transcript
 
 import securevfl as sv
 from securevfl.data import FeatureEncoder
 from securevfl.jobs.machine import machine, versions
+from securevfl.privacy.attacks.gram import factor
 from securevfl.privacy.noise import gaussian
 from securevfl.site import PartySecret, derive_seed
 
@@ -98,20 +98,22 @@ def half_of_them(job: sv.Job, active: str, widths: dict[str, int], h: int) -> np
 
 def first_looks(view: View) -> np.ndarray:
     """z of each training row as it was first seen, (n, h)."""
-    found = np.zeros((view.rows, view.z[0].shape[1]))
-    for rows, z in zip(view.batches[: view.per_epoch], view.z, strict=False):
+    seen = view.shown
+    found = np.zeros((seen.trained, seen.z[0].shape[1]))
+    for rows, z in zip(seen.batches[: seen.per_epoch], seen.z, strict=False):
         found[rows] = z
     return found
 
 
 def attacks(view: View, sample: np.ndarray, known: np.ndarray, half: np.ndarray) -> dict[str, dict[str, float]]:
     """Name of each attack → its score on the training rows."""
-    truth, z = view.truth[: view.rows], first_looks(view)
+    rows = view.shown.trained
+    truth, z = view.truth[:rows], first_looks(view)
     prior = half @ half.T + np.eye(len(half))
     found = {
         "the job file, one look": score(z @ np.linalg.pinv(known), truth),
         "half of the first weights by the rule of 0.1, one look": score(np.linalg.solve(prior, half @ z.T).T, truth),
-        "Gram matrix, public sample": score(by_components(transcript(view)[0][: view.rows], sample), truth),
+        "Gram matrix, public sample": score(by_components(factor(view.shown)[0][:rows], sample), truth),
         "other clients (control)": score(np.resize(sample, truth.shape), truth),
     }
     if z.shape[1] >= truth.shape[1]:
