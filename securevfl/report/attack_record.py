@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from securevfl.errors import InputError
 from securevfl.privacy.attacks import Measured
+from securevfl.report.stored import read_record
 
 __all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "lines"]
 
@@ -59,17 +59,8 @@ class AttackRecord(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InputError: no such file, or not a record of this format.
         """
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: run securevfl attack first") from None
-        except msgspec.DecodeError as error:
-            raise InputError(f"{path} is not a record of attacks ({error}); run securevfl attack again") from None
-        if record.format != ATTACK_FORMAT:
-            raise InputError(
-                f"{path} has format {record.format}, this version reads {ATTACK_FORMAT}: run securevfl attack again"
-            )
-        return record
+        missing, again = "run securevfl attack first", "run securevfl attack again"
+        return read_record(path, cls, format=ATTACK_FORMAT, what="attacks", missing=missing, again=again)
 
 
 class Line(msgspec.Struct, frozen=True, kw_only=True):

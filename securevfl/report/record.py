@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from securevfl.errors import InputError
+from securevfl.report.stored import read_record
 
 __all__ = [
     "FORMAT",
@@ -230,12 +230,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InputError: no such file, or not a record of this format.
         """
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
-            raise InputError(f"{path} is not a record of a run ({error}); run the job again") from None
-        if record.format != FORMAT:
-            raise InputError(f"{path} has format {record.format}, this version reads {FORMAT}: run the job again")
-        return record
+        missing = "name the folder of a finished run, e.g. runs/credit"
+        return read_record(path, cls, format=FORMAT, what="a run", missing=missing, again="run the job again")

@@ -13,6 +13,7 @@ import msgspec
 
 from securevfl.config import Config
 from securevfl.errors import InputError
+from securevfl.report.stored import read_record
 
 __all__ = [
     "SWEEP_FORMAT",
@@ -152,17 +153,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InputError: no such file, or not a record of a sweep of this format.
         """
-        try:
-            record = msgspec.json.decode(path.read_bytes(), type=cls)
-        except FileNotFoundError:
-            raise InputError(f"{path} does not exist: name the folder of a finished sweep") from None
-        except (msgspec.DecodeError, UnicodeDecodeError, OSError) as error:
-            raise InputError(f"{path} is not a record of a sweep ({error}); run the sweep again") from None
-        if record.format != SWEEP_FORMAT:
-            raise InputError(
-                f"{path} has format {record.format}, this version reads {SWEEP_FORMAT}: run the sweep again"
-            )
-        return record
+        missing, again = "name the folder of a finished sweep", "run the sweep again"
+        return read_record(path, cls, format=SWEEP_FORMAT, what="a sweep", missing=missing, again=again)
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
