@@ -92,11 +92,11 @@ _decode = msgspec.json.Decoder(Line).decode
 
 @dataclass
 class _Epoch:
-    """What one attempt released in one epoch, by release; arrays of counts, or a number for every row."""
+    """How often one attempt released each row in one epoch, at most: release → counts (rows,)."""
 
     attempt: int
     epoch: int
-    counts: dict[str, np.ndarray | int] = field(default_factory=dict)
+    counts: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 class Journal:
@@ -186,12 +186,12 @@ class Journal:
             InputError: the journal counts another number of rows.
         """
         total, kept = np.zeros(rows, np.int64), np.zeros(rows, np.int64)
-        last: dict[int, np.ndarray | int] = {}
+        last: dict[int, np.ndarray] = {}
         for one in self._epochs:
             if one.attempt >= self.attempt or release not in one.counts:
                 continue
             found = one.counts[release]
-            if isinstance(found, np.ndarray) and len(found) != rows:
+            if len(found) != rows:
                 raise InputError(f"{self.path or 'the journal'} counts {len(found)} rows of {release!r}, not {rows}")
             total += found
             if one.epoch <= start:
@@ -215,7 +215,7 @@ class Journal:
         elif isinstance(line, _Attempt):
             self.attempt, self.agreed = line.attempt, max(line.attempt, self.agreed)
         elif isinstance(line, _Reserve):
-            self._epoch(line).counts[line.release] = line.most
+            self._epoch(line).counts[line.release] = np.broadcast_to(np.int64(line.most), _checked(line.rows))
         elif isinstance(line, _Close):
             if line.counts:
                 raw = _unpacked(line)
@@ -287,16 +287,26 @@ def _chained(line: Line, head: str) -> Line:
     return msgspec.structs.replace(bare, hash=hashlib.sha256(_encode(bare)).hexdigest())
 
 
+def _checked(rows: int) -> int:
+    """A number of rows, as long as there can be so many.
+
+    Raises:
+        ValueError: it cannot be.
+    """
+    if not 0 <= rows <= _MOST_ROWS:
+        raise ValueError(f"it counts {rows} rows")
+    return rows
+
+
 def _unpacked(line: _Close) -> bytes:
     """The counts of a line.
 
     Raises:
         ValueError: not as many as it says, or others.
     """
-    if not 0 <= line.rows <= _MOST_ROWS:
-        raise ValueError(f"it counts {line.rows} rows")
+    size = 4 * _checked(line.rows)
     inflate = zlib.decompressobj()
-    raw = inflate.decompress(base64.b64decode(line.counts, validate=True), 4 * line.rows + 1)
-    if len(raw) != 4 * line.rows or hashlib.sha256(raw).hexdigest() != line.digest:
+    raw = inflate.decompress(base64.b64decode(line.counts, validate=True), size + 1)
+    if len(raw) != size or hashlib.sha256(raw).hexdigest() != line.digest:
         raise ValueError("its counts are damaged")
     return raw
