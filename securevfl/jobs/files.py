@@ -25,32 +25,26 @@ from securevfl.party import Job, JobOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["JobFile", "JobSections", "PartySection", "read_job", "read_job_sections"]
+__all__ = ["JobFile", "JobSections", "PartySection", "TableSection", "read_job", "read_job_sections"]
 
 Word = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
 
 
-class PartySection(Config):
-    """``[[party]]``: one party's table and, below it, its policy. See `read_csv` and `TableLimits` for what the keys
+class TableSection(Config):
+    """Where a party's table is and what its columns are for. See `read_csv` and `TableLimits` for what the keys
     mean."""
 
-    name: Word
     file: Word
     id: Word
     label: Word | None = None
     features: tuple[Word, ...] | None = None
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
-    policy: Policy | None = None
     max_rows: Count | None = None
     max_columns: Count | None = None
     max_bytes: Count | None = None
     max_ratio: Count | None = None
-
-    def problems(self) -> list[str]:
-        rule = wrong_name(self.name)
-        return super().problems() + ([rule] if rule else [])
 
     @property
     def use(self) -> ColumnUse:
@@ -62,11 +56,11 @@ class PartySection(Config):
         return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes")}
 
     def path_from(self, folder: Path) -> Path:
-        """The table's path; relative ones are relative to the job file's folder."""
+        """The table's path; relative ones are relative to the folder of the file that names it."""
         return folder / self.file
 
-    def load(self, folder: Path) -> PartyTable:
-        """The table.
+    def read(self, folder: Path, name: str) -> PartyTable:
+        """The table of party `name`.
 
         Raises:
             InputError: it cannot be used; says where and what to do.
@@ -75,7 +69,26 @@ class PartySection(Config):
         given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
         limits = TableLimits(**{name: value for name, value in given.items() if value is not None})
         read = read_parquet if path.suffix in PARQUET else read_csv
-        return read(path, name=self.name, limits=limits, **self._columns)
+        return read(path, name=name, limits=limits, **self._columns)
+
+
+class PartySection(TableSection):
+    """``[[party]]``: one party's table and, below it, its policy."""
+
+    name: Word
+    policy: Policy | None = None
+
+    def problems(self) -> list[str]:
+        rule = wrong_name(self.name)
+        return super().problems() + ([rule] if rule else [])
+
+    def load(self, folder: Path) -> PartyTable:
+        """The table.
+
+        Raises:
+            InputError: it cannot be used; says where and what to do.
+        """
+        return self.read(folder, self.name)
 
 
 def _algorithm() -> Algorithm:

@@ -13,7 +13,7 @@ names no algorithm.
 
 from securevfl.party.consent import Terms, rule_against, terms
 from securevfl.party.declarations import declared
-from securevfl.party.job import Job, JobOptions
+from securevfl.party.job import Job, JobOptions, JobTerms
 from securevfl.party.program import Alignments, align_party, consent_party, predict_party, run_party, train_party
 from securevfl.party.roster import too_few_epochs, wrong_parties
 
@@ -21,6 +21,7 @@ __all__ = [
     "Alignments",
     "Job",
     "JobOptions",
+    "JobTerms",
     "Terms",
     "align_party",
     "consent_party",

@@ -15,7 +15,7 @@ from securevfl.cut import Plain, Protection
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, Plan, find_algorithm
 
-__all__ = ["Job", "JobOptions"]
+__all__ = ["Job", "JobOptions", "JobTerms"]
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -24,8 +24,8 @@ def _default() -> Algorithm:
     return find_algorithm("splitnn")()
 
 
-class JobOptions(Config):
-    """What a job has beside its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
+class JobTerms(Config):
+    """What all parties agree on of a job, beside its algorithm and its protection.
 
     Attributes:
         epochs: most epochs over the training rows.
@@ -35,11 +35,11 @@ class JobOptions(Config):
         patience: epochs without a gain on the validation rows after which training stops; None for never.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
+        stratify: whether the label owner draws the split by class.
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.site.PartySecret`).
         clip: features are clipped to this many standard deviations.
         scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.
-        device: ``"cpu"`` or ``"cuda"`` for plain tensors.
     """
 
     epochs: Annotated[int, Meta(ge=1, le=100_000)] = 10
@@ -52,7 +52,6 @@ class JobOptions(Config):
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
     scale: Literal["standard", "quantile"] = "standard"
-    device: str = "cpu"
 
     @classmethod
     def path(cls) -> str:
@@ -65,6 +64,21 @@ class JobOptions(Config):
                 f"valid is {self.valid} and test is {self.test}; together they are less than 1, so that rows are left "
                 "to train"
             )
+        return found
+
+
+class JobOptions(JobTerms):
+    """What a job has beside its algorithm, its protection and the parties' policies: a job file's section ``[job]``.
+
+    Attributes:
+        device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
+        epochs, batch_size, steps, patience, valid, test, stratify, seed, clip, scale: see `JobTerms`.
+    """
+
+    device: str = "cpu"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
         if self.device != "cpu" and not _usable(self.device):
             found.append(f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'")
         return found
@@ -144,11 +158,11 @@ class Job(JobOptions):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy is a party's own
-        affair."""
-        agreed = {name: value for name, value in self.describe().items() if name != "policies"}
+        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy and a device are a party's
+        own affair."""
+        agreed = {name: value for name, value in self.describe().items() if name not in ("policies", "device")}
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(b"securevfl job v2" + text.encode()).hexdigest()
+        return hashlib.sha256(b"securevfl job v3" + text.encode()).hexdigest()
 
     def policy(self, party: str) -> Policy:
         """The policy that holds for `party`: its own and the protection's floor, the stricter of the two."""

@@ -1,0 +1,88 @@
+"""What an agreement allows while a job runs: until when, how often, how long, and for how much ε."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.jobs.agreement.approvals import Agreement
+from securevfl.jobs.agreement.party_file import Budget
+from securevfl.jobs.agreement.versions import Versions
+
+__all__ = ["Spent", "check_running", "check_versions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a party has used of an agreement, from its state folder.
+
+    Attributes:
+        attempts: begun, with the one that is about to begin.
+        seconds: in attempts so far, all together.
+        epsilon: of its own releases so far, of all attempts; with what was reserved and never closed.
+        delta: with which that is counted.
+    """
+
+    attempts: int = 0
+    seconds: float = 0.0
+    epsilon: float = 0.0
+    delta: float = 0.0
+
+
+def check_running(
+    agreement: Agreement, party: str, spent: Spent, now: datetime, *, budget: Budget | None = None
+) -> None:
+    """Refuse to begin or to go on where the agreement, or the party's own budget, is used up.
+
+    Args:
+        agreement: whose approvals were verified.
+        party: this one.
+        spent: by it.
+        now: the time, in UTC.
+        budget: the party's own bounds, on top.
+
+    Raises:
+        Expired: the time, the attempts or the seconds are used up; says how much, of how much, and the cure.
+        PolicyError: ε is.
+    """
+    limits, card = agreement.proposal.limits, agreement.proposal.card(party)
+    own = budget or Budget()
+    if limits.is_over(now):
+        raise Expired(
+            f"agreement {agreement.digest[:16]} ended at {limits.expires}, and it is {now:%Y-%m-%dT%H:%M:%SZ}: propose "
+            "a new one with a later end, or set the clock"
+        )
+    for what, used, bounds in (
+        ("attempts", spent.attempts, {"the agreement": limits.attempts, "the budget": own.attempts}),
+        ("seconds", spent.seconds, {"the agreement": limits.seconds, "the budget": own.seconds}),
+    ):
+        for whose, bound in bounds.items():
+            if bound is not None and used > bound:
+                cure = "propose a new one" if whose == "the agreement" else "raise [budget] in the party file"
+                raise Expired(f"{party!r} has used {used:,.0f} {what}; {whose} allows {bound:,}: {cure}")
+    for whose, epsilon, delta in (
+        ("the agreement", card.epsilon, card.delta),
+        ("the budget", own.epsilon, own.delta if own.epsilon is not None else None),
+    ):
+        if epsilon is not None and spent.epsilon > epsilon * (1 + 1e-9):
+            raise PolicyError(
+                f"the releases of {party!r} add up to ε = {spent.epsilon:.4g} over {spent.attempts} attempts; {whose} "
+                f"allows {epsilon:g}: more noise or fewer epochs, in a new agreement"
+            )
+        if delta is not None and spent.epsilon > 0 and spent.delta > delta * (1 + 1e-9):
+            raise PolicyError(
+                f"the releases of {party!r} are counted at δ = {spent.delta:.3g}; {whose} allows {delta:.3g}: set "
+                "delta in the mechanism, in a new agreement"
+            )
+
+
+def check_versions(agreement: Agreement) -> None:
+    """Refuse an agreement on other versions than those that are installed.
+
+    Raises:
+        InputError: names each that differs.
+    """
+    found = Versions.own().against(agreement.proposal.versions)
+    if found:
+        raise InputError(f"agreement {agreement.digest[:16]} is for other versions: {'; '.join(found)}: install these")

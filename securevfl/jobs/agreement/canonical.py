@@ -1,0 +1,187 @@
+"""The one form in bytes that an agreement and an approval have: a small part of TOML, so that people can read it.
+
+What is signed is bytes. So that the same words are always the same bytes, and the same bytes always the same words,
+`decode` takes nothing that `encode` would write in another way: no other order, spacing, comment, escape or spelling
+of a number. Decimals are texts ("5.0"), because 5 and 5.0 are equal in one language and not in the next. Texts are in
+Unicode's normalisation form C and hold no character that nobody sees, or that reverses what is read.
+
+The size and the shape of the lines are checked before the bytes reach the TOML parser.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from securevfl.errors import InputError
+
+__all__ = ["MOST_BYTES", "Tree", "decode", "encode", "from_plain", "number", "to_plain", "wrong_text"]
+
+MOST_BYTES = 1 << 18
+"""Bytes of an agreement. One of ten parties with a hundred named columns each has about 30,000."""
+
+_MOST_LINES = 8192
+_DEEPEST = 5
+_WIDEST = 63
+
+Tree: TypeAlias = Mapping[str, Any]
+"""Texts, whole numbers, truth values, flat lists of these, trees, and lists of trees."""
+
+_KEY = r"[A-Za-z0-9_-]{1,64}"
+_ITEM = r'(?:"(?:[^"\\\x00-\x1f\x7f]|\\["\\])*"|-?[0-9]{1,19}|true|false)'
+_TABLE = re.compile(rf"\[{_KEY}(?:\.{_KEY}){{0,{_DEEPEST - 1}}}\]|\[\[{_KEY}(?:\.{_KEY}){{0,{_DEEPEST - 1}}}\]\]")
+_VALUE = re.compile(rf"{_KEY} = (?:{_ITEM}|\[(?:{_ITEM}(?:, {_ITEM})*)?\])")
+_BARE = re.compile(_KEY)
+_DECIMAL = re.compile(r"-?(?:[0-9]+\.[0-9]+|[0-9]+(?:\.[0-9]+)?e[+-][0-9]+|inf)")
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+
+
+def to_plain(value: object) -> Any:
+    """A description as a tree: decimals as texts, each the shortest that reads back as the same number; what is None
+    left out."""
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        return {key: to_plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return value
+
+
+def from_plain(value: object) -> Any:
+    """A tree as plain values: texts that `to_plain` writes for decimals as numbers. A text that only looks like one
+    becomes one too, and then no field of texts takes it: such an option cannot be agreed on."""
+    if isinstance(value, str):
+        found = number(value)
+        return value if found is None else found
+    if isinstance(value, Mapping):
+        return {key: from_plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [from_plain(item) for item in value]
+    return value
+
+
+def number(text: str) -> float | None:
+    """The number that a text of `to_plain` stands for; None for any other text."""
+    if len(text) > 32 or _DECIMAL.fullmatch(text) is None:
+        return None
+    value = float(text)
+    return value if repr(value) == text else None
+
+
+def wrong_text(text: str) -> str:
+    """Why an agreement cannot hold a text, in words; empty where it can."""
+    if text.isascii() and text.isprintable():
+        return ""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        return "it holds half a character: write it in UTF-8"
+    if unicodedata.normalize("NFC", text) != text:
+        return "it is not in Unicode's normalisation form C: one name would have two spellings"
+    unseen = next((letter for letter in text if unicodedata.category(letter) in _UNSEEN), "")
+    if unseen:
+        return f"it holds U+{ord(unseen):04X}, which nobody sees or which changes what is read: leave it out"
+    return ""
+
+
+def encode(tree: Tree, header: str) -> bytes:
+    """A tree as bytes.
+
+    Args:
+        tree: keys in the order in which they are to stand.
+        header: the first line, a comment.
+
+    Raises:
+        InputError: texts that an agreement cannot hold, nested lists, or more than `MOST_BYTES`.
+    """
+    lines = [header]
+    _write(lines, tree, ())
+    raw = ("\n".join(lines) + "\n").encode("utf-8")
+    if len(raw) > MOST_BYTES:
+        raise InputError(
+            f"the agreement has {len(raw):,} bytes; {MOST_BYTES:,} are the most: show counts of columns in place of "
+            'their names (show = "counts" in the party file)'
+        )
+    return raw
+
+
+def _write(lines: list[str], tree: Tree, path: tuple[str, ...]) -> None:
+    if len(path) > _DEEPEST:
+        raise InputError(f"{'.'.join(path)} lies too deep; {_DEEPEST} sections within each other are the most")
+    for key, value in tree.items():
+        if _BARE.fullmatch(key) is None:
+            raise InputError(f"{'.'.join((*path, key))!a:.100} is no key of an agreement: letters, digits, '-' and '_'")
+        if not _is_section(value):
+            lines.append(f"{key} = {_value(value, '.'.join((*path, key)))}")
+    for key, value in tree.items():
+        at = (*path, key)
+        if isinstance(value, Mapping):
+            lines += ["", f"[{'.'.join(at)}]"]
+            _write(lines, value, at)
+        elif _is_section(value):
+            for item in value:
+                lines += ["", f"[[{'.'.join(at)}]]"]
+                _write(lines, item, at)
+
+
+def _is_section(value: object) -> bool:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return len(value) > 0 and all(isinstance(item, Mapping) for item in value)
+    return isinstance(value, Mapping)
+
+
+def _value(value: object, where: str) -> str:
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return "[" + ", ".join(_item(item, where) for item in value) + "]"
+    return _item(value, where)
+
+
+def _item(value: object, where: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        if value.bit_length() > _WIDEST:
+            raise InputError(f"{where} is {value:.3g}; whole numbers of 64 bits are the largest")
+        return str(value)
+    if isinstance(value, str):
+        rule = wrong_text(value)
+        if rule:
+            raise InputError(f"{where} is {ascii(value)[:80]}; {rule}")
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    raise InputError(f"{where} is {value!r:.80}; an agreement holds texts, whole numbers, true, false and lists of them")
+
+
+def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
+    """The tree that bytes stand for. The caller writes it again and compares: see `Proposal.decode`.
+
+    Args:
+        raw: as they came.
+        header: the first line that they must have.
+        what: they should be, for messages: ``"an agreement"``.
+
+    Raises:
+        InputError: too large, not UTF-8, lines of another shape, or not TOML.
+    """
+    if len(raw) > MOST_BYTES:
+        raise InputError(f"{what} has {len(raw):,} bytes; {MOST_BYTES:,} are the most")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InputError(f"{what} is in UTF-8; these bytes are not: take the file as it was sent") from None
+    lines = text.split("\n")
+    if lines[0] != header:
+        raise InputError(f"{what} begins with the line {header!r}; this begins with {ascii(lines[0][:60])}")
+    if len(lines) > _MOST_LINES:
+        raise InputError(f"{what} has {len(lines):,} lines; {_MOST_LINES:,} are the most")
+    for i, line in enumerate(lines[1:], 2):
+        if line and _TABLE.fullmatch(line) is None and _VALUE.fullmatch(line) is None:
+            raise InputError(
+                f"line {i} of {what} is {ascii(line[:60])}; it was written or changed by hand: take the file as "
+                "`securevfl propose` wrote it, and propose anew to change it"
+            )
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, ValueError, RecursionError) as error:
+        raise InputError(f"{what} is no TOML: {error!s:.200}") from None
