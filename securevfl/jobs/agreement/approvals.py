@@ -48,7 +48,7 @@ class Approval(Config):
         return "approval"
 
     @property
-    def bytes(self) -> bytes:
+    def raw(self) -> bytes:
         """The form that files and reports have."""
         return encode({"approval": self.describe()}, _HEADER)
 
@@ -65,7 +65,7 @@ class Approval(Config):
         if set(content) != {"approval"}:
             raise InputError("an approval holds [approval] alone: take the file as `securevfl approve` wrote it")
         approval = cls.of(content["approval"], "approval")
-        if approval.bytes != raw:
+        if approval.raw != raw:
             raise InputError("the approval was changed by hand: take the file as `securevfl approve` wrote it")
         return approval
 
@@ -82,7 +82,7 @@ class Approval(Config):
                 f"the agreement names {named.fingerprint} for {party!r}, and the key at hand is "
                 f"{key.public.fingerprint}: sign with the key of the card, or propose anew with a new card"
             )
-        return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.bytes))
+        return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.raw))
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Agreement:
                 "approval of another one, or of an older version"
             )
         try:
-            self.proposal.card(party).key.verify(SIGNED, self.proposal.bytes, approval.signature)
+            self.proposal.card(party).key.verify(SIGNED, self.proposal.raw, approval.signature)
         except AuditError as error:
             raise AuditError(f"the approval of {party!r} does not verify: {error}") from None
 
@@ -186,7 +186,7 @@ def approval_path(agreement: str | Path, party: str) -> Path:
 def write_approval(agreement: str | Path, approval: Approval) -> Path:
     """Write an approval beside its agreement; the path."""
     path = approval_path(agreement, approval.party)
-    write_whole(path, approval.bytes)
+    write_whole(path, approval.raw)
     return path
 
 

@@ -150,7 +150,7 @@ def _item(value: object, where: str) -> str:
         if rule:
             raise InputError(f"{where} is {ascii(value)[:80]}; {rule}")
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
-    raise InputError(f"{where} is {value!r:.80}; an agreement holds texts, whole numbers, true, false and lists of them")
+    raise InputError(f"{where} is {value!r:.80}; an agreement holds texts, whole numbers, truth values, lists")
 
 
 def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
@@ -172,13 +172,13 @@ def decode(raw: bytes, header: str, what: str) -> dict[str, Any]:
         raise InputError(f"{what} is in UTF-8; these bytes are not: take the file as it was sent") from None
     lines = text.split("\n")
     if lines[0] != header:
-        raise InputError(f"{what} begins with the line {header!r}; this begins with {ascii(lines[0][:60])}")
+        raise InputError(f"{what} begins with the line {header!r}; this begins with {lines[0][:60]!a}")
     if len(lines) > _MOST_LINES:
         raise InputError(f"{what} has {len(lines):,} lines; {_MOST_LINES:,} are the most")
     for i, line in enumerate(lines[1:], 2):
         if line and _TABLE.fullmatch(line) is None and _VALUE.fullmatch(line) is None:
             raise InputError(
-                f"line {i} of {what} is {ascii(line[:60])}; it was written or changed by hand: take the file as "
+                f"line {i} of {what} is {line[:60]!a}; it was written or changed by hand: take the file as "
                 "`securevfl propose` wrote it, and propose anew to change it"
             )
     try:

@@ -41,7 +41,7 @@ class TableSchema(Config):
         classes: the label's values as texts, in the order of their indexes; or how many there are.
     """
 
-    identifiers: Annotated[str, Meta(min_length=1, max_length=128)] = RULES.tag
+    identifiers: Annotated[str, Meta(min_length=1, max_length=128)] = RULES.tag()
     numbers: Number | Names = 0
     categories: Number | Names = 0
     label: Column | None = None

@@ -25,7 +25,9 @@ _MOST = 512
 def fields_of(proposal: Proposal) -> dict[str, str]:
     """Field → value in words, of all fields: ``{"job.epochs": "10", "party.bank.table.numbers": …}``."""
     tree = proposal.tree()
-    tree["party"] = {card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]}
+    tree["party"] = {
+        card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]
+    }
     return dict(_leaves(tree, ""))
 
 

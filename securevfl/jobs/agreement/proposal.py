@@ -18,7 +18,6 @@ from msgspec import Meta
 
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
-
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.jobs.agreement.canonical import decode, encode, from_plain, to_plain, wrong_text
 from securevfl.jobs.agreement.cards import PartyCard
@@ -131,7 +130,7 @@ class Proposal(Config, dict=True):
     job: JobTerms
     algorithm: Algorithm
     protection: Protection
-    party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=64)]
+    party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=60)]
     serving: ServingTerms | None = None
 
     @classmethod
@@ -166,7 +165,7 @@ class Proposal(Config, dict=True):
             ("certificate", [text for card in self.party for text in card.certificates]),
             ("certificate authority and URI", [(c.authority, c.uri) for c in self.party if c.authority is not None]),
         ):
-            if len(set(values)) < len(values):  # type: ignore[arg-type]
+            if len(set(values)) < len(values):
                 found.append(f"two parties have one {what}: each makes its own")
         if not self.owners:
             found.append("no party is active: one owns the labels")
@@ -233,14 +232,14 @@ class Proposal(Config, dict=True):
         )
 
     @cached_property
-    def bytes(self) -> bytes:
+    def raw(self) -> bytes:
         """The one form that is signed."""
         return encode(self.tree(), _HEADER)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of `bytes`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
-        return hashlib.sha256(self.bytes).hexdigest()
+        """SHA-256 of `raw`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
+        return hashlib.sha256(self.raw).hexdigest()
 
     def tree(self) -> dict[str, Any]:
         """Plain values in their order."""
@@ -258,24 +257,29 @@ class Proposal(Config, dict=True):
         content = decode(raw, _HEADER, "an agreement")
         values = {key: from_plain(value) if key in _DECIMALS else value for key, value in content.items()}
         found: list[str] = []
-        cards = []
         listed = values.get("party")
-        for i, one in enumerate(listed if isinstance(listed, list) else []):
-            try:
-                cards.append(PartyCard.of_tree(one, f"party[{i}]"))
-            except Mistaken as error:
-                found += error.moved(f"party[{i}]")
-        taken, mistakes = take_all(cls, values | {"party": cards if listed else listed}, "", plain=True)
-        found += mistakes
+        if isinstance(listed, list):
+            values["party"] = [card for i, one in enumerate(listed) if (card := _card(one, i, found)) is not None]
+        taken, mistakes = take_all(cls, values, "", plain=True)
+        found += [text for text in mistakes if not (found and text.startswith("party holds"))]
         if found:
             raise Mistaken("the agreement", found)
         proposal = cls(**taken)
-        if proposal.bytes != raw:
+        if proposal.raw != raw:
             raise InputError(
                 "the agreement says what this version understands, but not in the one form that is signed: line "
-                f"{_first_difference(proposal.bytes, raw)} differs; take the file as `securevfl propose` wrote it"
+                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote it"
             )
         return proposal
+
+
+def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
+    """The card at a place of the list; None where `found` has its mistakes now."""
+    try:
+        return PartyCard.of_tree(tree, f"party[{place}]")
+    except Mistaken as error:
+        found += error.moved(f"party[{place}]")
+    return None
 
 
 def _first_difference(expected: bytes, found: bytes) -> int:
