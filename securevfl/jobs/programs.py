@@ -9,13 +9,15 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
+from securevfl.jobs.runner.place import first_secret, site_of
+from securevfl.jobs.runner.roster import Roster
 from securevfl.party import Job, declared
 from securevfl.party.program import closing
-from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
+from securevfl.privacy import Ledgers
 from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, WINDOW, Exchanges, MemoryChannel, PartyRole, memory_pair
+from securevfl.transport import WINDOW, MemoryChannel, memory_pair
 
-__all__ = ["blocking", "run_programs", "sites_of"]
+__all__ = ["blocking", "carrying", "run_programs", "sites_of"]
 
 T = TypeVar("T")
 
@@ -52,79 +54,30 @@ def sites_of(
         silence: see `Site.silence`; the same for all of them.
         ledgers: opens the parties' ledgers; with new keys unless given.
     """
-    names = sorted(names)
-    passive = tuple(name for name in names if name not in owners and name != coordinator)
-    roles: dict[str, PartyRole] = dict.fromkeys(passive, PASSIVE) | dict.fromkeys(owners, ACTIVE)
-    roles |= {coordinator: COORDINATOR} if coordinator else {}
-    messages = declared(job, len(passive))
-    ends: dict[tuple[str, str], MemoryChannel] = {}
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            ends[one, other], ends[other, one] = memory_pair(window)
-    drawn = {
-        name: PartySecret.fresh() if job.protection.sealed else PartySecret.derived(job.seed, name) for name in names
-    }
-    own_secrets = drawn | dict(secrets or {})
+    roster = Roster.of(names, owners=owners, coordinator=coordinator)
+    messages = declared(job, len(roster.passive))
+    ends: dict[str, dict[str, MemoryChannel]] = {name: {} for name in roster.names}
+    for i, one in enumerate(roster.names):
+        for other in roster.names[i + 1 :]:
+            ends[one][other], ends[other][one] = memory_pair(window)
     ledgers = ledgers or Ledgers(runs=[run])
     sites = {}
-    for name in names:
-        policy = job.policy(name) if len(names) > 1 else job.policies.get(name, Policy())
-        clock = Clock()
-        ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=roles[name])
-        if len(names) > 1:
-            _declare(ledger, messages, roles[name])
-        hears = (observers or {}).get(name) or (observer if name == owners[0] else None) or Observer()
-        links = {
-            peer: Link(
-                name,
-                peer,
-                ends[name, peer],
-                ledger,
-                policy,
-                clock,
-                sends=messages.between(roles[name], roles[peer]),
-                takes=messages.between(roles[peer], roles[name]),
-                heard=hears.heard if hears.listening else None,
-            )
-            for peer in names
-            if peer != name
-        }
-        sites[name] = Site(
-            name=name,
-            active=owners[0],
-            passive=passive,
-            owners=tuple(owners),
-            coordinator=coordinator,
-            links=links,
-            ledger=ledger,
-            policy=policy,
-            clock=clock,
-            job=job.digest,
-            seed=job.seed,
-            secret=own_secrets[name],
-            observer=hears,
-            keeper=(keepers or {}).get(name, Keeper()),
+    for name in roster.names:
+        secret = (secrets or {}).get(name)
+        sites[name] = site_of(
+            job,
+            roster,
+            name,
+            ends[name],
+            run=run,
+            ledgers=ledgers,
+            secret=first_secret(job, name) if secret is None else secret,
+            keeper=(keepers or {}).get(name),
+            observer=(observers or {}).get(name) or (observer if name == owners[0] else None),
+            messages=messages,
             silence=silence,
         )
     return sites
-
-
-def _declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
-    """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
-    for exchange in messages:
-        if role in (exchange.sender, exchange.receiver):
-            ledger.note(
-                "exchange",
-                {
-                    "step": exchange.step,
-                    "kind": exchange.kind.value,
-                    "sender": exchange.sender,
-                    "receiver": exchange.receiver,
-                    "words": exchange.words,
-                    "reveals": exchange.reveals,
-                    "opened": "" if exchange.opened is None else exchange.opened.value,
-                },
-            )
 
 
 def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapping[str, Site]) -> dict[str, T]:
@@ -156,7 +109,7 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
         return {name: task.result() for name, task in tasks.items()}
 
     try:
-        with _carrying(sites):
+        with carrying(sites):
             return blocking(together)
     except* Exception:
         causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
@@ -171,7 +124,7 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
 
 
 @contextmanager
-def _carrying(sites: Mapping[str, Site]) -> Iterator[None]:
+def carrying(sites: Mapping[str, Site]) -> Iterator[None]:
     """An interrupt of the run inside carries all ledgers."""
     try:
         yield

@@ -13,12 +13,10 @@ import numpy as np
 from securevfl.align import Alignment, join, protocol_of
 from securevfl.data import Parties, PartyTable
 from securevfl.data.table import TRAIN
-from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.parts import MODEL_PART, model_part
-from securevfl.jobs.programs import run_programs, sites_of
+from securevfl.jobs.runner.simulated import COORDINATOR, Simulated
 from securevfl.jobs.store import tree_digest
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
-from securevfl.party.roster import check_roster
 from securevfl.privacy import Ledger, Ledgers, Reading
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.training import Split, Trained
@@ -33,9 +31,6 @@ __all__ = [
     "predict_parties",
     "run_parties",
 ]
-
-COORDINATOR = "coordinator"
-"""Name of the party without a table that several label owners need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,54 +74,6 @@ class Ran:
     secrets: Mapping[str, PartySecret] = field(default_factory=dict, repr=False)
 
 
-def _owners(parties: Parties) -> list[str]:
-    return [table.name for table in parties.label_owners]
-
-
-def _sites(
-    job: Job,
-    parties: Parties,
-    *,
-    run: str,
-    coordinated: bool = False,
-    observer: Observer | None = None,
-    observers: Mapping[str, Observer] | None = None,
-    keepers: Mapping[str, Keeper] | None = None,
-    secrets: Mapping[str, PartySecret] | None = None,
-    signing: Ledgers | None = None,
-) -> dict[str, Site]:
-    """A site for each party and, where the run is `coordinated` and the algorithm needs one, for the coordinator.
-
-    A user's mistakes end here, before anything runs: each party's program would find them too.
-
-    Raises:
-        InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
-        UnknownNameError: a policy of a party that is none.
-    """
-    if COORDINATOR in parties:
-        raise InputError(f"a party is called {COORDINATOR!r}, which is the name of the one without a table: rename it")
-    for name in job.policies:
-        if name not in parties:
-            raise UnknownNameError("party with a policy", name, parties)
-    coordinator = COORDINATOR if coordinated and job.algorithm.many_owners else ""
-    names = [*parties, *([coordinator] if coordinator else [])]
-    sites = sites_of(
-        job,
-        names,
-        owners=_owners(parties),
-        run=run,
-        coordinator=coordinator,
-        observer=observer,
-        observers=observers,
-        keepers=keepers,
-        secrets=secrets,
-        ledgers=signing,
-    )
-    for site in sites.values():
-        check_roster(site, job)
-    return sites
-
-
 def align_parties(
     parties: Parties,
     job: Job,
@@ -149,20 +96,19 @@ def align_parties(
         PolicyError: a party refuses the job, or has fewer common rows than its policy allows.
         InputError: identifiers that are empty or doubled.
     """
-    owners = _owners(parties)
     signing = signing or Ledgers(runs=[run])
-    sites = _sites(job, parties, run=run, observer=observer, signing=signing)
 
-    async def program(site: Site, table: PartyTable) -> Alignments:
+    async def program(site: Site, table: PartyTable | None) -> Alignments:
         await consent_party(site, table, job)
         site.observer.phase("alignment")
         return await align_party(site, table)
 
-    found = run_programs({name: partial(program, site, parties[name]) for name, site in sites.items()}, sites)
+    found, sites = Simulated(job=job, parties=parties, run=run, observer=observer, signing=signing).play(program)
+    owners = [table.name for table in parties.label_owners]
     return Aligned(
         alignments={name: found[name] for name in [*owners, *parties]},
-        readings={name: site.clock.lap() for name, site in sites.items()},
-        ledgers={name: site.ledger for name, site in sites.items()},
+        readings={name: site.clock.lap() for name, site in sorted(sites.items())},
+        ledgers={name: site.ledger for name, site in sorted(sites.items())},
         protocol=protocol_of(len(parties.passive), book=any(t.book is not None for t in parties.label_owners)),
         signing=signing,
     )
@@ -197,9 +143,13 @@ def consent_parties(jobs: Sequence[Job], parties: Parties, signing: Ledgers | No
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
     """
     for job in jobs:
-        sites = _sites(job, parties, run="consent", coordinated=True, signing=signing)
-        tables = dict(parties)
-        run_programs({n: partial(consent_party, site, tables.get(n), job) for n, site in sites.items()}, sites)
+        Simulated(job=job, parties=parties, run="consent", coordinated=True, signing=signing).play(
+            partial(_consent, job=job)
+        )
+
+
+async def _consent(site: Site, table: PartyTable | None, *, job: Job) -> None:
+    await consent_party(site, table, job)
 
 
 def run_parties(
@@ -234,36 +184,32 @@ def run_parties(
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
         SecureVFLError: any other, as the party raised it.
     """
-    owners = _owners(parties)
     kept = {name: PartySecret.kept_by(keeper) for name, keeper in (keepers or {}).items() if name in parties}
-    own = dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None}
-    sites = _sites(
-        job,
-        parties,
+    at = Simulated(
+        job=job,
+        parties=parties,
         run=run,
         coordinated=True,
         observer=observer,
         observers=observers,
         keepers=keepers,
-        secrets=own,
+        secrets=dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None},
         signing=signing,
     )
-    tables = dict(parties)
 
-    async def program(site: Site) -> Trained:
-        table = tables.get(site.name)
+    async def program(site: Site, table: PartyTable | None) -> Trained:
         await consent_party(site, table, job)
         trained = await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
         if trained.model:
             site.ledger.note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
         return trained
 
-    trained = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
+    trained, sites = at.play(program)
     return Ran(
         trained=trained,
-        ledgers={name: site.ledger for name, site in sites.items()},
-        split=trained[owners[0]].split,
-        secrets={name: site.secret for name, site in sites.items()},
+        ledgers={name: site.ledger for name, site in sorted(sites.items())},
+        split=trained[at.roster.owners[0]].split,
+        secrets=at.own,
     )
 
 
@@ -286,12 +232,10 @@ def predict_parties(
         run: name, for the ledgers.
         observers: party → what hears of it.
     """
-    active = parties.active.name
-    sites = _sites(job, parties, run=run, observers=observers)
 
-    async def program(site: Site) -> np.ndarray:
-        await consent_party(site, parties[site.name], job)
+    async def program(site: Site, table: PartyTable | None) -> np.ndarray:
+        await consent_party(site, table, job)
         return await predict_party(site, parties[site.name], aligned.parties[site.name], job, models[site.name])
 
-    found = run_programs({name: partial(program, site) for name, site in sites.items()}, sites)
-    return found[active], {name: site.ledger for name, site in sites.items()}
+    found, sites = Simulated(job=job, parties=parties, run=run, observers=observers).play(program)
+    return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}

@@ -72,7 +72,7 @@ async def consent_party(site: Site, table: PartyTable | None, job: Job) -> None:
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
-    check_roster(site, job)
+    check_roster(site.label_owners, site.passive, job)
     await consent(site, job, book=table is not None and table.book is not None)
 
 
@@ -113,7 +113,7 @@ async def train_party(
         AlignmentError: rows that were not verified with every peer.
         SecureVFLError: whatever ended the training.
     """
-    check_roster(site, job)
+    check_roster(site.label_owners, site.passive, job)
     if table is None:
         return await job.algorithm.program(site, job.plan, {}).run()
     members = {owner: site.federation(owner) for owner in alignments}

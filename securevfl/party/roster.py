@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from securevfl.errors import InputError
 from securevfl.party.job import Job
-from securevfl.site import Site
 from securevfl.training import Algorithm
 
 __all__ = ["check_roster", "too_few_epochs", "wrong_parties"]
@@ -45,12 +44,17 @@ def too_few_epochs(algorithm: Algorithm, epochs: int) -> list[str]:
     ]
 
 
-def check_roster(site: Site, job: Job) -> None:
+def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job) -> None:
     """Refuse parties that the job's algorithm cannot serve.
+
+    Args:
+        owners: names of the parties with labels.
+        passive: names of the others.
+        job: the job.
 
     Raises:
         InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs.
     """
-    found = wrong_parties(job.algorithm, site.label_owners, site.passive) + too_few_epochs(job.algorithm, job.epochs)
+    found = wrong_parties(job.algorithm, owners, passive) + too_few_epochs(job.algorithm, job.epochs)
     if found:
         raise InputError("; ".join(found))

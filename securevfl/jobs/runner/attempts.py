@@ -1,0 +1,43 @@
+"""What a party must not forget from one attempt to the next. In a simulation it lasts as long as the process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.party.reports import Report, View
+from securevfl.transport import Incarnation
+
+__all__ = ["Attempts"]
+
+
+class Attempts:
+    """Attempts of a process that nothing follows: a simulation's.
+
+    Args:
+        incarnation: of the process.
+    """
+
+    def __init__(self, incarnation: Incarnation) -> None:
+        self.incarnation = incarnation
+        self.agreed = 0
+        self.begun = 0
+
+    def report(self) -> Report:
+        """What the party has now. Reads what is stored, so call it when nothing runs."""
+        return Report(incarnation=str(self.incarnation), agreed=self.agreed, begun=self.begun)
+
+    def admits(self, reports: Mapping[str, Report]) -> bool:
+        """Whether the party takes part with parties that have these; see `Gathering`."""
+        return True
+
+    def agree(self, view: View, reports: Mapping[str, Report]) -> None:
+        """Store that the party is ready for an attempt, before it says so."""
+        self.agreed = view.attempt
+
+    def begin(self, view: View) -> None:
+        """Store that all are ready: the attempt begins."""
+        self.begun = view.attempt
+
+    def use(self, seconds: float) -> float:
+        """Count time of an attempt; returns all of it so far."""
+        return 0.0

@@ -1,0 +1,107 @@
+"""A party's place in an attempt: its site, made from what it alone has and its channels to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.jobs.runner.roster import Roster
+from securevfl.party import Job, declared
+from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
+from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
+from securevfl.transport import Channel, Exchanges, PartyRole
+
+__all__ = ["first_secret", "site_of"]
+
+
+def first_secret(job: Job, name: str) -> PartySecret:
+    """A party's secret where nothing kept it: from the operating system where the job seals the cut, and from the job's
+    seed where it does not."""
+    return PartySecret.fresh() if job.protection.sealed else PartySecret.derived(job.seed, name)
+
+
+def site_of(
+    job: Job,
+    roster: Roster,
+    name: str,
+    channels: Mapping[str, Channel],
+    *,
+    run: str,
+    ledgers: Ledgers,
+    secret: PartySecret,
+    keeper: Keeper | None = None,
+    observer: Observer | None = None,
+    messages: Exchanges | None = None,
+    silence: float = SILENCE,
+) -> Site:
+    """A site whose links let through what the job declares.
+
+    Args:
+        job: what is run.
+        roster: who takes part.
+        name: whose site it is.
+        channels: peer → the channel to it.
+        run: name of the run, for the ledger.
+        ledgers: opens the party's ledger.
+        secret: the party's own.
+        keeper: keeps its checkpoints.
+        observer: hears how it goes on.
+        messages: what the job declares, where it is known already.
+        silence: see `Site.silence`.
+    """
+    messages = messages or declared(job, len(roster.passive))
+    observer = observer or Observer()
+    role = roster.role(name)
+    policy = job.policy(name) if channels else job.policies.get(name, Policy())
+    clock = Clock()
+    ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
+    if channels:
+        _declare(ledger, messages, role)
+    links = {
+        peer: Link(
+            name,
+            peer,
+            channel,
+            ledger,
+            policy,
+            clock,
+            sends=messages.between(role, roster.role(peer)),
+            takes=messages.between(roster.role(peer), role),
+            heard=observer.heard if observer.listening else None,
+        )
+        for peer, channel in sorted(channels.items())
+    }
+    return Site(
+        name=name,
+        active=roster.owners[0],
+        passive=roster.passive,
+        owners=roster.owners,
+        coordinator=roster.coordinator,
+        links=links,
+        ledger=ledger,
+        policy=policy,
+        clock=clock,
+        job=job.digest,
+        seed=job.seed,
+        secret=secret,
+        observer=observer,
+        keeper=keeper or Keeper(),
+        silence=silence,
+    )
+
+
+def _declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
+    """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
+    for exchange in messages:
+        if role in (exchange.sender, exchange.receiver):
+            ledger.note(
+                "exchange",
+                {
+                    "step": exchange.step,
+                    "kind": exchange.kind.value,
+                    "sender": exchange.sender,
+                    "receiver": exchange.receiver,
+                    "words": exchange.words,
+                    "reveals": exchange.reveals,
+                    "opened": "" if exchange.opened is None else exchange.opened.value,
+                },
+            )

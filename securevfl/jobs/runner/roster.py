@@ -1,0 +1,53 @@
+"""Who takes part in a job, and as what: the same at every party."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
+
+__all__ = ["Roster"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """The parties of a job.
+
+    Attributes:
+        owners: parties with labels, in the job's order; the first one validates and tests.
+        passive: parties with features alone, sorted.
+        coordinator: the party without a table; empty where there is none.
+    """
+
+    owners: tuple[str, ...]
+    passive: tuple[str, ...]
+    coordinator: str = ""
+
+    @classmethod
+    def of(cls, names: Iterable[str], *, owners: Iterable[str], coordinator: str = "") -> Roster:
+        """From the names of all parties.
+
+        Args:
+            names: of all, the coordinator among them or not.
+            owners: of those with labels, in the job's order.
+            coordinator: the party without a table; empty where there is none.
+        """
+        labelled = tuple(owners)
+        others = tuple(sorted(set(names) - set(labelled) - {coordinator}))
+        return cls(owners=labelled, passive=others, coordinator=coordinator)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all parties, sorted."""
+        return tuple(sorted([*self.owners, *self.passive, *([self.coordinator] if self.coordinator else [])]))
+
+    def role(self, name: str) -> PartyRole:
+        """What a party is."""
+        if name == self.coordinator:
+            return COORDINATOR
+        return ACTIVE if name in self.owners else PASSIVE
+
+    def peers(self, name: str) -> tuple[str, ...]:
+        """All other parties, sorted."""
+        return tuple(one for one in self.names if one != name)
