@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -11,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.fields.names import wrong_name
 
 __all__ = [
     "TEST",
@@ -27,7 +27,6 @@ __all__ = [
 TRAIN, VALID, TEST = 0, 1, 2
 """Values of `PartyTable.fold`."""
 
-_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _SHOWN = 3
 
 
@@ -165,13 +164,6 @@ class PartyTable:
         return replace(
             self, columns={name: self.columns[name] for name in names}, categorical=self.categorical & set(names)
         )
-
-
-def wrong_name(name: str) -> str:
-    """Why a party cannot have this name; empty where it can."""
-    if _NAME.fullmatch(name):
-        return ""
-    return f"a party is called {name!r}; names are lower-case words of up to 32 letters, digits, - and _"
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:
