@@ -2,8 +2,8 @@
 
 Nothing is believed by default: a party without an entry is refused, and an authority without a revocation list cannot
 be entered. OpenSSL checks signatures and that the peer holds its key; every other question is judged here, after the
-TLS handshake, so that the answer can be told to both sides in words: the name, the time with a stated tolerance (OpenSSL
-knows none), the revocation list with a stated grace, and who else is connected under the same name.
+TLS handshake, so that the answer can be told to both sides in words: the name, the time with a stated tolerance
+(OpenSSL knows none), the revocation list with a stated grace, and who else is connected under the same name.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class PeerBook:
         if not self._agreement or found.agreement != self._agreement:
             raise Refusal(
                 Code.ENDORSEMENT,
-                f"endorsed for the agreement {found.agreement.hex()[:16]}…, and this one is {self._agreement.hex()[:16]}…",
+                f"endorsed for agreement {found.agreement.hex()[:16]}…, and this one is {self._agreement.hex()[:16]}…",
                 party=party,
             )
         if found.certificate.names != (party,):
@@ -289,9 +289,8 @@ class PeerBook:
     def anchors(self) -> tuple[bytes, ...]:
         """DER of the certificates that OpenSSL may build on: pinned ones and authorities."""
         pinned = [self._certificates[known].der for known in self._pinned if known not in self._retired]
-        return (
-            *dict.fromkeys((*pinned, *(r.certificate.der for r in self.peers.values() if isinstance(r, Authority)))),
-        )
+        issuers = [rule.certificate.der for rule in self.peers.values() if isinstance(rule, Authority)]
+        return tuple(dict.fromkeys([*pinned, *issuers]))
 
     def _party(self, found: Certificate) -> str:
         if self.me in found.names:
@@ -306,7 +305,7 @@ class PeerBook:
         authorities = [rule for rule in self.peers.values() if isinstance(rule, Authority)]
         issuers = {rule.certificate for rule in authorities if found.issued_by(rule.certificate)}
         if not issuers:
-            words = f"the certificate {found.fingerprint[:16]}… is neither pinned here nor issued by an authority of this job"
+            words = f"{found.fingerprint[:16]}… is neither pinned here nor issued by an authority of this job"
             raise Refusal(Code.UNKNOWN_CA, f"{words}: compare fingerprints")
         try:
             name = found.name
@@ -319,7 +318,8 @@ class PeerBook:
                 Code.NOT_IN_AGREEMENT, f"{name!r} is no party of this job: {', '.join(sorted(self.peers))} are"
             )
         if not isinstance(rule, Authority) or rule.certificate not in issuers:
-            words = f"the certificate names {name!r}, who is known here by {'a pin' if isinstance(rule, Pin) else 'another authority'}"
+            known = "a pin" if isinstance(rule, Pin) else "another authority"
+            words = f"the certificate names {name!r}, who is known here by {known}: ask the party for the right file"
             raise Refusal(Code.UNKNOWN_CA, words, party=name)
         return name
 

@@ -27,6 +27,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
+from functools import partial
 from typing import TypeVar
 
 from securevfl.identity.book import PeerBook
@@ -157,7 +158,7 @@ class Handshake:
             code, words = refusal.code.encode(), _cut(refusal.words)
             frame += bytes((len(code),)) + code + bytes((len(words),)) + words
         while frame:
-            sent = yield from self._retried(lambda rest=frame: self._tls.write(rest))  # type: ignore[misc]
+            sent = yield from self._retried(partial(self._tls.write, frame))
             frame = frame[sent:]
 
     def _hear(self) -> Generator[Want, None, tuple[Refusal | None, timedelta]]:
@@ -183,7 +184,7 @@ class Handshake:
         """Never a byte more: what follows is the session's."""
         found = b""
         while len(found) < count:
-            more = yield from self._retried(lambda left=count - len(found): self._tls.read(left))  # type: ignore[misc]
+            more = yield from self._retried(partial(self._tls.read, count - len(found)))
             if not more:
                 words = "the peer hung up before it said whether it lets this party in"
                 raise Refusal(Code.HUNG_UP, words, party=self._expected)
@@ -199,7 +200,8 @@ class Handshake:
     def _clocks(self, ahead: timedelta, party: str) -> str:
         if abs(ahead) <= TOLERANCE:
             return "the clocks of both sides agree: the file is the cause, not a clock"
-        apart = f"the peer's clock is {abs(ahead).total_seconds() / 60:.0f} min {'ahead of' if ahead > timedelta() else 'behind'} this one"
+        way = "ahead of" if ahead > timedelta() else "behind"
+        apart = f"the peer's clock is {abs(ahead).total_seconds() / 60:.0f} min {way} this one"
         others = {name: by for name, by in self._book.clocks.items() if name != party}
         if others and all(abs(by - ahead) <= TOLERANCE for by in others.values()):
             return f"{apart}, and so is that of {', '.join(sorted(others))}: set the clock here"

@@ -96,7 +96,7 @@ def _checked(name: str) -> str:
 def _builder(name: x509.Name, issuer: x509.Name, public: object, days: int, now: datetime) -> x509.CertificateBuilder:
     start, end = _window(days, _MOST_DAYS, now)
     return (
-        x509.CertificateBuilder(name, issuer, public, x509.random_serial_number(), start, end)  # type: ignore[arg-type]
+        x509.CertificateBuilder(issuer, name, public, x509.random_serial_number(), start, end)  # type: ignore[arg-type]
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)  # type: ignore[arg-type]
         .add_extension(_USES, critical=False)

@@ -58,8 +58,8 @@ class Identity:
         time = now()
         if not found.not_before - TOLERANCE <= time <= found.not_after + TOLERANCE:
             raise InputError(
-                f"{certificate} is valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}, and this "
-                f"machine's clock says {shown_time(time)}: set the clock, or make a new one with securevfl certs rotate"
+                f"{certificate} is valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}, and the "
+                f"clock here says {shown_time(time)}: set the clock, or make a new one with `securevfl certs rotate`"
             )
         return loaded
 
@@ -112,7 +112,8 @@ class Identity:
             held = key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         except Exception:  # the library's words may hold parts of the file
             raise InputError(
-                f"{self.key_file} holds no private key in PEM without a password: name the .key file beside the certificate"
+                f"{self.key_file} holds no private key in PEM without a password: name the .key file that was made "
+                "with the certificate"
             ) from None
         shown = self.certificate.x509.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
         if held != shown:

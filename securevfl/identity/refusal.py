@@ -6,7 +6,7 @@ import ssl
 from enum import StrEnum
 from typing import Literal
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import PeerRefused
 
 __all__ = ["Code", "Refusal", "from_tls"]
 
@@ -40,7 +40,7 @@ class Code(StrEnum):
     RELAY = "relay"
 
 
-class Refusal(ProtocolError):
+class Refusal(PeerRefused):
     """A connection, a certificate or an endorsement was refused.
 
     Attributes:
@@ -51,8 +51,9 @@ class Refusal(ProtocolError):
     """
 
     def __init__(self, code: Code, words: str, *, by: Literal["here", "peer"] = "here", party: str = "") -> None:
-        self.code, self.words, self.by, self.party = code, words, by, party
-        super().__init__(f"{'the peer refuses: ' if by == 'peer' else ''}{code}: {words}")
+        super().__init__(code, f"{'the peer refuses: ' if by == 'peer' else ''}{words}")
+        self.code: Code = code
+        self.words, self.by, self.party = words, by, party
 
 
 _OWN = {
@@ -107,16 +108,13 @@ def from_tls(error: OSError, party: str = "") -> Refusal:
         return Refusal(code, words, by="peer", party=party)
     if reason in _OWN:
         return Refusal(*_OWN[reason], party=party)
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return Refusal(Code.HUNG_UP, "the peer hung up during the TLS handshake and gave no reason", party=party)
-    if isinstance(error, ssl.SSLError):
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         shown = reason.replace("_", " ").lower() or "unreadable bytes"
         return Refusal(
             Code.NOT_TLS, f"what arrived is no TLS ({shown}): is this address and port a party's?", party=party
         )
-    if isinstance(error, TimeoutError):
-        return Refusal(Code.NO_ANSWER, "the peer was silent during the handshake", party=party)
-    return Refusal(Code.HUNG_UP, f"the connection broke in the handshake: {error.strerror or error}", party=party)
+    why = "it gave no reason" if isinstance(error, ssl.SSLError) else error.strerror or error
+    return Refusal(Code.HUNG_UP, f"the peer hung up during the handshake: {why}", party=party)
 
 
 def _verification(error: ssl.SSLCertVerificationError, party: str) -> Refusal:
