@@ -48,8 +48,7 @@ def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
             _sync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        with suppress(OSError):  # why it was not written counts, not why the rest of it stays there
-            temporary.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -116,7 +115,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         InUse: another process holds it, and which.
         InputError: it cannot be locked, or not be written.
     """
-    if sys.platform == "win32":  # a simulation runs there without a lock: docs/installation.md says so
+    if sys.platform == "win32":
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -135,7 +134,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):  # it only tells who holds the folder; the lock itself goes with the process
+            with suppress(OSError):
                 running.unlink(missing_ok=True)
     finally:
         os.close(handle)

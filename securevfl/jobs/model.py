@@ -11,9 +11,9 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
-from securevfl.jobs.parts import PART, model_part
+from securevfl.jobs.parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
-from securevfl.jobs.store import read_tree, write_tree
+from securevfl.jobs.store import tree_digest, write_tree
 from securevfl.party import Job
 from securevfl.privacy import Ledger
 from securevfl.site import Observer
@@ -34,10 +34,13 @@ class Model:
     parts: Mapping[str, Mapping[str, Any]]
 
     def save(self, folder: str | Path) -> Path:
-        """Write each party's part to ``<party>.model.safetensors`` in `folder`; returns the folder."""
+        """Write each party's part to ``<party>.model.safetensors`` in `folder`, and the name of their run to
+        ``model.run``; returns the folder."""
         target = Path(folder)
-        for party, part in self.parts.items():
-            write_tree(target / f"{party}{PART}", model_part(self.job, party, part))
+        whole = {party: model_part(self.job, party, part) for party, part in self.parts.items()}
+        for party, part in whole.items():
+            write_tree(target / f"{party}{PART}", part)
+        write_run(target, run_of({party: tree_digest(part) for party, part in whole.items()}))
         return target
 
     @classmethod
@@ -54,16 +57,10 @@ class Model:
         files = sorted(Path(folder).glob(f"*{PART}"))
         if not files:
             raise InputError(f"{folder} holds no model: no file is called <party>.model.safetensors")
-        parts: dict[str, Mapping[str, Any]] = {}
+        parts = {}
         for file in files:
-            tree = read_tree(file)
             party = file.name.removesuffix(PART)
-            needed = {"parts", "batch_size", "times", "encoder", "classes", "names"}
-            if not isinstance(tree, dict) or needed - set(tree) or tree.get("party") != party:
-                raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
-            if tree.get("job") != job.digest:
-                raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
-            parts[party] = tree
+            parts[party] = ModelPart.load(file, party, job).tree
         return cls(job=job, parts=parts)
 
 

@@ -14,7 +14,16 @@ names no algorithm.
 from securevfl.party.consent import Terms, rule_against, terms
 from securevfl.party.declarations import declared
 from securevfl.party.job import Job, JobOptions, JobTerms
-from securevfl.party.program import Alignments, align_party, consent_party, predict_party, run_party, train_party
+from securevfl.party.program import (
+    Alignments,
+    align_party,
+    consent_party,
+    note_spent,
+    predict_party,
+    run_party,
+    scoring_program,
+    train_party,
+)
 from securevfl.party.roster import too_few_epochs, wrong_parties
 
 __all__ = [
@@ -26,9 +35,11 @@ __all__ = [
     "align_party",
     "consent_party",
     "declared",
+    "note_spent",
     "predict_party",
     "rule_against",
     "run_party",
+    "scoring_program",
     "terms",
     "too_few_epochs",
     "train_party",

@@ -7,8 +7,7 @@ these functions sees another party's table.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -39,6 +38,7 @@ __all__ = [
     "note_spent",
     "predict_party",
     "run_party",
+    "scoring_program",
     "train_party",
 ]
 
@@ -140,9 +140,8 @@ async def train_party(
     program = job.algorithm.program(site, job.plan, settings)
     try:
         trained = await program.run()
-    except BaseException as error:
-        with _besides(error, "what was released until then could not be noted in the ledger"):
-            note_spent(site.ledger, program.spent())  # it cost that much, however the run ended
+    except BaseException:
+        note_spent(site.ledger, program.spent())  # what was released so far cost that much, however the run ended
         raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
@@ -154,11 +153,7 @@ async def train_party(
 async def predict_party(
     site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
 ) -> np.ndarray:
-    """This party's part in predicting the aligned rows: encode them as in training, then its part of the model.
-
-    With noise, predicting a row is one more release of it, noted in the ledger: ε of this prediction alone. Noise on
-    activations is the same whenever the same row is predicted with the same features, so repeating it tells nothing
-    more; noise on z is drawn anew.
+    """This party's part in predicting the aligned rows, all of them, once; see `scoring_program`.
 
     Args:
         site: its place, in the federation of one label owner.
@@ -174,6 +169,35 @@ async def predict_party(
         PolicyError: as in training, and before anything is sent: the party's policy allows less than the plan spends.
         InputError: other columns than in training.
     """
+    program = scoring_program(site, table, alignment, job, model)
+    found = await program.predict(dict(model), np.arange(len(alignment.rows)))
+    note_spent(site.ledger, program.spent())
+    return found
+
+
+def scoring_program(
+    site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
+) -> ActiveProgram | PassiveProgram:
+    """What scores aligned rows by a trained model, at one party: it encodes them as in training.
+
+    With noise, predicting a row is one more release of it. Noise on activations is the same whenever the same row is
+    predicted with the same features, so repeating it tells nothing more; noise on z is drawn anew.
+
+    Args:
+        site: its place, in the federation of one label owner.
+        table: its own; the active party needs no labels.
+        alignment: its own, verified with all peers.
+        job: that trained the model.
+        model: this party's part of it.
+
+    Returns:
+        The program; it has to `come_back` to the model, or to `predict`, before it scores.
+
+    Raises:
+        AlignmentError: rows that were not verified with every peer.
+        PolicyError: the party's policy allows less than the plan spends.
+        InputError: other columns than in training.
+    """
     alignment.require_verified(site)
     x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
@@ -185,14 +209,9 @@ async def predict_party(
     plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
     repeated = _repeated(model, [table.ids[row] for row in alignment.rows.tolist()])
     setting = Setting(site=site, plan=plan, protection=job.protection, table=mine, repeated=repeated)
-    program: ActiveProgram | PassiveProgram
     if site.role == PASSIVE:
-        program = PassiveProgram(job.algorithm.passive(setting))
-    else:
-        program = ActiveProgram(job.algorithm.active(setting))
-    found = await program.predict(dict(model), rows)
-    note_spent(site.ledger, program.spent())
-    return found
+        return PassiveProgram(job.algorithm.passive(setting))
+    return ActiveProgram(job.algorithm.active(setting))
 
 
 def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:
@@ -217,28 +236,18 @@ async def closing(site: Site, work: Awaitable[T]) -> T:
     Raises:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
     """
+    outcome = "done"
     try:
-        result = await watched(site, _ended(site, work))
-        site.ledger.close("done")
+        return await watched(site, _ended(site, work))
+    except (asyncio.CancelledError, PeerEnded):
+        outcome = "cancelled: another party failed, or the run was interrupted"
+        raise
     except BaseException as error:
         outcome = f"failed: {type(error).__name__}: {error}"
-        if isinstance(error, asyncio.CancelledError | PeerEnded):
-            outcome = "cancelled: another party failed, or the run was interrupted"
-        with _besides(error, "the ledger could not be closed"):
-            site.ledger.close(outcome)
         raise
     finally:
+        site.ledger.close(outcome)
         site.close()
-    return result
-
-
-@contextmanager
-def _besides(error: BaseException, what: str) -> Iterator[None]:
-    """What fails inside is told beside the error that ends the run, and does not take its place."""
-    try:
-        yield
-    except Exception as second:
-        error.add_note(f"besides, {what}: {type(second).__name__}: {second}")
 
 
 async def _ended(site: Site, work: Awaitable[T]) -> T:

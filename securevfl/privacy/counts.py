@@ -66,6 +66,11 @@ class RowCounts:
             self._reserved = most
         self._counts[named], self._epoch[named] = after, epoch
 
+    def left(self, rows: np.ndarray) -> np.ndarray:
+        """How many releases of each of these rows (n,) the plan has left, (n,) int64."""
+        found: np.ndarray = self.times - self._counts[rows]
+        return found
+
     def go_on(self, before: Counts, reserve: Callable[[int], None]) -> None:
         """Begin an attempt: count on from earlier ones, and reserve each epoch's releases before they happen.
 

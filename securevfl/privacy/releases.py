@@ -6,6 +6,7 @@ is asked for, before anything leaves; at the end `close` checks that what was pl
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ import torch
 from torch import nn
 
 from securevfl.errors import PolicyError, ProtectionInactive
-from securevfl.privacy.accountant import Accountant, Release
+from securevfl.privacy.accountant import FEATURES, Accountant, Release
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.journal import Journal
 from securevfl.privacy.labels import LabelRelease
@@ -24,7 +25,7 @@ from securevfl.privacy.mechanisms import Gaussian, GaussianNoise, JointNoise, Ra
 from securevfl.privacy.noise import Entropy
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.privacy.rows import RowRelease
+from securevfl.privacy.rows import GaussianRows, RowRelease
 from securevfl.privacy.sgd import PrivateSteps
 from securevfl.privacy.spent import Counted, Spent, protects
 
@@ -331,6 +332,34 @@ class Releases:
             for release in self._every
             if release.counts.lost
         ]
+
+    def fresh(self, rows: np.ndarray) -> np.ndarray:
+        """Where feeding these rows (n,) once more would be one more release of the row, (n,) bool."""
+        found = np.zeros(len(rows), bool)
+        for release in self._of_features():
+            found |= release.fresh(rows)
+        return found
+
+    def left(self, rows: np.ndarray) -> np.ndarray:
+        """How many releases of each of these rows (n,) the plan has left, (n,) int64. Feeding a row for which none is
+        left, and for which `fresh` says that it would be one, is refused."""
+        found = np.full(len(rows), np.iinfo(np.int64).max)
+        for release in self._of_features():
+            found = np.minimum(found, release.counts.left(rows))
+        return found
+
+    def cost(self, times: int) -> float:
+        """ε of feeding one row `times` times, by RDP at `delta`; infinite where features leave without noise."""
+        gaussian = self._of_features()
+        if not gaussian:
+            return math.inf
+        accountant = Accountant(self.party, self._delta)
+        for release in gaussian:
+            accountant.add(replace(release.planned, times=times), (FEATURES,))
+        return accountant.epsilon_rdp(FEATURES)
+
+    def _of_features(self) -> list[GaussianRows]:
+        return [one for one in self._every if isinstance(one, GaussianRows) and FEATURES in protects(one.what)]
 
     def state(self) -> dict[str, object]:
         """What every release has to remember to go on as it was; counts are in the journal."""

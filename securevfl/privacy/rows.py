@@ -43,6 +43,10 @@ class GaussianRows:
         self._delta = delta
         self._entropy = entropy
 
+    def fresh(self, rows: np.ndarray) -> np.ndarray:
+        """Where releasing these rows (n,) would be one more release, (n,) bool."""
+        return np.ones(len(rows), bool)
+
     def state(self) -> dict[str, object]:
         """Nothing: counts are in the party's journal, where no checkpoint can roll them back."""
         return {}
@@ -82,7 +86,9 @@ class RowRelease(GaussianRows):
             right when the rows do not change (identity bottom). It holds for as long as this object, or its state, is
             there: another one draws anew.
         entropy: source of random bytes.
-        repeated: makes the same noise for the same row and values, in place of `entropy`; None to draw it.
+        repeated: makes the same noise for the same row and values, in place of `entropy`; None to draw it. A row's
+            noise is made `once` then: the same features give activations that differ in their last bits with the rows
+            beside them, and so would their noise.
     """
 
     def __init__(
@@ -101,7 +107,7 @@ class RowRelease(GaussianRows):
     ) -> None:
         super().__init__(what, rows=rows, times=times, sigma=sigma, clip=clip, delta=delta, entropy=entropy)
         self.sensitivity = 2 * clip if sensitivity is None else min(sensitivity, 2 * clip)
-        self.once = once
+        self.once = once or repeated is not None
         self._repeated = repeated
         self._kept = RememberedRows(sigma, self.sensitivity)
 
@@ -118,7 +124,7 @@ class RowRelease(GaussianRows):
         Raises:
             PolicyError: a row would be released more often than planned; nothing was released.
         """
-        new = self._new(rows) if self.once else np.ones(len(rows), bool)
+        new = self.fresh(rows)
         fresh = rows[new]
         self.counts.add(np.concatenate([fresh, *also]))
         if not self.once:
@@ -128,8 +134,11 @@ class RowRelease(GaussianRows):
             self._kept.keep(fresh, self._noised(values[chosen], fresh))
         return self._kept.recall(rows)
 
-    def _new(self, rows: np.ndarray) -> np.ndarray:
-        """Where a row comes for the first time, (n,) bool; once in a batch that holds it several times."""
+    def fresh(self, rows: np.ndarray) -> np.ndarray:
+        """Where releasing these rows (n,) would be one more release, (n,) bool: all of them, or where noise is drawn
+        once, those that come for the first time; once in a batch that holds one several times."""
+        if not self.once:
+            return np.ones(len(rows), bool)
         new = np.zeros(len(rows), bool)
         new[np.unique(rows, return_index=True)[1]] = True
         new &= np.array([row not in self._kept for row in rows.tolist()], bool)

@@ -27,8 +27,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Up,
     )
     from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
-    from securevfl.transport.parts import PART, Assembler, in_parts
-    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, encode_parts, measure, size
+    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
 
 _NAMES = {
     "channel": "WINDOW Beat Channel",
@@ -38,8 +37,7 @@ _NAMES = {
     "memory": "MemoryChannel memory_pair",
     "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
-    "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS Limits decode encode encode_parts measure size",
+    "wire": "DEFAULT_LIMITS Limits decode encode measure size",
 }
 """Module → the names that it holds."""
 
@@ -50,12 +48,10 @@ __all__ = [
     "COORDINATOR",
     "DEFAULT_LIMITS",
     "NO_GUARD",
-    "PART",
     "PASSIVE",
     "WINDOW",
     "Aborted",
     "Array",
-    "Assembler",
     "Beat",
     "Channel",
     "Down",
@@ -82,8 +78,6 @@ __all__ = [
     "Up",
     "decode",
     "encode",
-    "encode_parts",
-    "in_parts",
     "measure",
     "memory_pair",
     "size",

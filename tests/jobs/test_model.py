@@ -121,6 +121,7 @@ def test_a_saved_model_predicts_what_the_run_scored(algorithm: sv.SplitNN, tmp_p
     folder = result.model().save(tmp_path / "model")
     assert sorted(path.name for path in folder.iterdir()) == [
         "bank.model.safetensors",
+        "model.run",  # names the run, so that a party alone can tell whether its part belongs to its peers'
         "network.model.safetensors",
     ]
     found = sv.predict(sv.Model.load(folder, job), people)

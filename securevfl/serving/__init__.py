@@ -1,0 +1,40 @@
+"""Serving a trained model: the active party answers questions, the others stay connected and take part.
+
+- `policy`, `daily`: what each party allows, counted on its own disk. `limits`, `tokens`: who may ask how much.
+- `shelf`: which model is served, changed in two phases. `answers`, `groups`: noisy answers are kept; padded batches.
+- `gathered`, `session`, `passive`, `active`: the servers, over any mesh. `local`: customers whom nobody else knows.
+"""
+
+from securevfl.serving.active import ServeActive
+from securevfl.serving.answers import Answers
+from securevfl.serving.daily import DailyCounts
+from securevfl.serving.limits import Buckets, Limits
+from securevfl.serving.local import LocalModel
+from securevfl.serving.passive import ServePassive
+from securevfl.serving.place import Place
+from securevfl.serving.policy import Refusal, ScoringRefused, ServingPolicy
+from securevfl.serving.questions import Batching, ModelMismatch, Unavailable
+from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.serving.tokens import Client, TokenFile, make_token
+
+__all__ = [
+    "Answers",
+    "Batching",
+    "Buckets",
+    "Client",
+    "DailyCounts",
+    "Limits",
+    "LocalModel",
+    "ModelMismatch",
+    "ModelShelf",
+    "Named",
+    "Place",
+    "Refusal",
+    "ScoringRefused",
+    "ServeActive",
+    "ServePassive",
+    "ServingPolicy",
+    "TokenFile",
+    "Unavailable",
+    "make_token",
+]

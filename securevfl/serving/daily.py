@@ -1,0 +1,238 @@
+"""How often each person was scored today, counted on the disk before anything of the row leaves.
+
+A line is appended and synced for each batch. A restart reads the day's lines again, so it resets nothing. People stand
+there under a keyed digest whose key never leaves the folder: the file names nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import math
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from securevfl.durable import append_synced, make_folder, write_whole
+from securevfl.errors import InputError
+from securevfl.serving.policy import Refusal, ServingPolicy
+
+__all__ = ["DAY", "MINUTE", "DailyCounts"]
+
+DAY = 86400.0
+MINUTE = 60.0
+_KEY_BYTES = 32
+_DIGEST = 24
+"""Hexadecimal digits that stand for a person: 96 bits."""
+
+
+class DailyCounts:
+    """Scores and releases of the day, of one party.
+
+    Args:
+        folder: the party's own, for its files alone; made if it is not there.
+        party: for refusals.
+        policy: what the party allows.
+        now: seconds since 1970, UTC.
+
+    Raises:
+        InputError: a file that is damaged: what was counted in it is not known.
+    """
+
+    def __init__(self, folder: Path, party: str, policy: ServingPolicy, *, now: Callable[[], float]) -> None:
+        make_folder(folder, private=True)
+        self.party = party
+        self.policy = policy
+        self._folder = folder
+        self._clock = now
+        self._key = self._read_key()
+        self._scores: Counter[str] = Counter()
+        self._releases: Counter[str] = Counter()
+        self._rows = 0
+        self._minute: deque[tuple[float, int]] = deque()
+        self._latest = 0.0
+        self._day = -1
+        files = sorted(folder.glob("counts-*.jsonl"))
+        for file in files:
+            self._load(file)
+        self._turn(self._now())
+
+    def refusal(
+        self,
+        names: Sequence[str],
+        released: Sequence[bool],
+        epsilon: Callable[[int], float],
+    ) -> Refusal | None:
+        """The first rule that scoring this batch would break; None where it may be scored. Counts nothing.
+
+        Args:
+            names: identifiers of the rows, none twice.
+            released: whether scoring it releases something new of the row.
+            epsilon: ε of so many releases of one row; infinite where content leaves without noise.
+        """
+        now, policy, count = self._now(), self.policy, len(names)
+        self._turn(now)
+        if count < policy.min_batch:
+            return self._no("min_batch", f"it has {count} rows; at least {policy.min_batch} are scored at once")
+        if count > policy.max_batch:
+            return self._no("max_batch", f"it has {count} rows; at most {policy.max_batch} are scored at once")
+        if policy.rows_per_minute is not None:
+            wait = self._wait(now, count, policy.rows_per_minute)
+            if wait:
+                words = f"{count} rows are more than what is left of {policy.rows_per_minute} in a minute"
+                return self._no("rows_per_minute", words, wait)
+        if policy.rows_per_day is not None and self._rows + count > policy.rows_per_day:
+            words = f"{self._rows} rows were scored today and {policy.rows_per_day} are the most"
+            return self._no("rows_per_day", words, self._until_midnight(now))
+        return self._person(names, released, epsilon, now)
+
+    def _person(
+        self, names: Sequence[str], released: Sequence[bool], epsilon: Callable[[int], float], now: float
+    ) -> Refusal | None:
+        policy, people = self.policy, [self._digest(name) for name in names]
+        most = policy.scores_per_record
+        if most is not None:
+            over = tuple(place for place, who in enumerate(people) if self._scores[who] + 1 > most)
+            if over:
+                words = f"{len(over)} of its rows were scored {most} times today, which is the most"
+                return self._no("scores_per_record", words, self._until_midnight(now), over)
+        bound = policy.epsilon_per_record
+        if bound is None:
+            return None
+        if math.isinf(epsilon(1)):
+            words = f"content leaves without noise, so its ε has no bound; {bound:g} a day are the most"
+            return self._no("no_noise", words)
+        known: dict[int, bool] = {}
+
+        def too_much(times: int) -> bool:
+            if times not in known:
+                known[times] = epsilon(times) > bound * (1 + 1e-9)
+            return known[times]
+
+        over = tuple(
+            place
+            for place, (who, new) in enumerate(zip(people, released, strict=True))
+            if new and too_much(self._releases[who] + 1)
+        )
+        if not over:
+            return None
+        words = f"{len(over)} of its rows would pass ε = {bound:g} of the day"
+        return self._no("epsilon_per_record", words, self._until_midnight(now), over)
+
+    def count(self, names: Sequence[str], released: Sequence[bool]) -> None:
+        """Count a batch; it is on the disk when this returns. Call it before anything of the rows leaves.
+
+        Raises:
+            OSError: it could not be written: nothing may leave.
+        """
+        now = self._now()
+        self._turn(now)
+        people = [self._digest(name) for name in names]
+        new = [who for who, is_new in zip(people, released, strict=True) if is_new]
+        line = {"time": round(now, 3), "scored": people, "released": new}
+        append_synced(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        self._add(now, people, new)
+
+    @property
+    def rows(self) -> int:
+        """Rows that were scored today."""
+        self._turn(self._now())
+        return self._rows
+
+    def most_released(self) -> int:
+        """Releases of today of the person who was released most often."""
+        self._turn(self._now())
+        return max(self._releases.values(), default=0)
+
+    def _add(self, now: float, people: Sequence[str], new: Sequence[str]) -> None:
+        self._scores.update(people)
+        self._releases.update(new)
+        self._rows += len(people)
+        self._minute.append((now, len(people)))
+
+    def _no(self, rule: str, words: str, wait: float = 0.0, rows: tuple[int, ...] = ()) -> Refusal:
+        return Refusal(party=self.party, rule=rule, words=words, wait=wait, rows=rows)
+
+    def _now(self) -> float:
+        """A clock that was put back does not give a day a second time."""
+        self._latest = max(self._latest, self._clock())
+        return self._latest
+
+    def _wait(self, now: float, count: int, most: int) -> float:
+        """Seconds until `count` more rows are within `most` in 60 s; 0 where they are now, 60 where they never are."""
+        while self._minute and self._minute[0][0] <= now - MINUTE:
+            self._minute.popleft()
+        used = sum(rows for _, rows in self._minute)
+        if used + count <= most:
+            return 0.0
+        for time, rows in self._minute:
+            used -= rows
+            if used + count <= most:
+                return max(time + MINUTE - now, 0.001)
+        return MINUTE
+
+    def _until_midnight(self, now: float) -> float:
+        return (math.floor(now / DAY) + 1) * DAY - now
+
+    @property
+    def _file(self) -> Path:
+        return self._folder / f"counts-{datetime.fromtimestamp(self._day * DAY, UTC):%Y-%m-%d}.jsonl"
+
+    def _turn(self, now: float) -> None:
+        """Begin a new day where one has begun, and forget the files of those before."""
+        day = math.floor(now / DAY)
+        if day == self._day:
+            return
+        self._day = day
+        old = [file for file in self._folder.glob("counts-*.jsonl") if file != self._file]
+        self._scores, self._releases, self._rows = Counter(), Counter(), 0
+        minute, self._minute = self._minute, deque()
+        if self._file.exists():
+            self._load(self._file)
+        else:
+            self._minute = minute
+        for file in old:
+            file.unlink(missing_ok=True)
+
+    def _load(self, file: Path) -> None:
+        """The lines of a day. One that a crash tore came before its rows left: it is cut off."""
+        data = file.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        self._scores, self._releases, self._rows = Counter(), Counter(), 0
+        self._minute.clear()
+        for number, raw in enumerate(whole.splitlines(), 1):
+            try:
+                line = json.loads(raw)
+                time, people, new = float(line["time"]), _digests(line["scored"]), _digests(line["released"])
+                if not math.isfinite(time):
+                    raise ValueError("a time that is none")
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(
+                    f"line {number} of {file} is damaged ({error}): what was scored on that day is not known; bring "
+                    "the file back, or remove it and count the day as begun anew"
+                ) from None
+            self._latest = max(self._latest, time)
+            self._add(time, people, new)
+        if whole != data:
+            write_whole(file, whole, private=True)
+
+    def _read_key(self) -> bytes:
+        path = self._folder / "people.key"
+        if not path.exists():
+            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise InputError(f"{path} holds {len(key)} bytes and not {_KEY_BYTES}: bring it back")
+        return key
+
+    def _digest(self, name: str) -> str:
+        return hmac.new(self._key, name.encode(), hashlib.sha256).hexdigest()[:_DIGEST]
+
+
+def _digests(value: object) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(one, str) and len(one) == _DIGEST for one in value):
+        raise ValueError("no list of digests")
+    return value

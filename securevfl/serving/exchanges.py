@@ -1,0 +1,105 @@
+"""What parties say to each other while a model is served, beside what scoring itself sends.
+
+The active party says what is next and for which rows; each passive party answers whether it takes part. Scores cross
+after all have said so, as the job's algorithm and protection declare them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from securevfl.errors import ProtocolError
+from securevfl.party import Job, declared
+from securevfl.privacy import Link
+from securevfl.serving.policy import RULES, Refusal
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Kind, Scalar
+
+__all__ = ["EXCHANGES", "NO_ROWS", "hear", "hear_answer", "refuse", "say", "say_ok", "serving_exchanges"]
+
+NEXT = "serve/next"
+ANSWER = "serve/answer"
+EXCHANGES = (
+    Exchange(
+        NEXT,
+        Kind.CONTROL,
+        ACTIVE,
+        PASSIVE,
+        "what to do next: score these rows, prepare or use a model, align anew",
+        "which aligned rows are scored, and when",
+        "note",
+    ),
+    Exchange(ANSWER, Kind.CONTROL, PASSIVE, ACTIVE, "whether it takes part", "which rule of its serving policy holds"),
+)
+"""Beside what the job declares."""
+
+NO_ROWS = np.empty(0, np.int64)
+"""Where a message is about no rows."""
+
+_WORDS = 500
+
+
+def serving_exchanges(job: Job, passive: int) -> Exchanges:
+    """All messages of serving a job's model with so many passive parties."""
+    return Exchanges([*declared(job, passive), *EXCHANGES])
+
+
+async def say(link: Link, do: str, rows: np.ndarray, meta: Mapping[str, Scalar]) -> None:
+    """The active party says what is next."""
+    await link.send(Kind.CONTROL, NEXT, meta={"do": do, **meta}, rows=rows)
+
+
+async def hear(link: Link) -> tuple[str, np.ndarray, Mapping[str, Scalar]]:
+    """What is next, and its rows, (n,) int64.
+
+    Raises:
+        ProtocolError: it says nothing of the kind.
+    """
+    message = await link.receive(Kind.CONTROL, NEXT, "rows")
+    do = message.meta.get("do")
+    if not isinstance(do, str):
+        raise ProtocolError(f"{link.peer!r} does not say what is next")
+    return do, _rows(message.arrays["rows"], link.peer), message.meta
+
+
+async def say_ok(link: Link, **meta: Scalar) -> None:
+    """A passive party takes part."""
+    await link.send(Kind.CONTROL, ANSWER, meta={"ok": True, **meta}, rows=NO_ROWS)
+
+
+async def refuse(link: Link, refusal: Refusal) -> None:
+    """A passive party does not take part."""
+    meta: dict[str, Scalar] = {"ok": False, "rule": refusal.rule, "words": refusal.words[:_WORDS]}
+    meta["wait"] = round(refusal.wait * 1000)
+    await link.send(Kind.CONTROL, ANSWER, meta=meta, rows=np.array(refusal.rows, np.int64))
+
+
+async def hear_answer(link: Link, count: int) -> tuple[Refusal | None, Mapping[str, Scalar]]:
+    """A passive party's answer: its refusal, or None, and what else it says.
+
+    Args:
+        link: to it.
+        count: rows that it was asked about.
+
+    Raises:
+        ProtocolError: an answer that is none.
+    """
+    message = await link.receive(Kind.CONTROL, ANSWER, "rows")
+    meta, rows = message.meta, _rows(message.arrays["rows"], link.peer)
+    if meta.get("ok") is True:
+        return None, meta
+    rule, words, wait = meta.get("rule"), meta.get("words"), meta.get("wait")
+    if not (isinstance(rule, str) and isinstance(words, str) and type(wait) is int and 0 <= wait <= 10**9):
+        raise ProtocolError(f"{link.peer!r} gave an answer that is none")
+    if len(words) > _WORDS or len(rows) > count or not all(0 <= row < count for row in rows.tolist()):
+        raise ProtocolError(f"{link.peer!r} refused rows that it was not asked about")
+    known = rule if rule in RULES else "other"
+    refusal = Refusal(party=link.peer, rule=known, words=words, wait=wait / 1000, rows=tuple(map(int, rows.tolist())))
+    return refusal, meta
+
+
+def _rows(array: object, peer: str) -> np.ndarray:
+    if not isinstance(array, np.ndarray) or array.dtype != np.int64 or array.ndim != 1:
+        raise ProtocolError(f"{peer!r} sent row numbers that are none")
+    return array

@@ -1,0 +1,149 @@
+"""Sessions over a mesh, one after the other: parties gather, serve, and gather again when one was started anew."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
+from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
+from securevfl.party.reports import Report, View
+from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up
+
+__all__ = ["Gathered"]
+
+_FIRST_PAUSE = 0.05
+_LONGEST_PAUSE = 5.0
+
+
+class Gathered(ABC):
+    """One party's serving, over a mesh, until it is closed.
+
+    Args:
+        mesh: connections to all peers.
+
+    Attributes:
+        away: peer → why it is not connected.
+        failure: why the last session ended; empty after one that ended as it should.
+    """
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.away = dict.fromkeys(mesh.peers, "not connected yet")
+        self.failure = ""
+        self._gathering: Gathering | None = None
+        self._session: asyncio.Task[None] | None = None
+        self._channels: Mapping[str, Channel] = {}
+        self._failed = 0
+
+    @abstractmethod
+    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+        """Serve over the channels of a view, until the session is to be replaced by another one."""
+
+    @abstractmethod
+    def alignment(self) -> str:
+        """Mark of the alignment that this party could go on with, hexadecimal; empty for none."""
+
+    def changed(self) -> None:  # noqa: B027 - nothing, unless somebody waits
+        """Somebody came or went, or a session ended."""
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises:
+            SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
+            PeerEnded: a peer ended it for all.
+        """
+        gathering = self._gathering = Gathering(self.mesh.me, self.mesh.peers, self._report())
+        hearing = asyncio.ensure_future(self.mesh.next())
+        actions: list[Action] = [] if self.mesh.peers else gathering.parked(self._report())
+        try:
+            while True:
+                actions = await self._do(gathering, actions)
+                if actions:
+                    continue
+                waiting = {hearing} if self._session is None else {hearing, self._session}
+                await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                if self._session is not None and self._session.done():
+                    actions = await self._ended(gathering, "the session ended")
+                if hearing.done():
+                    event = hearing.result()
+                    hearing = asyncio.ensure_future(self.mesh.next())
+                    actions += self._heard(gathering, event)
+        finally:
+            hearing.cancel()
+            if self._session is not None:
+                self._session.cancel()
+                with suppress(BaseException):
+                    await self._session
+            self.mesh.park("it stops serving")
+
+    def waits(self) -> dict[str, str]:
+        """Peer → what this party waits for; empty while a session goes."""
+        return {} if self._gathering is None else self._gathering.waits()
+
+    def _report(self) -> Report:
+        return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment())
+
+    def _heard(self, gathering: Gathering, event: MeshEvent) -> list[Action]:
+        actions: list[Action] = []
+        match event:
+            case Up():
+                self.away.pop(event.peer, None)
+                actions = gathering.up(event.peer, str(event.incarnation), event.resumed)
+            case Down():
+                self.away[event.peer] = event.why
+                actions = gathering.down(event.peer)
+            case Ended():
+                self.away[event.peer] = "it stopped serving"
+                actions = gathering.down(event.peer)
+            case Noted():
+                try:
+                    actions = gathering.heard(event.peer, event.payload)
+                except ProtocolError as error:  # what it said is passed over; the next report replaces it
+                    self.failure = str(error)
+            case Refused():
+                if event.peer in self.away:
+                    self.away[event.peer] = f"{event.code}: {event.words}"
+            case Aborted():
+                raise PeerEnded(f"{event.peer!r} ended serving for all: {event.reason}")
+            case _:
+                pass
+        self.changed()
+        return actions
+
+    async def _do(self, gathering: Gathering, actions: Iterable[Action]) -> list[Action]:
+        queue = deque(actions)
+        while queue:
+            match queue.popleft():
+                case Say(peer=peer, payload=payload):
+                    await self.mesh.note(peer, payload)
+                case Began(view=view):
+                    self._channels = self.mesh.begin(view.mark)
+                case Go(view=view):
+                    self.mesh.open()
+                    self._session = asyncio.ensure_future(self.session(view, self._channels))
+                case Park(why=why):
+                    return [*await self._ended(gathering, why), *queue]
+        return []
+
+    async def _ended(self, gathering: Gathering, why: str) -> list[Action]:
+        """Take leave of a session, and report anew; after a failure that repeats itself, not at once."""
+        self.mesh.park(why)
+        session, self._session = self._session, None
+        self.failure = ""
+        if session is not None:
+            try:
+                await session
+                self._failed = 0
+            except (Parked, PeerEnded):
+                self.failure = why
+            except (ProtocolError, RangeError, TimeoutError, OSError) as error:
+                self.failure = str(error) or type(error).__name__
+                self._failed += 1
+                await asyncio.sleep(min(_FIRST_PAUSE * 2**self._failed, _LONGEST_PAUSE))
+        self.changed()
+        return gathering.parked(self._report())

@@ -1,0 +1,130 @@
+"""Scoring rows with all parties: each holds the batch against its own policy, then all score it together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.privacy import fan_out
+from securevfl.serving.answers import Answers
+from securevfl.serving.daily import DailyCounts
+from securevfl.serving.exchanges import NO_ROWS, hear_answer, say
+from securevfl.serving.policy import MOST_ROWS, Refusal
+from securevfl.serving.questions import Outcome
+from securevfl.serving.session import Index
+from securevfl.site import Site
+from securevfl.training import ActiveProgram
+from securevfl.transport import Scalar
+
+__all__ = ["JointScores", "tell", "tell_and_hear"]
+
+_TRIES = 3
+
+
+async def tell(site: Site, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None) -> None:
+    """Say to all passive parties what is next."""
+    await fan_out(site.others, lambda link: say(link, do, rows, meta or {}))
+
+
+async def tell_and_hear(
+    site: Site, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None
+) -> tuple[list[Refusal], dict[str, Mapping[str, Scalar]]]:
+    """Say what is next and hear from all: who refuses, and what the others said, by party."""
+    await tell(site, do, rows, meta)
+    answers = {link.peer: await hear_answer(link, len(rows)) for link in site.others}
+    refusals = [refusal for refusal, _ in answers.values() if refusal is not None]
+    return refusals, {peer: said for peer, (refusal, said) in answers.items() if refusal is None}
+
+
+@dataclass
+class JointScores:
+    """Scores common rows in one session, with one model.
+
+    Attributes:
+        site: the active party's.
+        index: the common rows.
+        program: the active party's.
+        counts: of its own serving policy.
+        answers: where noisy answers are kept; None where answers carry no noise.
+        tags: of the passive parties' tables.
+        groups: row numbers that are scored as a whole; empty where rows are scored as they are asked for.
+    """
+
+    site: Site
+    index: Index
+    program: ActiveProgram
+    counts: DailyCounts
+    answers: Answers | None = None
+    tags: Sequence[str] = ()
+    groups: Sequence[np.ndarray] = ()
+
+    def __post_init__(self) -> None:
+        self.names = self.index.names
+        self.at = {name: row for row, name in enumerate(self.names)}
+        self._group_of = {row: at for at, group in reversed(list(enumerate(self.groups))) for row in group.tolist()}
+
+    def kept(self, name: str) -> np.ndarray | None:
+        """The noisy answer that a customer was given before, (classes,); None where there is none."""
+        return None if self.answers is None else self.answers.get(self._answer_name(self.answers, name))
+
+    async def __call__(self, names: Sequence[str]) -> dict[str, Outcome]:
+        """Customer → outcome, of customers whom all parties hold, at most once each."""
+        wanted = sorted(self.at[name] for name in names)
+        found: dict[int, Outcome] = {}
+        if self.groups:
+            for at in sorted({self._group_of[row] for row in wanted}):
+                found |= await self._batch(self.groups[at], whole=True)
+        else:
+            for start in range(0, len(wanted), MOST_ROWS):
+                found |= await self._batch(np.array(wanted[start : start + MOST_ROWS], np.int64), whole=False)
+        return {self.names[row]: found[row] for row in wanted}
+
+    async def _batch(self, rows: np.ndarray, *, whole: bool) -> dict[int, Outcome]:
+        """Score rows, without those that a party's policy forbids.
+
+        Args:
+            rows: sorted.
+            whole: whether all of them are scored or none.
+        """
+        found: dict[int, Outcome] = {}
+        for _ in range(_TRIES):
+            if not len(rows):
+                return found
+            refusals = await self._asked(rows)
+            if not refusals:
+                return found | dict(zip(rows.tolist(), await self._scored(rows), strict=True))
+            general = next((one for one in refusals if whole or not one.rows), None)
+            if general is not None:
+                return found | dict.fromkeys(rows.tolist(), general)
+            for refusal in refusals:
+                found |= {int(rows[place]): refusal for place in refusal.rows}
+            rows = np.array([row for row in rows.tolist() if row not in found], np.int64)
+        general = Refusal(party=self.site.name, rule="other", words="parties refuse other rows each time")
+        return found | dict.fromkeys(rows.tolist(), general)
+
+    async def _asked(self, rows: np.ndarray) -> list[Refusal]:
+        """What this party's serving policy and the others' say to a batch."""
+        own = self.counts.refusal(self._names(rows), [False] * len(rows), lambda times: 0.0)
+        if own is not None:
+            return [own]
+        refusals, _ = await tell_and_hear(self.site, "score", rows)
+        if refusals:
+            await tell(self.site, "skip")
+        return refusals
+
+    async def _scored(self, rows: np.ndarray) -> np.ndarray:
+        names = self._names(rows)
+        self.counts.count(names, [False] * len(rows))
+        await tell(self.site, "go")
+        scores = await self.program.probabilities(rows)
+        if self.answers is not None:
+            self.answers.put([self._answer_name(self.answers, name) for name in names], scores)
+        return scores
+
+    def _names(self, rows: np.ndarray) -> list[str]:
+        return [self.names[row] for row in rows.tolist()]
+
+    def _answer_name(self, answers: Answers, name: str) -> str:
+        return answers.name(name, self.program.role.table.x[self.at[name]].numpy(), self.tags)

@@ -1,0 +1,94 @@
+"""Limits per client and per customer: a bucket of tokens each, that fills at a steady rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable
+from typing import Annotated, Generic, TypeVar
+
+from msgspec import Meta
+
+from securevfl.config import Config
+
+__all__ = ["Buckets", "Limits"]
+
+Key = TypeVar("Key", bound=Hashable)
+Rate = Annotated[float, Meta(gt=0, le=1e9)]
+
+
+class Limits(Config):
+    """How much one client, and how often one customer, may be asked about.
+
+    Attributes:
+        client_rows_per_minute: rows that one client may ask for in a minute, over time.
+        client_burst: rows that one client may ask for at once after a pause.
+        customer_scores_per_minute: how often a customer may be asked about in a minute, over time, by whomever.
+        customer_burst: how often at once after a pause.
+    """
+
+    client_rows_per_minute: Rate = 6000.0
+    client_burst: Rate = 2048.0
+    customer_scores_per_minute: Rate = 60.0
+    customer_burst: Rate = 20.0
+
+    @classmethod
+    def path(cls) -> str:
+        return "limits"
+
+
+class Buckets(Generic[Key]):
+    """A bucket of tokens for each key.
+
+    Buckets that are full again are forgotten, so that memory is bounded by who asked lately; where `most` are not full,
+    the emptiest stay and others go: forgetting one gives its key a full bucket.
+
+    Args:
+        rate: tokens a second.
+        burst: tokens of a full bucket.
+        now: seconds of a clock that never goes back.
+        most: buckets to remember.
+    """
+
+    def __init__(self, rate: float, burst: float, *, now: Callable[[], float], most: int = 1 << 18) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._now = now
+        self._most = most
+        self._buckets: dict[Key, tuple[float, float]] = {}
+
+    def wait(self, key: Key, tokens: float = 1.0) -> float:
+        """Seconds until `key` has so many tokens; 0 where it has them, infinite where its bucket never holds them.
+        Takes nothing."""
+        if tokens > self._burst:
+            return math.inf
+        return max((tokens - self._level(key)) / self._rate, 0.0)
+
+    def take(self, key: Key, tokens: float = 1.0) -> float:
+        """Take tokens where they are there, all or none; seconds to wait where they are not."""
+        wait = self.wait(key, tokens)
+        if wait == 0.0:
+            if len(self._buckets) >= self._most:
+                self._forget()
+            self._buckets[key] = (self._level(key) - tokens, self._now())
+        return wait
+
+    def give_back(self, key: Key, tokens: float = 1.0) -> None:
+        """Put tokens back that were taken for nothing."""
+        self._buckets[key] = (min(self._level(key) + tokens, self._burst), self._now())
+
+    def __len__(self) -> int:
+        return len(self._buckets)
+
+    def _level(self, key: Key) -> float:
+        level, since = self._buckets.get(key, (self._burst, 0.0))
+        return min(level + (self._now() - since) * self._rate, self._burst) if key in self._buckets else self._burst
+
+    def _forget(self) -> None:
+        levels = {key: self._level(key) for key in self._buckets}
+        for key, level in levels.items():
+            if level >= self._burst:
+                del self._buckets[key]
+        if len(self._buckets) >= self._most:
+            fullest = sorted(self._buckets, key=lambda key: -levels[key])
+            for key in fullest[: max(self._most // 8, 1)]:
+                del self._buckets[key]

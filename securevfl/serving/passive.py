@@ -1,0 +1,125 @@
+"""A passive party's server: it stays connected, holds every batch against its own serving policy, and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+import numpy as np
+
+from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.jobs.parts import ModelPart
+from securevfl.privacy import Link
+from securevfl.serving.exchanges import hear, refuse, say_ok
+from securevfl.serving.policy import MOST_ROWS, Refusal
+from securevfl.serving.session import Index, PartyServer, Serving
+from securevfl.serving.shelf import Named
+from securevfl.site import Site
+from securevfl.training import PassiveProgram
+from securevfl.transport import Scalar
+
+__all__ = ["ServePassive"]
+
+Agreed = Callable[[], Awaitable[object]]
+
+_PART = "part "
+
+
+class ServePassive(PartyServer):
+    """A passive party's server. See `PartyServer`."""
+
+    async def serve(self, site: Site, index: Index) -> None:
+        upstream = site.links[site.active]
+        await say_ok(upstream, table=self.place.tag(index.digest))
+        agreed: Agreed | None = None  # what happens once all parties agreed to it
+        while True:
+            do, rows, meta = await hear(upstream)
+            if do == "score":
+                agreed = await self._asked(upstream, index, rows)
+            elif do == "use":
+                agreed = await self._use(site, upstream, index, meta)
+            elif do == "go" and agreed is not None:
+                await agreed()
+                agreed = None
+            elif do == "skip":
+                agreed = self._candidate = None
+            elif do == "prepare":
+                await self._prepare(upstream, meta)
+            elif do == "refresh":
+                await self._refresh(upstream)
+            elif do == "end":
+                return
+            else:
+                raise ProtocolError(f"{upstream.peer!r} says {do!r:.40}, which nothing here does")
+
+    async def _asked(self, upstream: Link, index: Index, rows: np.ndarray) -> Agreed | None:
+        """Hold a batch against the serving policy, and say whether it may be scored."""
+        common = len(index.alignment.rows)
+        if not 0 < len(rows) <= MOST_ROWS or len(np.unique(rows)) < len(rows):
+            raise ProtocolError(f"{upstream.peer!r} asks for {len(rows)} rows, or for one of them twice")
+        if rows.min() < 0 or rows.max() >= common:
+            raise ProtocolError(f"{upstream.peer!r} asks for rows outside of the {common} that all hold")
+        if self.serving is None:
+            raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
+        refusal = self._rule(self.serving, index, rows)
+        if refusal is not None:
+            await refuse(upstream, refusal)
+            return None
+        await say_ok(upstream)
+        return partial(self._answer, index, rows)
+
+    def _rule(self, serving: Serving, index: Index, rows: np.ndarray) -> Refusal | None:
+        releases = serving.program.role.releases
+        fresh = releases.fresh(rows)
+        spent = np.flatnonzero(fresh & (releases.left(rows) < 1))
+        if len(spent):
+            words = f"{len(spent)} of its rows were released as often as the model's noise was planned for"
+            return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
+        return self.counts.refusal(_names(index, rows), fresh.tolist(), releases.cost)
+
+    async def _answer(self, index: Index, rows: np.ndarray) -> None:
+        """Count the batch, durably, and take part in scoring it."""
+        if self.serving is None or not isinstance(self.serving.program, PassiveProgram):
+            raise ProtocolError("no model is used")
+        fresh = self.serving.program.role.releases.fresh(rows)
+        self.counts.count(_names(index, rows), fresh.tolist())
+        await self.serving.program.answer_all(rows)
+
+    async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
+        """Say which part of a run it holds, whole; nothing changes yet."""
+        try:
+            part = self.shelf.part(str(meta.get("run")))
+        except InputError as error:
+            await self._no(upstream, str(error))
+            return
+        await say_ok(upstream, part=part.digest)
+
+    async def _use(self, site: Site, upstream: Link, index: Index, meta: Mapping[str, Scalar]) -> Agreed | None:
+        """Serve the model that the active party has committed."""
+        parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
+        model = Named.of(str(meta.get("run")), parts)
+        try:
+            part: ModelPart = self.shelf.commit(model)
+            program = self.program(site, index, part)
+        except (InputError, PolicyError) as error:
+            await self._no(upstream, str(error))
+            return None
+        self._note(site)
+        self.serving = None
+        await say_ok(upstream)
+        return partial(self.come_back, program, index, model, part)
+
+    async def _refresh(self, upstream: Link) -> None:
+        try:
+            self.renew()
+        except InputError:  # its words can hold values of the table: they are for this party alone
+            await self._no(upstream, "its table cannot be used; it knows why")
+            return
+        await say_ok(upstream)
+
+    async def _no(self, upstream: Link, words: str) -> None:
+        await refuse(upstream, Refusal(party=self.place.name, rule="other", words=words))
+
+
+def _names(index: Index, rows: np.ndarray) -> list[str]:
+    return [index.table.ids[row] for row in index.alignment.rows[rows].tolist()]

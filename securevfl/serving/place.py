@@ -1,0 +1,141 @@
+"""Where one party serves: who takes part, its own table and files, what it allows; and its site in a session."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from securevfl.data import PartyTable
+from securevfl.durable import make_folder, write_whole
+from securevfl.errors import InputError
+from securevfl.jobs.checkpoint import data_digests
+from securevfl.party import Job
+from securevfl.privacy import Clock, Ledger, Link
+from securevfl.privacy.ledger import PrivateKey
+from securevfl.serving.exchanges import serving_exchanges
+from securevfl.serving.policy import ServingPolicy
+from securevfl.site import PartySecret, Site
+from securevfl.transport import ACTIVE, PASSIVE, Channel, PartyRole
+
+__all__ = ["Place", "table_digest"]
+
+_KEY_BYTES = 32
+
+
+def table_digest(table: PartyTable) -> str:
+    """SHA-256 of what a table holds, hexadecimal."""
+    return data_digests(table, {})["table"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """One party's place in serving a model.
+
+    Attributes:
+        name: the party.
+        active: name of the active party.
+        passive: names of the passive parties.
+        job: that trained the model, with this party's own policy in it.
+        load: reads the party's table; asked at the start, and again on a refresh.
+        folder: the party's own, for its models, counts and ledgers; nobody else may read it.
+        policy: how much may be scored.
+        key: signs the party's ledgers; a new one that is never written down, unless given.
+        now: seconds since 1970, UTC.
+        software: name and version, for ledgers.
+    """
+
+    name: str
+    active: str
+    passive: tuple[str, ...]
+    job: Job
+    load: Callable[[], PartyTable]
+    folder: Path
+    policy: ServingPolicy = field(default_factory=ServingPolicy)
+    key: PrivateKey = field(default_factory=PrivateKey.generate)
+    now: Callable[[], float] = time.time
+    software: str = "securevfl serving"
+
+    def __post_init__(self) -> None:
+        if self.name not in (self.active, *self.passive):
+            raise InputError(f"{self.name!r} is no party of this job: {', '.join((self.active, *self.passive))} are")
+        make_folder(self.folder, private=True)
+
+    @property
+    def role(self) -> PartyRole:
+        """What this party is."""
+        return ACTIVE if self.name == self.active else PASSIVE
+
+    def table(self) -> PartyTable:
+        """The party's table, read now.
+
+        Raises:
+            InputError: it cannot be used, or is another party's.
+        """
+        table = self.load()
+        if table.name != self.name:
+            raise InputError(f"the table is {table.name!r}'s and this is {self.name!r}: name the party's own file")
+        return table
+
+    def tag(self, digest: str) -> str:
+        """A name of a table for peers: it tells them whether it is the same as before, and nothing else."""
+        return hmac.new(self._key("tables.key"), digest.encode(), hashlib.sha256).hexdigest()
+
+    def _key(self, name: str) -> bytes:
+        path = self.folder / name
+        if not path.exists():
+            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+        return path.read_bytes()
+
+    def site(self, run: str, channels: Mapping[str, Channel]) -> Site:
+        """The party's site for one session, with a ledger of its own.
+
+        Args:
+            run: name of the session, for the ledger; the same at all parties.
+            channels: peer → what carries messages.
+        """
+        policy = self.job.policy(self.name)
+        clock = Clock()
+        folder = self.folder / "ledgers" / f"{time.time_ns()}-{run}"
+        make_folder(folder, private=True)
+        ledger = Ledger(
+            self.name,
+            run=run,
+            job=self.job.digest,
+            policy=policy.text(),
+            role=self.role,
+            key=self.key,
+            software=self.software,
+            path=folder / f"{self.name}.jsonl",
+        )
+        messages = serving_exchanges(self.job, len(self.passive))
+        role = dict.fromkeys(self.passive, PASSIVE) | {self.active: ACTIVE}
+        links = {
+            peer: Link(
+                self.name,
+                peer,
+                channel,
+                ledger,
+                policy,
+                clock,
+                sends=messages.between(self.role, role[peer]),
+                takes=messages.between(role[peer], self.role),
+            )
+            for peer, channel in channels.items()
+        }
+        return Site(
+            name=self.name,
+            active=self.active,
+            passive=tuple(sorted(self.passive)),
+            links=links,
+            ledger=ledger,
+            policy=policy,
+            clock=clock,
+            job=self.job.digest,
+            seed=self.job.seed,
+            secret=PartySecret.fresh(),
+        )

@@ -1,0 +1,110 @@
+"""A party's serving policy: how much of its rows may be scored, in the units that single people out.
+
+Each party has its own and holds every batch against it before anything of a row leaves. It tells nobody what is in it;
+whoever breaks a rule is told the rule.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.errors import PolicyError
+
+__all__ = ["MOST_ROWS", "RULES", "Refusal", "ScoringRefused", "ServingPolicy"]
+
+MOST_ROWS = 2048
+"""Rows of one batch, whatever a policy says: what parties score at a time."""
+
+RULES = {
+    "min_batch": False,
+    "max_batch": False,
+    "rows_per_minute": True,
+    "rows_per_day": True,
+    "scores_per_record": True,
+    "epsilon_per_record": True,
+    "releases": False,
+    "no_noise": False,
+    "index": True,
+    "other": False,
+}
+"""Each rule's name, and whether waiting helps: what passes with time is 429 over HTTP, the rest 403."""
+
+Count = Annotated[int, Meta(ge=1, le=1 << 31)]
+
+
+class ServingPolicy(Config):
+    """What a party allows when a model is served. Every bound holds at that party's own side.
+
+    Attributes:
+        min_batch: fewest rows that may be asked for at once; with 1, a single person can be scored.
+        max_batch: most rows at once.
+        rows_per_minute: most rows in any 60 seconds, of whatever people.
+        rows_per_day: most rows in a day, of whatever people.
+        scores_per_record: how often one person may be scored in a day.
+        epsilon_per_record: largest ε that one person's releases of a day may add up to. With a bound, content that
+            leaves without noise is refused: such an ε has none.
+
+    Days are those of UTC. Counts of the day are kept on the disk and survive a restart.
+    """
+
+    min_batch: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 1
+    max_batch: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = MOST_ROWS
+    rows_per_minute: Count | None = None
+    rows_per_day: Count | None = None
+    scores_per_record: Count | None = None
+    epsilon_per_record: Annotated[float, Meta(gt=0, description="leave it out for no bound")] | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "serving"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.min_batch > self.max_batch:
+            found.append(f"min_batch is {self.min_batch} and max_batch {self.max_batch}: no batch would do")
+        if self.rows_per_minute is not None and self.rows_per_minute < self.min_batch:
+            found.append(
+                f"rows_per_minute is {self.rows_per_minute} and min_batch {self.min_batch}: no batch would do; raise "
+                "rows_per_minute"
+            )
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """Why a party will not score a batch.
+
+    Attributes:
+        party: whose rule it is.
+        rule: its name, a key of `RULES`.
+        words: with the value and the bound; no identifier, no value of a row.
+        wait: seconds after which it may be asked again; 0 where waiting does not help.
+        rows: places in the batch of the rows that it concerns; empty where it is the batch as a whole.
+    """
+
+    party: str
+    rule: str
+    words: str
+    wait: float = 0.0
+    rows: tuple[int, ...] = ()
+
+    @property
+    def passes(self) -> bool:
+        """Whether waiting helps."""
+        return RULES.get(self.rule, False)
+
+
+class ScoringRefused(PolicyError):
+    """A party's serving policy forbids a batch; nothing of a row was sent.
+
+    Attributes:
+        refusal: the rule.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.refusal = refusal
+        super().__init__(f"{refusal.party!r} does not score this batch ({refusal.rule}): {refusal.words}")

@@ -1,0 +1,152 @@
+"""What was asked and is not answered yet: a queue that batches are collected from, and how long anybody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.errors import InputError, SecureVFLError
+from securevfl.serving.policy import MOST_ROWS, Refusal
+
+__all__ = ["Ask", "Batching", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
+
+Outcome = np.ndarray | Refusal
+"""Of one customer: probabilities, (classes,), or why nobody scores it."""
+
+
+class Batching(Config):
+    """How questions are collected, and how long anybody waits.
+
+    Attributes:
+        rows: a batch goes as soon as it has so many rows.
+        milliseconds: or so long after its first question.
+        padded: rows of the fixed groups that are scored as a whole; 0 to score the rows that are asked for alone.
+        seconds: most that an answer may take.
+        grace: seconds that a peer may be away before questions are refused.
+    """
+
+    rows: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = 32
+    milliseconds: Annotated[float, Meta(ge=0, le=10_000)] = 2.0
+    padded: Annotated[int, Meta(ge=0, le=MOST_ROWS)] = 0
+    seconds: Annotated[float, Meta(gt=0, le=3600)] = 30.0
+    grace: Annotated[float, Meta(ge=0, le=600)] = 3.0
+
+    @classmethod
+    def path(cls) -> str:
+        return "batches"
+
+
+class Unavailable(SecureVFLError):
+    """Scores cannot be had now; nobody has to change anything but wait.
+
+    Attributes:
+        parties: that are waited for.
+        wait: seconds after which it may be asked again.
+    """
+
+    def __init__(self, text: str, parties: Sequence[str] = (), wait: float = 1.0) -> None:
+        self.parties = tuple(parties)
+        self.wait = wait
+        super().__init__(text)
+
+
+class ModelMismatch(InputError):
+    """Not every party has its part of the model, or its table; what was served stays."""
+
+
+@dataclass(eq=False)
+class Ask:
+    """Customers that somebody waits for."""
+
+    names: Sequence[str]
+    done: asyncio.Future[list[Outcome]]
+
+
+@dataclass(eq=False)
+class Command:
+    """A change of model, or of the index."""
+
+    do: str
+    run: str
+    done: asyncio.Future[str]
+
+
+class Questions:
+    """The queue of the active party.
+
+    Args:
+        batching: how questions are collected.
+    """
+
+    def __init__(self, batching: Batching) -> None:
+        self.batching = batching
+        self._queue: asyncio.Queue[Ask | Command] = asyncio.Queue()
+        self._held: Ask | Command | None = None
+        self._pending: set[asyncio.Future[Any]] = set()
+
+    async def ask(self, names: Sequence[str]) -> list[Outcome]:
+        """One outcome for each customer.
+
+        Raises:
+            TimeoutError: none came in time.
+            Unavailable: see `fail`.
+        """
+        done: asyncio.Future[list[Outcome]] = asyncio.get_running_loop().create_future()
+        outcomes: list[Outcome] = await self._waited(Ask(names, done))
+        return outcomes
+
+    async def command(self, do: str, run: str) -> str:
+        """What came of a command; raises as `ask` does."""
+        return str(await self._waited(Command(do, run, asyncio.get_running_loop().create_future())))
+
+    async def next(self) -> Ask | Command:
+        """What is to be done next."""
+        while True:
+            item, self._held = self._held or await self._queue.get(), None
+            if not item.done.done():  # somebody still waits for it
+                return item
+
+    async def more(self, rows: int) -> list[Ask]:
+        """Questions that come within the time of a batch, until there are rows enough.
+
+        Args:
+            rows: of the batch so far.
+        """
+        found: list[Ask] = []
+        end = asyncio.get_running_loop().time() + self.batching.milliseconds / 1000
+        while rows < self.batching.rows:
+            try:
+                async with asyncio.timeout_at(end):
+                    item = await self._queue.get()
+            except TimeoutError:
+                break
+            if not isinstance(item, Ask):
+                self._held = item
+                break
+            if not item.done.done():
+                found.append(item)
+                rows += len(item.names)
+        return found
+
+    def fail(self, error: Exception) -> None:
+        """Whoever waits gets this error."""
+        for future in self._pending:
+            if not future.done():
+                future.set_exception(error)
+
+    async def _waited(self, item: Ask | Command) -> Any:
+        done: asyncio.Future[Any] = item.done
+        self._pending.add(done)
+        self._queue.put_nowait(item)
+        try:
+            async with asyncio.timeout(self.batching.seconds):
+                return await done
+        finally:
+            self._pending.discard(done)
+            done.cancel()

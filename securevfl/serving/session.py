@@ -1,0 +1,215 @@
+"""What every party does in a session: it consents, aligns where that is needed, and makes the program that scores."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.align import Alignment
+from securevfl.data import PartyTable
+from securevfl.durable import make_folder
+from securevfl.errors import InputError, ProtocolError, SecureVFLError
+from securevfl.jobs.parts import ModelPart
+from securevfl.jobs.store import read_tree, write_tree
+from securevfl.party import align_party, consent_party, note_spent, scoring_program
+from securevfl.party.heads import exchange_heads
+from securevfl.party.reports import View
+from securevfl.serving.daily import DailyCounts
+from securevfl.serving.gathered import Gathered
+from securevfl.serving.place import Place, table_digest
+from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.site import Site
+from securevfl.training import ActiveProgram, PassiveProgram
+from securevfl.transport import Channel, Mesh
+
+__all__ = ["LEDGER_LINES", "Index", "PartyServer", "Serving"]
+
+LEDGER_LINES = 50_000
+"""Lines of a ledger after which a session ends and another one begins: a ledger is in memory as long as it is open."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """A table and which of its rows all parties hold.
+
+    Attributes:
+        table: the party's own.
+        digest: of the table.
+        alignment: the party's own, of its rows.
+        mark: of the view in which they were aligned, hexadecimal, the same at all parties.
+    """
+
+    table: PartyTable
+    digest: str
+    alignment: Alignment
+    mark: str
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The party's identifiers of the common rows, in their order."""
+        return [self.table.ids[row] for row in self.alignment.rows.tolist()]
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """The same, to look up."""
+        return frozenset(self.names)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What scores in a session.
+
+    Attributes:
+        model: of all parties.
+        program: this party's.
+        key: what its noise that is drawn once belongs to: model and index.
+        classes: names of the classes.
+    """
+
+    model: Named
+    program: ActiveProgram | PassiveProgram
+    key: tuple[str, str]
+    classes: tuple[str, ...]
+
+
+class PartyServer(Gathered):
+    """One party's server: what active and passive parties share.
+
+    Args:
+        mesh: connections to all peers.
+        place: where it serves.
+
+    Attributes:
+        shelf: its parts of models.
+        counts: scores of the day.
+        index: table and common rows; None before they were found.
+
+    Raises:
+        InputError: files of its folder that are damaged.
+    """
+
+    def __init__(self, mesh: Mesh, place: Place) -> None:
+        super().__init__(mesh)
+        if set(mesh.peers) != {place.active, *place.passive} - {place.name}:
+            raise InputError(f"the peers of {place.name!r} are {', '.join(mesh.peers)}, which are not the job's")
+        self.place = place
+        self.shelf = ModelShelf(place.folder / "models", place.name, place.job)
+        self.counts = DailyCounts(place.folder / "counts", place.name, place.policy, now=place.now)
+        self.index: Index | None = None
+        self.serving: Serving | None = None
+        self._table = place.table()
+        self._digest = table_digest(self._table)
+        self._candidate: PartyTable | None = None
+        self._kept: tuple[tuple[str, str], dict[str, object]] | None = None
+        self.index = self._stored()
+
+    def alignment(self) -> str:
+        """See `Gathered.alignment`: none where a new table waits to be aligned."""
+        return "" if self._candidate is not None or self.index is None else self.index.mark
+
+    @abstractmethod
+    async def serve(self, site: Site, index: Index) -> None:
+        """Serve in a session, until it is to end; then all exchange signed heads."""
+
+    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+        site = self.place.site(f"serve-{view.mark.hex()}", channels)
+        outcome = "ended"
+        try:
+            await consent_party(site, self._candidate or self._table, self.place.job)
+            index = await self._index(site, view)
+            await self.serve(site, index)
+            self._note(site)
+            await exchange_heads(site)
+            outcome = "done"
+        except BaseException as error:
+            outcome = f"ended: {type(error).__name__}"
+            self._note(site)
+            raise
+        finally:
+            self.serving = None
+            site.ledger.close(outcome)
+
+    def _note(self, site: Site) -> None:
+        """Write into the ledger what was released, and keep the noise that was drawn once for the next session."""
+        if self.serving is None:
+            return
+        releases = self.serving.program.role.releases
+        note_spent(site.ledger, self.serving.program.spent())
+        if len(releases):
+            self._kept = self.serving.key, releases.state()
+
+    async def _index(self, site: Site, view: View) -> Index:
+        """The common rows: those that all know from before, or found now."""
+        if self._candidate is None and self.index is not None and view.alignment == self.index.mark:
+            return self.index
+        table = self._candidate or self._table
+        try:
+            alignments = await align_party(site, table)
+        except SecureVFLError as error:
+            if self.index is None:
+                raise
+            self._candidate = None  # at every party: whoever did not find it out hears that the others stopped
+            self.refused(f"the tables could not be aligned: {error}")
+            if isinstance(error, ProtocolError):
+                raise
+            raise ProtocolError(f"the tables could not be aligned: {error}") from error
+        alignment, mark = alignments[self.place.active], view.mark.hex()
+        digest = table_digest(table)
+        tree = {"mark": mark, "table": digest, "digest": alignment.digest, "rows": alignment.rows}
+        make_folder(self.place.folder, private=True)
+        write_tree(self._file, tree | {"verified": list(alignment.verified_by)})
+        self._table, self._digest, self._candidate = table, digest, None
+        self.index = Index(table=table, digest=digest, alignment=alignment, mark=mark)
+        return self.index
+
+    def refused(self, why: str) -> None:
+        """A refresh did not come about."""
+
+    def renew(self) -> None:
+        """Read the table again, to be aligned in the next session.
+
+        Raises:
+            InputError: it cannot be used; the one before stays.
+        """
+        self._candidate = self.place.table()
+
+    def program(self, site: Site, index: Index, part: ModelPart) -> ActiveProgram | PassiveProgram:
+        """This party's program, before anything was exchanged for it."""
+        return scoring_program(site, index.table, index.alignment, self.place.job, part.tree)
+
+    async def come_back(
+        self, program: ActiveProgram | PassiveProgram, index: Index, model: Named, part: ModelPart
+    ) -> Serving:
+        """Exchange keys and take the model's weights."""
+        await program.come_back(dict(part.tree))
+        key = (model.digest, index.mark)
+        if self._kept is not None and self._kept[0] == key:
+            program.role.releases.load(self._kept[1])
+        self.serving = Serving(model=model, program=program, key=key, classes=tuple(map(str, part.tree["names"])))
+        self.changed()
+        return self.serving
+
+    @property
+    def _file(self) -> Path:
+        return self.place.folder / "index.safetensors"
+
+    def _stored(self) -> Index | None:
+        """The common rows of an earlier process, where they are of this table."""
+        if not self._file.exists():
+            return None
+        tree: Any = read_tree(self._file)
+        try:
+            mark, table, digest, verified = (tree[name] for name in ("mark", "table", "digest", "verified"))
+            rows = np.asarray(tree["rows"], np.int64)
+        except (KeyError, TypeError, ValueError):
+            raise InputError(f"{self._file} is no index of this version: remove it, to align anew") from None
+        if table != self._digest or (len(rows) and not 0 <= rows.min() <= rows.max() < self._table.rows):
+            return None
+        alignment = Alignment(rows=rows, digest=digest, verified_by=tuple(verified), pairwise={})
+        return Index(table=self._table, digest=table, alignment=alignment, mark=mark)

@@ -1,0 +1,188 @@
+"""Bearer tokens of clients: 256 random bits each, of which the file holds SHA-256 digests alone.
+
+```toml
+[[token]]
+client = "branches"
+scopes = ["score"]
+sha256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+expires = 2027-03-31
+```
+
+A plain digest is enough here: nobody guesses 256 random bits, so a slow hash would protect nothing more. The file is
+read again when it changes: a token that is taken out stops to work at the next request.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import stat
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from securevfl.config import Config, Mistaken
+from securevfl.durable import make_folder, write_whole
+from securevfl.errors import InputError
+from securevfl.jobs.toml_text import raise_all, read_toml
+
+__all__ = ["SCOPES", "Client", "Scope", "TokenFile", "make_token"]
+
+Scope = Literal["score", "status", "admin"]
+SCOPES: tuple[Scope, ...] = ("score", "status", "admin")
+"""What a client may do: ask for scores; read the status; activate models and refresh the index."""
+
+_PREFIX = "svfl_"
+_TOKEN_BYTES = 32
+_LONGEST = 256
+
+
+class TokenEntry(Config):
+    """``[[token]]``: one client's token.
+
+    Attributes:
+        client: who uses it, for limits and metrics; several tokens may have one.
+        scopes: what it may do.
+        sha256: of the token, hexadecimal.
+        expires: the last day on which it works, UTC; None for no end.
+    """
+
+    client: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,31}$", description="a lower-case word")]
+    scopes: tuple[Scope, ...] = ("score",)
+    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="64 hexadecimal digits")]
+    expires: date | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "token"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not self.scopes:
+            found.append(f"scopes is empty; give at least one of {', '.join(SCOPES)}")
+        return found
+
+
+class TokenSections(Config):
+    """All of a token file."""
+
+    token: tuple[TokenEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Who asks, and what it may do."""
+
+    name: str
+    scopes: frozenset[Scope]
+
+
+class TokenFile:
+    """The tokens of a file, which is read again when it changes.
+
+    Args:
+        path: of the file.
+        today: the day, UTC.
+
+    Raises:
+        InputError: no such file, mistakes in it, or one that others may write.
+    """
+
+    def __init__(self, path: str | Path, *, today: Callable[[], date] = lambda: datetime.now(UTC).date()) -> None:
+        self._path = Path(path)
+        self._today = today
+        self._entries: tuple[tuple[bytes, TokenEntry], ...] = ()
+        self._stamp: tuple[int, int, int] | None = None
+        self._read()
+
+    def client(self, token: str) -> Client | None:
+        """Whose token this is; None for one that nobody has, or that has expired.
+
+        Every digest of the file is compared, each in constant time: how long it takes says nothing about which of them
+        is near.
+        """
+        self._read()
+        given = hashlib.sha256(token[:_LONGEST].encode("utf-8", "replace")).digest()
+        found: TokenEntry | None = None
+        for digest, entry in self._entries:
+            if hmac.compare_digest(digest, given):
+                found = entry
+        if found is None or len(token) > _LONGEST or (found.expires is not None and self._today() > found.expires):
+            return None
+        return Client(found.client, frozenset(found.scopes))
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def _read(self) -> None:
+        try:
+            state = self._path.stat()
+        except OSError:
+            raise InputError(f"{self._path} does not exist: make a token with `securevfl serve token`") from None
+        stamp = (state.st_mtime_ns, state.st_size, state.st_ino)
+        if stamp == self._stamp:
+            return
+        if sys.platform != "win32" and state.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise InputError(f"{self._path} can be written by others, who could add a token: chmod 600 {self._path}")
+        self._entries = tuple((bytes.fromhex(entry.sha256), entry) for entry in _sections(self._path).token)
+        self._stamp = stamp
+
+
+def make_token(
+    path: str | Path,
+    client: str,
+    scopes: tuple[Scope, ...] = ("score",),
+    *,
+    expires: date | None = None,
+    entropy: Callable[[int], bytes] = os.urandom,
+) -> str:
+    """Add a client's new token to a file, which is made if it is not there.
+
+    Args:
+        path: of the file.
+        client: who will use it.
+        scopes: what it may do.
+        expires: the last day on which it works, UTC.
+        entropy: source of random bytes.
+
+    Returns:
+        The token. It is nowhere else.
+
+    Raises:
+        InputError: a client or scopes that cannot be, or a file with mistakes.
+    """
+    file = Path(path)
+    token = _PREFIX + base64.urlsafe_b64encode(entropy(_TOKEN_BYTES)).rstrip(b"=").decode()
+    entry = TokenEntry(client=client, scopes=scopes, sha256=hashlib.sha256(token.encode()).hexdigest(), expires=expires)
+    before = ""
+    if file.exists():
+        _sections(file)
+        before = file.read_text(encoding="utf-8").rstrip("\n") + "\n\n"
+    make_folder(file.parent)
+    write_whole(file, (before + _section(entry)).encode(), private=True)
+    return token
+
+
+def _section(entry: TokenEntry) -> str:
+    lines = ["[[token]]", f'client = "{entry.client}"']
+    lines.append("scopes = [" + ", ".join(f'"{scope}"' for scope in entry.scopes) + "]")
+    lines.append(f'sha256 = "{entry.sha256}"')
+    if entry.expires is not None:
+        lines.append(f"expires = {entry.expires.isoformat()}")
+    return "\n".join(lines) + "\n"
+
+
+def _sections(file: Path) -> TokenSections:
+    content = read_toml(file, "token", 'the page "Serve predictions"')
+    try:
+        return TokenSections.of(content, "")
+    except Mistaken as error:
+        raise_all(file, error.moved(""))
+        raise
