@@ -1,0 +1,122 @@
+"""What a line of the log may hold: a closed list of events and of fields, each with the shape that its values have.
+
+Logs leave a party's machine: they are collected, kept for years, and read by people who may not see the data. So no
+field takes free text. A name has to be one of the job's parties, a word one of a known shape, everything else is a
+number. The words of errors and of peers are not logged: they may hold identifiers or values, and what a peer writes
+is whatever it wants to see in this party's logs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+
+__all__ = ["EVENTS", "FIELDS", "Fields"]
+
+EVENTS: Mapping[str, str] = {
+    "activated": "a model is active",
+    "alone": "peers did not say that they have their results",
+    "answered": "a request was answered",
+    "attempt": "an attempt begins",
+    "down": "a peer is not connected",
+    "ended": "the process ends",
+    "epoch": "an epoch ended",
+    "error": "an error ended the process",
+    "finished": "the party has its result",
+    "library": "a library wrote a line of its own",
+    "listening": "a port is open",
+    "parked": "the attempt is parked",
+    "phase": "a phase begins",
+    "refused": "a connection was refused",
+    "rotated": "a peer has a new certificate",
+    "scored": "rows were scored",
+    "started": "the process started",
+    "stopping": "a signal ends the process in good order",
+    "unknown": "something happened that the list of events does not have",
+    "up": "a peer is connected",
+    "waits": "the party waits for peers",
+}
+"""Event → what it says, for people."""
+
+Shape = Callable[[object], object]
+"""The value as it is written; None leaves it out."""
+
+
+def _number(value: object) -> object:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) and abs(value) < 1 << 63 else None
+
+
+def _flag(value: object) -> object:
+    return value if isinstance(value, bool) else None
+
+
+def _like(pattern: str) -> Shape:
+    whole = re.compile(pattern)
+    return lambda value: value if isinstance(value, str) and whole.fullmatch(value) else None
+
+
+_CODE = _like(r"[a-z]+(-[a-z]+){0,7}")
+_KIND = _like(r"[A-Z][A-Za-z]{0,59}")
+_HEXADECIMAL = _like(r"[0-9a-f]{8,64}")
+
+FIELDS: Mapping[str, Shape] = {
+    "agreement": _HEXADECIMAL,  # the first digits of the proposal's SHA-256
+    "attempt": _number,
+    "bytes_received": _number,
+    "bytes_sent": _number,
+    "code": _CODE,  # of a refusal
+    "count": _number,
+    "epoch": _number,
+    "epsilon": _number,
+    "error": _KIND,  # the error's class
+    "exit_code": _number,
+    "fingerprint": _HEXADECIMAL,  # of a certificate or a key
+    "incarnation": _number,  # how often the process was started
+    "model": _HEXADECIMAL,  # its digest
+    "phase": _like(r"alignment|setup|training|test|prediction|baseline|agreement|gathering"),
+    "port": _number,
+    "resumed": _flag,
+    "seconds": _number,
+    "signal": _like(r"SIG[A-Z]{2,8}"),
+    "start": _number,  # epoch that an attempt goes on after
+    "status": _number,  # of an answer, as HTTP has it
+    "steps": _number,
+    "version": _like(r"[0-9]+(\.[0-9a-z]+){0,4}"),
+}
+"""Field → its shape; beside them `party`, `peer` and `peers`, whose values are names in the agreement."""
+
+
+class Fields:
+    """What may be written about one job.
+
+    Args:
+        party: whose log it is.
+        peers: names of all other parties in the agreement.
+    """
+
+    def __init__(self, party: str, peers: Iterable[str] = ()) -> None:
+        self.party = party
+        self._names = frozenset((party, *peers))
+
+    def event(self, name: str) -> str:
+        """The event, or ``"unknown"``."""
+        return name if name in EVENTS else "unknown"
+
+    def admitted(self, values: Mapping[str, object]) -> dict[str, object]:
+        """Those of the values that may be written, as they may be, and how many were left out."""
+        found: dict[str, object] = {}
+        for name, value in values.items():
+            if name == "peer":
+                written: object = value if value in self._names else None
+            elif name == "peers" and isinstance(value, Iterable):
+                written = sorted(self._names & {one for one in value if isinstance(one, str)})
+            else:
+                shape = FIELDS.get(name)
+                written = None if shape is None else shape(value)
+            if written is not None:
+                found[name] = written
+        lacking = len(values) - len(found)
+        return found | {"left_out": lacking} if lacking else found
