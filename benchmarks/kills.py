@@ -77,7 +77,7 @@ class Workplace:
             os.dup2(output, 1)
             os.dup2(output, 2)
             code = work(*self.cell, self.folder, attempt)
-        except BaseException:
+        except BaseException:  # a copy of this process may not go on as this one: the code tells, the file says why
             traceback.print_exc()
         finally:
             sys.stdout.flush()
@@ -92,14 +92,12 @@ class Workplace:
     def made(self) -> dict[str, int]:
         """Party and what is released → releases of the most-released row, as the processes wrote them down."""
         counts: dict[str, dict[int, int]] = {}
-        file = self.folder / "made.jsonl"
-        for line in file.read_text().splitlines() if file.exists() else []:
-            try:
+        for file in self.folder.glob("made-*.jsonl"):
+            text = file.read_text()
+            for line in text[: text.rfind("\n") + 1].splitlines():  # a last line that the kill cut off is not counted
                 key, rows = json.loads(line)
-            except ValueError:
-                continue  # cut off by the kill, after the release: not counted here
-            for row in rows:
-                counts.setdefault(key, {})[row] = counts.setdefault(key, {}).get(row, 0) + 1
+                for row in rows:
+                    counts.setdefault(key, {})[row] = counts.setdefault(key, {}).get(row, 0) + 1
         return {key: max(rows.values()) for key, rows in counts.items() if rows}
 
 
@@ -122,7 +120,10 @@ def killed(place: Workplace, seconds: float, rng: random.Random, damage: bool) -
         child = place.start(attempt)
         time.sleep(rng.random() * seconds)
         os.kill(child, signal.SIGKILL)  # a child that has ended is there until it is waited for
-        notes["kills"] += _code(child) == -signal.SIGKILL
+        code = _code(child)
+        if code not in (0, -signal.SIGKILL):
+            raise AssertionError(f"attempt {attempt} ended with {code}: {(place.folder / 'output').read_text()[-400:]}")
+        notes["kills"] += code == -signal.SIGKILL
         notes["ledgers"] += check_ledgers(place.folder / f"ledgers-{attempt}")
     if damage:
         notes["damaged"] = _damage(place.folder / "kept", rng)

@@ -88,7 +88,7 @@ def work(name: str, protection: str, folder: Path, attempt: int) -> int:
         attempt: which process of the run this is.
     """
     torch.set_num_threads(1)
-    watch(folder / "made.jsonl")
+    watch(folder / f"made-{attempt}.jsonl")
     people = tables(name, 40 if protection == "bfv" else 80)
     job = sv.Job(
         algorithm=find_algorithm(name).of(OPTIONS[name]),

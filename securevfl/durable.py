@@ -48,7 +48,8 @@ def write_whole(path: Path, data: bytes, *, private: bool = False) -> None:
             _sync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):  # why it was not written counts, not why the rest of it stays there
+            temporary.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
 
@@ -115,7 +116,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         InUse: another process holds it, and which.
         InputError: it cannot be locked, or not be written.
     """
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # a simulation runs there without a lock: docs/installation.md says so
         yield
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -134,7 +135,7 @@ def locked(folder: Path, what: str) -> Iterator[None]:
         try:
             yield
         finally:
-            with suppress(OSError):
+            with suppress(OSError):  # it only tells who holds the folder; the lock itself goes with the process
                 running.unlink(missing_ok=True)
     finally:
         os.close(handle)

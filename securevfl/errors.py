@@ -57,6 +57,17 @@ class SecureVFLError(Exception):
     exit_code: ClassVar[int] = 1
     ledgers: tuple[Any, ...] = ()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To and from another process, whatever the arguments of the class are; ledgers stay where they are."""
+        state = {name: value for name, value in vars(self).items() if name != "ledgers"}
+        return _again, (type(self), self.args, state)
+
+
+def _again(kind: type[SecureVFLError], args: tuple[Any, ...], state: dict[str, Any]) -> SecureVFLError:
+    error = kind.__new__(kind, *args)
+    vars(error).update(state)
+    return error
+
 
 class InputError(SecureVFLError, ValueError):
     """The user's tables, job file, names or options cannot be used as they are."""

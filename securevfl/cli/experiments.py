@@ -24,12 +24,13 @@ def sweep_command(
     device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
 ) -> None:
     """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
+    from securevfl.jobs.interrupts import resumable
     from securevfl.report import sweep_table, verdict_table
     from securevfl.report.progress import sweep_bar
 
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
-    with sweep_bar(terminal.err, len(sweep.specs)) as show:
+    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.specs)) as show:
         record = sv.run_sweep(sweep, folder, workers=workers, command=terminal.command(), progress=show)
     for name in dict.fromkeys(cell.data for cell in record.cells):
         terminal.out.print(sweep_table(record, name))
@@ -52,9 +53,11 @@ def attack_command(
     For data that are public or simulated: it needs all tables in one place. Exit code 3 if an attack gets what the job
     calls ok.
     """
+    from securevfl.jobs.interrupts import resumable
+
     file = sv.read_job(job)
     folder = folder or Path("runs") / f"{file.name}-attacks"
-    with terminal.bars() as bars:
+    with resumable("", terminal.say, "attacks are not kept before the end; start it again"), terminal.bars() as bars:
         found = sv.attack(
             file.job,
             file.parties,

@@ -132,7 +132,7 @@ def run_command(
     file = sv.read_job(job, policies=policy or ())
     again = terminal.command() if checkpoints else ""
     with (
-        resumable(again, terminal.say),
+        resumable(again, terminal.say, "a run with --checkpoints FOLDER goes on after its last whole epoch"),
         run_folder(folder, file.name, overwrite=overwrite) as place,
         terminal.bars() as bars,
     ):
@@ -162,10 +162,15 @@ def predict_command(
 ) -> None:
     """Predict on new rows with a trained model, all parties in this process."""
     from securevfl.jobs.folder import ledgers_kept
+    from securevfl.jobs.interrupts import resumable
 
     content = sv.read_job(job, active=active)
     trained = sv.Model.load(model, content.job)
-    with ledgers_kept(file.parent), terminal.err.status("aligning and predicting"):
+    with (
+        resumable("", terminal.say, "no predictions were written; start it again"),
+        ledgers_kept(file.parent),
+        terminal.err.status("aligning and predicting"),
+    ):
         found = sv.predict(trained, content.parties)
     text = io.StringIO(newline="")
     writer = csv.writer(text)

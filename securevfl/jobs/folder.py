@@ -69,7 +69,7 @@ class RunFolder:
             folder.forget_going()
 
     def forget_going(self) -> None:
-        """Remove what was written while the run went: it is in its place."""
+        """Remove what was written while the run went: it is in its place, so what cannot be removed does no harm."""
         shutil.rmtree(self.going, ignore_errors=True)
 
     @property
@@ -109,7 +109,7 @@ class RunFolder:
         try:
             result.model().save(new)
         except BaseException:
-            shutil.rmtree(new, ignore_errors=True)
+            shutil.rmtree(new, ignore_errors=True)  # a name that nothing else has; the error itself is raised
             raise
         (self.path / FINISHED).unlink(missing_ok=True)  # from here on it is a folder without a finished run
         if self.model.exists():
@@ -154,12 +154,15 @@ def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
         yield
     except (SecureVFLError, KeyboardInterrupt) as error:
         place, carried = _free(folder, "failed"), getattr(error, "ledgers", ())
-        if going is not None and any((going / LEDGERS).glob("*.jsonl")):
-            os.replace(going, place)
-        elif any(ledger.entries for ledger in carried):
-            write_ledgers(carried, place)
-        elif going is not None:
-            shutil.rmtree(going, ignore_errors=True)
+        try:
+            if going is not None and any((going / LEDGERS).glob("*.jsonl")):
+                os.replace(going, place)
+            elif any(ledger.entries for ledger in carried):
+                write_ledgers(carried, place)
+            elif going is not None:
+                shutil.rmtree(going, ignore_errors=True)
+        except OSError as second:  # a full disk, perhaps the one that ended the run
+            error.add_note(f"what left before could not be written to {place / LEDGERS}: {second}")
         if place.exists():
             error.add_note(f"what left before is in {place / LEDGERS}")
         raise

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: a run ends as after an error, its ledgers are written, and the line that resumes it is told."""
+"""Ctrl-C and SIGTERM: a command ends as after an error, ledgers are written, and the line that resumes it is told."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ TERMINATED = 128 + signal.SIGTERM
 
 
 @contextmanager
-def resumable(command: str, say: Callable[[str], None]) -> Iterator[None]:
+def resumable(command: str, say: Callable[[str], None], otherwise: str = "") -> Iterator[None]:
     """SIGTERM inside is an interrupt; after either the process exits, when what is inside has written what it holds.
 
     Args:
-        command: what goes on from the run's checkpoints; empty where it keeps none.
+        command: what goes on from where this one ended; empty where nothing does.
         say: prints a line.
+        otherwise: what to say where there is nothing to go on from.
 
     Raises:
         SystemExit: 130 after Ctrl-C, 143 after SIGTERM.
@@ -49,7 +50,7 @@ def resumable(command: str, say: Callable[[str], None]) -> Iterator[None]:
         if command:
             say(f"resume with: {command}")
         else:
-            say("nothing to resume from: a run with --checkpoints FOLDER goes on after its last whole epoch")
+            say(f"nothing to resume from: {otherwise}")
         sys.exit(TERMINATED if terminated else INTERRUPTED)
     finally:
         if main:

@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
+from securevfl_crypto.engine import cores
 
 __all__ = ["machine", "versions"]
 
@@ -31,7 +32,7 @@ def machine(device: str = "cpu") -> dict[str, str]:
     flags = set(info.get("flags", "").split())
     found = {
         "cpu": info.get("model name") or platform.processor() or platform.machine(),
-        "cores": str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()),
+        "cores": str(cores()),
         "cpu features": " ".join(name for name in _FEATURES if name in flags) or "unknown",
         "system": platform.system(),
     }

@@ -9,16 +9,17 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import msgspec
 import torch
 
 from securevfl.data import datasets
-from securevfl.durable import locked, make_folder
-from securevfl.errors import InputError, PartyFailed, SecureVFLError
+from securevfl.durable import locked, make_folder, write_whole
+from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.sweep_file import Spec, Sweep
@@ -126,7 +127,7 @@ def _finished(file: Path) -> dict[str, Cell]:
     text = file.read_text(encoding="utf-8")
     whole = text[: text.rfind("\n") + 1]
     if whole != text:
-        file.write_text(whole, encoding="utf-8")
+        write_whole(file, whole.encode())
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             entry = json.loads(line)
@@ -142,13 +143,22 @@ def _run(specs: Sequence[Spec], workers: int) -> Iterator[tuple[Spec, Cell]]:
         for spec in specs:
             yield spec, _named_cell(spec)
         return
+    others = active_children()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
         waiting = {pool.submit(_named_cell, spec): spec for spec in specs}
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
-        except BaseException:
+        except BrokenProcessPool:
+            raise SecureVFLError(
+                "a worker of the sweep ended without a word, as one does that the system kills for its memory; the "
+                f"finished cells are kept: run it again with fewer workers than {workers}"
+            ) from None
+        except BaseException:  # an error or an interrupt: nobody waits for the cells that are under way
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in active_children():
+                if worker not in others:
+                    worker.terminate()
             raise
 
 
@@ -158,11 +168,8 @@ def _one_thread() -> None:
 
 def _named_cell(spec: Spec) -> Cell:
     """A cell; an error says which one it was."""
-    where = f"{spec.method} on {spec.data}, {spec.x:g}, seed {spec.seed}"
     try:
         return run_cell(spec)
-    except PartyFailed as error:
-        raise SecureVFLError(f"{where}: {error}") from error
-    except SecureVFLError as error:
-        error.add_note(f"in the cell {where}")
+    except Exception as error:
+        error.add_note(f"in the cell {spec.method} on {spec.data}, {spec.x:g}, seed {spec.seed}")
         raise

@@ -7,7 +7,8 @@ these functions sees another party's table.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
@@ -140,8 +141,9 @@ async def train_party(
     program = job.algorithm.program(site, job.plan, settings)
     try:
         trained = await program.run()
-    except BaseException:
-        note_spent(site.ledger, program.spent())  # what was released so far cost that much, however the run ended
+    except BaseException as error:
+        with _besides(error, "what was released until then could not be noted in the ledger"):
+            note_spent(site.ledger, program.spent())  # it cost that much, however the run ended
         raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
@@ -236,18 +238,28 @@ async def closing(site: Site, work: Awaitable[T]) -> T:
     Raises:
         ProtocolError: a peer was silent for too long, or sent a message that nothing reads.
     """
-    outcome = "done"
     try:
-        return await watched(site, _ended(site, work))
-    except (asyncio.CancelledError, PeerEnded):
-        outcome = "cancelled: another party failed, or the run was interrupted"
-        raise
+        result = await watched(site, _ended(site, work))
+        site.ledger.close("done")
     except BaseException as error:
         outcome = f"failed: {type(error).__name__}: {error}"
+        if isinstance(error, asyncio.CancelledError | PeerEnded):
+            outcome = "cancelled: another party failed, or the run was interrupted"
+        with _besides(error, "the ledger could not be closed"):
+            site.ledger.close(outcome)
         raise
     finally:
-        site.ledger.close(outcome)
         site.close()
+    return result
+
+
+@contextmanager
+def _besides(error: BaseException, what: str) -> Iterator[None]:
+    """What fails inside is told beside the error that ends the run, and does not take its place."""
+    try:
+        yield
+    except Exception as second:
+        error.add_note(f"besides, {what}: {type(second).__name__}: {second}")
 
 
 async def _ended(site: Site, work: Awaitable[T]) -> T:

@@ -28,7 +28,7 @@ from securevfl.privacy.ledger import (
     read,
     verify,
 )
-from securevfl.privacy.link import Declared, Heard, Link, fan_out
+from securevfl.privacy.link import Declared, Heard, Link, fan_out, together
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
@@ -106,5 +106,6 @@ __all__ = [
     "randomised_response",
     "read",
     "severity_of_view",
+    "together",
     "verify",
 ]

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.privacy.clock import Clock
 from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.noise import Noised
@@ -21,7 +21,7 @@ from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import NO_GUARD, Array, Beat, Channel, Exchange, Guard, Kind, Message, Scalar, measure
 
-__all__ = ["Declared", "Heard", "Link", "fan_out"]
+__all__ = ["Declared", "Heard", "Link", "fan_out", "together"]
 
 _EMPTY: Mapping[str, Scalar] = {}
 _T = TypeVar("_T")
@@ -195,14 +195,8 @@ class Link:
         Returns:
             What `incoming` returns.
         """
-        sending, receiving = asyncio.ensure_future(outgoing), asyncio.ensure_future(incoming)
-        try:
-            await asyncio.gather(sending, receiving)
-        except BaseException:
-            for task in (sending, receiving):
-                task.cancel()
-            await asyncio.gather(sending, receiving, return_exceptions=True)
-            raise
+        receiving = asyncio.ensure_future(incoming)
+        await together(outgoing, receiving)
         return receiving.result()
 
     @property
@@ -269,5 +263,22 @@ async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, A
             await send(link)
         else:
             full.append(link)
-    if full:
-        await asyncio.gather(*(send(link) for link in full))
+    await together(*(send(link) for link in full))
+
+
+async def together(*work: Awaitable[object]) -> None:
+    """Run all at once, and to their end: the first error ends the others and is raised when they have ended.
+
+    An error of another one that does not follow from its being ended is added to it as a note.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        await asyncio.gather(*tasks)
+    except BaseException as first:
+        for task in tasks:
+            task.cancel()
+        for ended in await asyncio.gather(*tasks, return_exceptions=True):
+            follows = ended is first or isinstance(ended, asyncio.CancelledError | PeerEnded)
+            if isinstance(ended, BaseException) and not follows:
+                first.add_note(f"besides: {type(ended).__name__}: {ended}")
+        raise

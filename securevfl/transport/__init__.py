@@ -27,7 +27,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Up,
     )
     from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
-    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, measure, size
+    from securevfl.transport.parts import PART, Assembler, in_parts
+    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, encode_parts, measure, size
 
 _NAMES = {
     "channel": "WINDOW Beat Channel",
@@ -37,7 +38,8 @@ _NAMES = {
     "memory": "MemoryChannel memory_pair",
     "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
-    "wire": "DEFAULT_LIMITS Limits decode encode measure size",
+    "parts": "PART Assembler in_parts",
+    "wire": "DEFAULT_LIMITS Limits decode encode encode_parts measure size",
 }
 """Module → the names that it holds."""
 
@@ -48,10 +50,12 @@ __all__ = [
     "COORDINATOR",
     "DEFAULT_LIMITS",
     "NO_GUARD",
+    "PART",
     "PASSIVE",
     "WINDOW",
     "Aborted",
     "Array",
+    "Assembler",
     "Beat",
     "Channel",
     "Down",
@@ -78,6 +82,8 @@ __all__ = [
     "Up",
     "decode",
     "encode",
+    "encode_parts",
+    "in_parts",
     "measure",
     "memory_pair",
     "size",

@@ -32,10 +32,10 @@ import torch
 
 from securevfl.errors import WireError
 from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
+from securevfl.transport.version import VERSION
 
-__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "measure", "size"]
+__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "encode_parts", "measure", "size"]
 
-VERSION = 1
 _MAGIC = b"SVFL"
 _LONGEST_SIDE = 1 << 62
 """Sides of arrays stay below it, and below it again multiplied by each other: numpy counts in 63 bits, even where
@@ -152,18 +152,39 @@ def size(message: Message) -> int:
     return total
 
 
+def encode_parts(message: Message) -> list[memoryview]:
+    """The bytes of the message as buffers, in order. Arrays that lie in C order, little-endian, on the host are not
+    copied.
+
+    Returns:
+        Views of bytes, none of them empty. They show the arrays as they are when they are read: none may change until
+        all was sent.
+
+    Raises:
+        WireError: an array of an element type that the wire does not carry.
+    """
+    header = _header(message)
+    pending = _PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0) + header + bytes(_pad(len(header)))
+    parts = []
+    for array in message.arrays.values():
+        raw = _raw(array)
+        if raw.nbytes:
+            parts += (
+                [memoryview(pending), raw.reshape(-1).view(np.uint8).data]
+                if pending
+                else [raw.reshape(-1).view(np.uint8).data]
+            )
+            pending = bytes(_pad(raw.nbytes))
+    return [*parts, memoryview(pending)] if pending else parts
+
+
 def encode(message: Message) -> bytes:
     """The message as bytes.
 
     Raises:
         WireError: an array of an element type that the wire does not carry.
     """
-    header = _header(message)
-    parts = [_PREFIX.pack(_MAGIC, VERSION, 0, len(header), 0), header, bytes(_pad(len(header)))]
-    for array in message.arrays.values():
-        raw = _raw(array).tobytes()
-        parts += [raw, bytes(_pad(len(raw)))]
-    return b"".join(parts)
+    return b"".join(encode_parts(message))
 
 
 def decode(data: bytes | memoryview, limits: Limits = DEFAULT_LIMITS) -> Message:

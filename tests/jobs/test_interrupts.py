@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+import securevfl as sv
+from securevfl.cli import main
+
 JOB = """
 name = "tiny"
 [job]
@@ -62,3 +65,78 @@ def test_a_run_that_is_stopped_leaves_its_ledgers_and_says_how_it_goes_on(
         assert "what left before is in runs/tiny/failed/ledgers" in said
         assert not (tmp_path / "runs" / "tiny" / "unfinished").exists()
     assert not (tmp_path / "runs" / "tiny" / "metrics.json").exists()
+
+
+SWEEP = """
+name = "long"
+seeds = [0, 1, 2, 3]
+[axis]
+values = [0.1]
+[job]
+epochs = 5_000
+batch_size = 64
+[[data]]
+name = "limited_credit"
+label = "credit"
+options = { rows = 400, parties = 2 }
+[[method]]
+label = "vanilla"
+algorithm = "splitnn"
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_sweep_that_is_terminated_leaves_no_workers(tmp_path: Path) -> None:
+    (tmp_path / "sweep.toml").write_text(SWEEP, encoding="utf-8")
+    arguments = ["sweep", "sweep.toml", "--workers", "2"]
+    with _start(tmp_path, *arguments) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 100
+        while len(workers := [child for child in children.read_text().split() if _computes(child)]) < 2:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 143, said
+    assert f"resume with: {shlex.join(['securevfl', *arguments])}" in said
+    assert "Traceback" not in said
+    assert not [worker for worker in workers if Path(f"/proc/{worker}").exists()]
+
+
+def _computes(child: str) -> bool:
+    """Whether a worker has loaded torch, which it does for its first cell."""
+    try:
+        return "libtorch" in Path(f"/proc/{child}/maps").read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "says"),
+    [
+        ("predict", ["predict", "job.toml", "model"], "nothing to resume from: no predictions were written"),
+        ("attack", ["attack", "job.toml"], "nothing to resume from: attacks are not kept before the end"),
+    ],
+)
+def test_every_command_ends_alike_at_sigterm(
+    name: str,
+    arguments: list[str],
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def terminated(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    Path("job.toml").write_text(JOB.format(epochs=1), encoding="utf-8")
+    monkeypatch.setattr(sv, name, terminated)
+    monkeypatch.setattr(sv.Model, "load", lambda *_: None)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 143
+    assert says in capfd.readouterr().err
+    assert signal.getsignal(signal.SIGTERM) is before

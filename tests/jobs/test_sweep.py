@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -137,6 +138,20 @@ def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
     sweep = replace(sweep, specs=sweep.specs[:2])
     one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert {(c.seed, c.value, c.valid) for c in one.cells} == {(c.seed, c.value, c.valid) for c in two.cells}
+
+
+def test_errors_cross_processes_as_they_are() -> None:
+    with_cause = sv.PartyFailed("bank", ValueError("x"))
+    with_cause.add_note("in the cell a on b")
+    for error in (
+        sv.UnknownNameError("protection", "bvf", ["bfv"]),
+        with_cause,
+        sv.AuditError("broken", flaws=["one"]),
+    ):
+        error.ledgers = (object,)
+        again = pickle.loads(pickle.dumps(error))  # noqa: S301 - as the pool does
+        assert (type(again), str(again)) == (type(error), str(error))
+        assert {**vars(again), "ledgers": error.ledgers} == vars(error)
 
 
 def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@
 - Numbers of thousands of bits, for Paillier: `limbs`, `columns`, `tiles` and `reductions` are the arithmetic,
   `montgomery` and `pairs` the products, `rows`, `batches`, `tables` and `conversions` the kernels; `compiled_long`
   compiles them, and `securevfl_crypto.modular` offers them.
-- `cpu` knows this machine's features and settings; `choice` takes the fastest path that works.
+- `cpu` knows this machine's features and settings, `quota` how many it may use; `choice` takes the fastest path that
+  works.
 
 This folder imports `elligator2` and `errors`. `securevfl_psi` uses what it exports; within this package only `modular`
 may import it, module by module.
@@ -15,6 +16,7 @@ may import it, module by module.
 from securevfl_crypto.engine.base import Engine
 from securevfl_crypto.engine.choice import available, engine
 from securevfl_crypto.engine.cpu import PATHS
+from securevfl_crypto.engine.quota import cores
 from securevfl_crypto.engine.values import BoundError
 
-__all__ = ["PATHS", "BoundError", "Engine", "available", "engine"]
+__all__ = ["PATHS", "BoundError", "Engine", "available", "cores", "engine"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from securevfl_crypto.engine.quota import cores
 from securevfl_crypto.errors import EngineError
 
 __all__ = ["PATHS", "VECTOR_PATHS", "VectorPath", "forced", "host_features", "threads"]
@@ -68,14 +69,15 @@ def host_features() -> frozenset[str]:
 
 
 def threads() -> int:
-    """The number of threads for a batch: ``SECUREVFL_THREADS``, or the cores that this process may use, at most 16.
+    """The number of threads for a batch: ``SECUREVFL_THREADS``, or the cores that this process may use, at most 16; see
+    `cores`.
 
     Raises:
         EngineError: ``SECUREVFL_THREADS`` is not a number from 1 to 256.
     """
     text = os.environ.get("SECUREVFL_THREADS", "")
     if not text:
-        return min(16, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        return min(16, cores())
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 256:
         raise EngineError(f"SECUREVFL_THREADS={text!r}; a number from 1 to 256 is possible")
     return int(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +11,7 @@ import numpy as np
 import torch
 
 from securevfl.algorithms.splitnn import Passive, SplitNN
-from securevfl.privacy import Journal, Spent
+from securevfl.privacy import Journal, Spent, together
 from securevfl.privacy.releases import check_together
 from securevfl.site import Keeper, Site
 from securevfl.training.program import PassiveProgram, Program
@@ -105,14 +104,7 @@ class DataOwner(Program):
 
     async def train_epoch(self, epoch: int) -> None:
         """Train with all label owners at once; the first error ends it for all."""
-        running = [asyncio.ensure_future(program.train_epoch(epoch)) for program in self.programs.values()]
-        try:
-            await asyncio.gather(*running)
-        except BaseException:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
-            raise
+        await together(*(program.train_epoch(epoch) for program in self.programs.values()))
 
     def average(self) -> None:
         """``W_d ← Σ_k W_{d,k} / K`` for bottoms and for the weights of the cut, or for this party's shares of them."""
