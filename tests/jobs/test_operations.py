@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
+import signal
 import socket
 import stat
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +17,26 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+import torch
 from helpers import parties
 from prometheus_client.parser import text_string_to_metric_families
 
 import securevfl as sv
-from securevfl.jobs.operations import EVENTS, EventLog, Fields, LogNews, LogObserver, Metrics, logging_to, metrics_port
+from securevfl.jobs.operations import (
+    EVENTS,
+    EventLog,
+    Fields,
+    LogNews,
+    LogObserver,
+    Metrics,
+    keep_to_quota,
+    logging_to,
+    metrics_port,
+    operating,
+    stopping,
+)
 from securevfl.jobs.operations.fields import FIELDS
+from securevfl.jobs.runner.news import News
 from securevfl.transport.mesh import LinkState
 
 MARK = "MARKED-4711"
@@ -123,10 +140,8 @@ def _scraped(port: int) -> str:
 
 def test_metrics_are_what_prometheus_reads() -> None:
     metrics = Metrics("bank", "0.1.0")
-    metrics.look(
-        {"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)},
-        {"activations": 2.5},
-    )
+    metrics.look({"shop": LinkState(connected=True, connections=3, sent=10, received=20, round_trip=0.25, silent=1.5)})
+    metrics.spent("bank", {"activations": 2.5})
     metrics.happened("attempt", "", attempt=1)
     metrics.happened("refused", "", peer="shop", code="revoked")
     metrics.happened("refused", "", peer="", code=MARK)
@@ -186,3 +201,44 @@ def test_a_log_that_cannot_be_written_is_said_once_and_ends_nothing(
     with logging_to(tmp_path / "log.jsonl", screen=None):
         assert logging.getLogger().handlers != before
     assert logging.getLogger().handlers == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_once_in_good_order(number: signal.Signals, log: EventLog, tmp_path: Path) -> None:
+    async def process() -> list[signal.Signals]:
+        stopped = asyncio.Event()
+        with stopping(stopped.set, log) as came:
+            signal.raise_signal(number)
+            await asyncio.wait_for(stopped.wait(), 60)
+            await asyncio.sleep(0)
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL  # another one ends it as ever
+        return came
+
+    with logging_to(tmp_path / "log.jsonl", screen=None):
+        assert asyncio.run(process()) == [number]
+    (line,) = _lines(tmp_path / "log.jsonl")
+    assert (line["event"], line["signal"]) == ("stopping", number.name)
+
+
+def test_what_an_operator_asks_for_is_there_as_long_as_it_runs(tmp_path: Path) -> None:
+    with operating("bank", ["shop"], "ab" * 32, files=[tmp_path / "log.jsonl"], screen=None, port=0) as at:
+        for one in at.hearers:
+            if isinstance(one, News):
+                one.happened("attempt", "attempt 1 begins", attempt=1)
+        at.look({"shop": LinkState(connected=True)})
+        shown = _scraped(at.port)
+    assert 'securevfl_connected{peer="shop"} 1.0' in shown
+    assert "securevfl_attempts_total 1.0" in shown
+    with pytest.raises(OSError, match="refused"):
+        _scraped(at.port)
+    listening, attempt = _lines(tmp_path / "log.jsonl")
+    assert (listening["port"], attempt["attempt"], attempt["agreement"]) == (at.port, 1, "ab" * 8)
+
+
+def test_torch_keeps_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_to: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: set_to[-1] if set_to else 64)
+    monkeypatch.setattr(torch, "set_num_threads", set_to.append)
+    monkeypatch.setattr("securevfl.jobs.operations.process.cores", lambda: 3)
+    assert keep_to_quota() == 3

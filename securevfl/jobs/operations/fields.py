@@ -19,6 +19,7 @@ EVENTS: Mapping[str, str] = {
     "alone": "peers did not say that they have their results",
     "answered": "a request was answered",
     "attempt": "an attempt begins",
+    "done": "all parties have their results",
     "down": "a peer is not connected",
     "ended": "the process ends",
     "epoch": "an epoch ended",
@@ -76,7 +77,7 @@ FIELDS: Mapping[str, Shape] = {
     "fingerprint": _HEXADECIMAL,  # of a certificate or a key
     "incarnation": _number,  # how often the process was started
     "model": _HEXADECIMAL,  # its digest
-    "phase": _like(r"alignment|setup|training|test|prediction|baseline|agreement|gathering"),
+    "phase": _like(r"connecting|consent|alignment|setup|training|test|heads|prediction|serving"),
     "port": _number,
     "resumed": _flag,
     "seconds": _number,

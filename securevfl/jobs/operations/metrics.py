@@ -44,6 +44,8 @@ class Metrics(News, Observer):
         version: of the package.
     """
 
+    accounting = True
+
     def __init__(self, party: str, version: str) -> None:
         self.party = party
         self.version = version
@@ -57,16 +59,17 @@ class Metrics(News, Observer):
         self._events: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
-    def look(self, links: Mapping[str, LinkState], epsilon: Mapping[str, float] | None = None) -> None:
-        """Take the state of the links, and what releases cost so far: the program does it, from time to time.
+    def look(self, links: Mapping[str, LinkState]) -> None:
+        """Take the state of the links: the program shows it from time to time.
 
         Args:
             links: peer → its state.
-            epsilon: what a release is of ("activations", "labels", …) → ε by the Rényi accountant; as before if None.
         """
         self.links = dict(links)
-        if epsilon is not None:
-            self.epsilon = dict(epsilon)
+
+    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+        """See `Observer.spent`."""
+        self.epsilon = dict(epsilon)
 
     def happened(self, what: str, words: str, **values: Scalar) -> None:
         """See `News.happened`."""
