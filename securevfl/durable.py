@@ -13,7 +13,7 @@ from securevfl.errors import InputError
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["InUse", "append_synced", "locked", "make_folder", "sync_folder", "write_whole"]
+__all__ = ["InUse", "append_synced", "is_held", "locked", "make_folder", "sync_folder", "write_whole"]
 
 RUNNING = ".running"
 """File that tells, while a folder is locked, which process holds it."""
@@ -139,6 +139,22 @@ def locked(folder: Path, what: str) -> Iterator[None]:
                 running.unlink(missing_ok=True)
     finally:
         os.close(handle)
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a process on this machine holds a folder with `locked` now; changes nothing."""
+    if sys.platform == "win32":
+        return False
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(handle)
+    return False
 
 
 def _holder(folder: Path) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -104,21 +105,26 @@ class Observer:
 
     Attributes:
         listening: whether `heard` to `built` are wanted. Where nobody listens, they are not called.
+        accounting: whether `spent` is wanted.
     """
 
     listening: ClassVar[bool] = False
+    accounting: ClassVar[bool] = False
 
     def run(self, title: str) -> None:
         """A new run of a comparison began."""
 
     def phase(self, name: str) -> None:
-        """A new phase of the run began: alignment, setup, training, test."""
+        """A new phase of the run began: consent, alignment, setup, training, test, heads."""
 
     def step(self, epoch: int, done: int, total: int) -> None:
         """A training step of `epoch` (from 1) ended."""
 
     def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
         """An epoch ended, with its mean loss and its metrics on the validation rows."""
+
+    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+        """`party` ended an epoch: ``"features"`` or ``"labels"`` of one row → ε of all releases so far, by RDP."""
 
     def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
         """`party` sent a message to `peer`, or received one, after its policy and its ledger had it."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from securevfl.errors import InputError
 from securevfl.jobs.parts import MODEL_PART, PART
 from securevfl.jobs.store import read_tree, tree_digest
-from securevfl.jobs.written import BOUND, LEDGER_FILE, LEDGERS, RESULT_FILE, RESULTS, file_digest
+from securevfl.jobs.written import BOUND, LEDGER_FILE, LEDGERS, OWN_RESULT, RESULT_FILE, RESULTS, file_digest
 from securevfl.privacy import Chain
 from securevfl.privacy.ledger import Flaw
 
@@ -65,6 +65,8 @@ def _results(chain: Chain, chains: Sequence[Chain], folder: Path) -> Iterator[Fl
     for at, note in zip(chain.notes_at, chain.notes, strict=True):
         if note.note == RESULT_FILE:
             text = _changed(folder, str(note.values.get("name")), str(note.values.get("sha256")))
+        elif note.note == OWN_RESULT:
+            text = _own_report(folder, str(note.values.get("name")), str(note.values.get("sha256")), chains)
         elif note.note == LEDGER_FILE:
             text = _other_ledger(chains, str(note.values.get("party")), str(note.values.get("head")))
         else:
@@ -83,6 +85,17 @@ def _changed(folder: Path, name: str, digest: str) -> str:
     if found != digest:
         return f"{path} was changed: SHA-256 of it is {found[:16]}…, the line says {digest[:16]}…"
     return ""
+
+
+def _own_report(folder: Path, name: str, digest: str, chains: Sequence[Chain]) -> str:
+    """A file of a party's own report, in its own state folder; elsewhere several parties' ledgers lie without it."""
+    path = folder / "report" / Path(name).name
+    if len({chain.party for chain in chains}) > 1 or not path.parent.is_dir():
+        return ""
+    if not path.is_file():
+        return f"{path}, which the line names, is not there"
+    found = file_digest(path)
+    return "" if found == digest else f"{path} was changed: SHA-256 is {found[:16]}…, the line says {digest[:16]}…"
 
 
 def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:

@@ -196,7 +196,8 @@ def compare(
             )
             split = split or ran.split
         told = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
-        figures = run_record(key, job, ran, parties, time.perf_counter() - began, notes=list(told))
+        owners, passive = _names(parties)
+        figures = run_record(key, job, ran, owners, passive, time.perf_counter() - began, notes=list(told))
         more = []
         for number in range(2, _draws(job, draws) + 1):
             with _keeping(kept_ledgers):
@@ -327,7 +328,7 @@ def _baseline(
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
     ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
-    record = run_record(key, job, ran, Parties.of(table), time.perf_counter() - began, title=title, notes=[note])
+    record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title, notes=[note])
     return record, ran
 
 
@@ -344,6 +345,11 @@ def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
                 categorical.add(label)
     active = parties.active.take(aligned.parties[parties.active.name].rows)
     return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
+
+
+def _names(parties: Parties) -> tuple[list[str], list[str]]:
+    """Of label owners, and of the others."""
+    return [table.name for table in parties.label_owners], [table.name for table in parties.passive]
 
 
 def _keeping_parties(parties: Parties, job: Job) -> list[str]:

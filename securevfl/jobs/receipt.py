@@ -6,7 +6,7 @@ And the check behind it: a protection that was asked for must be seen at work in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from securevfl.errors import ProtectionInactive
@@ -21,18 +21,18 @@ _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
 
 def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[ReceiptLine]:
-    """One line for each link, step and protection, in the order in which they first appeared at their sender.
+    """One line for each link, step and protection, in the order in which they first appeared at their sender, or at
+    their receiver where the sender's ledger is not here.
 
     Args:
         ledgers: party → its ledger.
         words: step → what it is, as the job declares it.
     """
     lines: dict[tuple[str, str, str, Kind, Guard], list[int]] = {}
-    for sender, ledger in sorted(ledgers.items()):
-        for entry in _sent(ledger):
-            tally = lines.setdefault((sender, entry.peer, entry.what, entry.kind, entry.guard), [0, 0])
-            tally[0] += 1
-            tally[1] += entry.bytes
+    for sender, receiver, entry in _crossed(ledgers):
+        tally = lines.setdefault((sender, receiver, entry.what, entry.kind, entry.guard), [0, 0])
+        tally[0] += 1
+        tally[1] += entry.bytes
     return [
         ReceiptLine(
             sender=sender,
@@ -48,14 +48,20 @@ def receipt(ledgers: Mapping[str, Ledger], words: Mapping[str, str]) -> list[Rec
     ]
 
 
-def links(ledgers: Mapping[str, Ledger]) -> list[LinkRecord]:
-    """Messages and bytes of each direction of each link that was used."""
+def links(ledgers: Mapping[str, Ledger], *, only: str = "") -> list[LinkRecord]:
+    """Messages and bytes of each direction of each link that was used, as far as these ledgers tell.
+
+    Args:
+        ledgers: party → its ledger.
+        only: how the steps that count begin.
+    """
     tally: dict[tuple[str, str], list[int]] = {}
-    for sender, ledger in sorted(ledgers.items()):
-        for entry in _sent(ledger):
-            pair = tally.setdefault((sender, entry.peer), [0, 0])
-            pair[0] += 1
-            pair[1] += entry.bytes
+    for sender, receiver, entry in _crossed(ledgers):
+        if not entry.what.startswith(only):
+            continue
+        pair = tally.setdefault((sender, receiver), [0, 0])
+        pair[0] += 1
+        pair[1] += entry.bytes
     return [LinkRecord(sender=a, receiver=b, messages=n, bytes=size) for (a, b), (n, size) in tally.items()]
 
 
@@ -158,6 +164,16 @@ def _check_sealed(name: str, content: list[Entry], training: Exchanges) -> None:
                 f"{name!r} sent {entry.what!r} under {entry.guard.label}; the job asked for "
                 f"{' or '.join(sorted(allowed)) or 'nothing of the kind'}{size}"
             )
+
+
+def _crossed(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
+    """Sender, receiver and line of each message: the sender's line, or the receiver's where that is not here."""
+    for party, ledger in sorted(ledgers.items()):
+        for entry in ledger.entries:
+            if entry.way == "sent":
+                yield party, entry.peer, entry
+            elif entry.peer not in ledgers:
+                yield entry.peer, party, entry
 
 
 def _sent(ledger: Ledger) -> list[Entry]:

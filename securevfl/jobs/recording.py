@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from securevfl.data import Parties
 from securevfl.errors import ProtectionInactive
 from securevfl.jobs.receipt import budgets, links, receipt, totals
 from securevfl.jobs.simulation import Aligned, Ran
@@ -33,15 +32,24 @@ def title_of(job: Job) -> str:
 
 
 def run_record(
-    key: str, job: Job, ran: Ran, parties: Parties, seconds: float, *, title: str = "", notes: Sequence[str] = ()
+    key: str,
+    job: Job,
+    ran: Ran,
+    owners: Sequence[str],
+    passive: Sequence[str],
+    seconds: float,
+    *,
+    title: str = "",
+    notes: Sequence[str] = (),
 ) -> RunRecord:
     """What one run measured, with its receipt and what each party can learn.
 
     Args:
         key: of the run, unique in the record.
         job: that ran.
-        ran: what it left.
-        parties: their tables.
+        ran: what it left: of all parties, or of those whose report it is.
+        owners: names of the parties with labels.
+        passive: names of the others.
         seconds: it took.
         title: as shown; from the job unless given.
         notes: to go before the run's own.
@@ -49,21 +57,21 @@ def run_record(
     Raises:
         ProtectionInactive: differential privacy was asked for, and no party counted a release.
     """
-    owners = [table.name for table in parties.label_owners]
-    passive = [table.name for table in parties.passive]
-    chief = ran.trained[owners[0]]
+    chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
+    epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
     protection = job.planned(len(passive))
     findings = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner) if passive]
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
-    if dp is not None and dp.private and not any(spent.values()):
+    every = set(ran.trained) >= {*owners, *passive}
+    if every and dp is not None and dp.private and not any(spent.values()):
         raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
     return RunRecord(
         key=key,
         title=title or title_of(job),
         baseline=not passive,
         protection=job.protection.title if passive else "none",
-        epochs=[_epoch(i, ran) for i in range(len(chief.epochs))],
+        epochs=[_epoch(i, ran) for i in range(len(chief.epochs) or epochs)],
         best_epoch=chief.best_epoch,
         stopped=chief.stopped,
         test=chief.test,
@@ -73,7 +81,7 @@ def run_record(
         epsilon_totals=totals(spent),
         receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
         learned=_learned(findings),
-        rows_trained=sum(ran.trained[owner].rows for owner in owners),
+        rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
         warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
         constant=chief.constant,
@@ -84,12 +92,12 @@ def run_record(
 def _epoch(index: int, ran: Ran) -> EpochRecord:
     """One epoch, put together from every party's clock."""
     readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
-    chief = next(trained for trained in ran.trained.values() if trained.epochs)
+    told = next((trained.epochs[index] for trained in ran.trained.values() if trained.epochs), None)
     longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
     return EpochRecord(
         epoch=index + 1,
-        train_loss=chief.epochs[index].loss,
-        valid=chief.epochs[index].valid,
+        train_loss=None if told is None else told.loss,
+        valid={} if told is None else told.valid,
         seconds=longest,
         phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
         bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},

@@ -16,6 +16,7 @@ __all__ = [
     "LEDGERS",
     "LEDGER_FILE",
     "OLD_LEDGER",
+    "OWN_RESULT",
     "RESULTS",
     "RESULT_FILE",
     "bind",
@@ -38,6 +39,9 @@ RESULTS = "results"
 
 RESULT_FILE = "result file"
 """The note in it that holds one digest."""
+
+OWN_RESULT = "own result file"
+"""The note in it that holds the digest of a file of the party's own ``report/``, where each party writes its own."""
 
 LEDGER_FILE = "ledger file"
 """The note in it that holds the head of a party's ledger before this chain."""

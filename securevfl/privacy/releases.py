@@ -305,6 +305,16 @@ class Releases:
         """What was released so far and what it cost; releases that did not happen are left out."""
         return [spent for spent in (release.spent for release in self._every) if spent.times]
 
+    def epsilon(self) -> dict[str, float]:
+        """``"features"`` or ``"labels"`` of one row → ε of all releases so far together, by RDP alone."""
+        accountant, subjects = Accountant(self.party, self._delta), dict[str, None]()
+        for release in self._every:
+            if release.counts.most:
+                about = protects(release.what)
+                accountant.add(replace(release.planned, times=release.counts.most), about)
+                subjects |= dict.fromkeys(about)
+        return {about: accountant.epsilon_rdp(about) for about in subjects}
+
     def close(self) -> list[Spent]:
         """What all releases cost.
 

@@ -47,7 +47,8 @@ class EpochRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     epoch: int
     """from 1"""
-    train_loss: float
+    train_loss: float | None
+    """None in the report of a party that does not know it"""
     valid: dict[str, float]
     """metrics on the validation rows: auc, accuracy, log_loss, ks (what the task defines)"""
     seconds: float
@@ -133,6 +134,7 @@ class PartyRecord(msgspec.Struct, frozen=True, kw_only=True):
     role: str
     """"active" or "passive" """
     rows: int
+    """0 in the report of a party that does not know it"""
     columns: list[str]
 
 

@@ -102,6 +102,12 @@ class RoleProgram(Program, Generic[R]):
     def spent(self) -> list[Spent]:
         return self.role.releases.spent()
 
+    def tell_spent(self) -> None:
+        """Tell the party's observer what was spent so far, where it wants to know."""
+        site = self.role.site
+        if site.observer.accounting and len(self.role.releases):
+            site.observer.spent(site.name, self.role.releases.epsilon())
+
     async def come_back(self, model: State) -> None:
         """Set up and take this party's part of a trained model.
 
@@ -243,6 +249,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         more: State = {"progress": asdict(progress), "stop": progress.stop, "history": history}
         more |= {"best_epoch": self.trained.best_epoch, "stopped": self.trained.stopped}
         self.checkpoints.keep(progress.epoch, more | self.remember())
+        self.tell_spent()
 
     def remember(self) -> State:
         """What a program keeps beside its role and where training stands."""
@@ -290,8 +297,10 @@ class PassiveProgram(RoleProgram[PassiveRole]):
     """A passive party's program: it follows the active party's epochs."""
 
     async def run(self) -> Trained:
-        role, split = self.role, self.role.table.split
+        role, split, observer = self.role, self.role.table.split, self.role.site.observer
+        observer.phase("setup")
         saved = await self.prepare()
+        observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.checkpoints.over(saved)
@@ -305,17 +314,21 @@ class PassiveProgram(RoleProgram[PassiveRole]):
                 kept = role.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
             self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
+            observer.epoch(epoch, math.nan, {})
+            self.tell_spent()
         role.restore(kept)
+        observer.phase("test")
         await self.answer_all(split.test)
         return self.ended()
 
     async def train_epoch(self, epoch: int) -> None:
         """Take part in an epoch's batches."""
         await self.role.begin_epoch(epoch)
-        site = self.role.site
-        for rows in self.role.batches(epoch):
+        site, batches = self.role.site, self.role.batches(epoch)
+        for done, rows in enumerate(batches, 1):
             site.observer.batch(site.name, site.active, epoch, rows)
             await self.role.train_batch(rows)
+            site.observer.step(epoch, done, len(batches))
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""

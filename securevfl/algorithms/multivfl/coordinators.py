@@ -3,6 +3,7 @@ stop. What it learns depends on the aggregation, see `averaging`."""
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 
 import numpy as np
@@ -50,7 +51,8 @@ class Coordinator(Program):
         return {}
 
     async def run(self) -> Trained:
-        clock, trained = self.site.clock, self.trained
+        clock, trained, observer = self.site.clock, self.trained, self.site.observer
+        observer.phase("setup")
         clock.lap()
         saved = self.site.keeper.saved()
         epoch = 0 if saved is None else as_int(saved["epoch"])
@@ -59,12 +61,15 @@ class Coordinator(Program):
             trained.restore_readings(saved["readings"])
         await self.begin(saved)
         trained.setup = clock.lap()
+        observer.phase("training")
         while not stop:
             epoch += 1
             await self.round()
+            observer.step(epoch, 1, 1)
             stop = await self.pass_on() or epoch >= self.plan.epochs
             trained.readings.append(clock.lap())
             self._keep(epoch, stop=stop)
+            observer.epoch(epoch, math.nan, {})
         trained.finish = clock.lap()
         return trained
 

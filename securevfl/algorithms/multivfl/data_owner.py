@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
+=======
+import asyncio
+import math
+>>>>>>> 6a7ac11 (A party with a state folder: its course, its attempts, its status and its own report)
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
@@ -73,7 +78,8 @@ class DataOwner(Program):
         self.trained = Trained(split=self.first.role.table.split)
 
     async def run(self) -> Trained:
-        role, split = self.first.role, self.first.role.table.split
+        role, split, observer = self.first.role, self.first.role.table.split, self.site.observer
+        observer.phase("setup")
         self.site.clock.lap()
         before = self.site.keeper.saved()
         for program in self.programs.values():
@@ -84,6 +90,7 @@ class DataOwner(Program):
         saved = self.resume()
         if saved is None:
             self.average()
+        observer.phase("training")
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.first.checkpoints.over(saved)
@@ -98,7 +105,11 @@ class DataOwner(Program):
                 kept = role.snapshot()
             stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
             self.keep(epoch, kept, stop=stop)
+            observer.epoch(epoch, math.nan, {})
+            for program in self.programs.values():
+                program.tell_spent()
         role.restore(kept)
+        observer.phase("test")
         await self.first.answer_all(split.test)
         return self.ended()
 

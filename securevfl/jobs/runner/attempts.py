@@ -38,6 +38,12 @@ class Attempts:
         """Store that all are ready: the attempt begins."""
         self.begun = view.attempt
 
-    def use(self, seconds: float) -> float:
-        """Count time of an attempt; returns all of it so far."""
-        return 0.0
+    def use(self, seconds: float) -> None:
+        """Count time of an attempt."""
+
+    def check(self, attempt: int) -> None:
+        """Refuse to begin or to go on with an attempt.
+
+        Raises:
+            Expired: a bound of the agreement is reached.
+        """

@@ -30,8 +30,8 @@ from securevfl.errors import (
     SecureVFLError,
 )
 from securevfl.jobs.runner.attempts import Attempts
-from securevfl.jobs.runner.budgets import Budgets
 from securevfl.jobs.runner.news import News
+from securevfl.jobs.runner.patience import Patience
 from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
 from securevfl.party.reports import View
 from securevfl.transport import Channel
@@ -48,7 +48,7 @@ _GATHERING, _FINISHED = b"\x01", b"\x02"
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
 _LOOK = 1.0
-"""Seconds between two looks at the budgets."""
+"""Seconds between two looks at the clocks."""
 _CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
     "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
     "expired": (Expired, "a bound of the agreement is reached"),
@@ -67,7 +67,7 @@ class PartyRunner(Generic[T]):
         mesh: the connections to all peers.
         attempts: what must not be forgotten.
         program: what runs in an attempt; it is cancelled when the attempt is parked.
-        budgets: how long to go on.
+        patience: how long to wait.
         news: hears what happens.
 
     Attributes:
@@ -81,14 +81,14 @@ class PartyRunner(Generic[T]):
         attempts: Attempts,
         program: Program[T],
         *,
-        budgets: Budgets | None = None,
+        patience: Patience | None = None,
         news: News | None = None,
     ) -> None:
         self.view: View | None = None
         self._mesh = mesh
         self._attempts = attempts
         self._program = program
-        self._budgets = budgets or Budgets()
+        self._patience = patience or Patience()
         self._news = news or News()
         self._gathering = Gathering(mesh.me, mesh.peers, attempts.report(), admits=attempts.admits)
         self._work: asyncio.Task[T] | None = None
@@ -230,7 +230,7 @@ class PartyRunner(Generic[T]):
             if isinstance(action, Say):
                 await self._mesh.note(action.peer, _GATHERING + action.payload)
             elif isinstance(action, Began):
-                self._budgets.check(attempt=action.view.attempt, used=self._attempts.use(0.0))
+                self._attempts.check(action.view.attempt)
                 self._attempts.agree(action.view, action.reports)
                 self._channels = self._mesh.begin(action.view.mark)
             elif isinstance(action, Go):
@@ -286,21 +286,22 @@ class PartyRunner(Generic[T]):
             raise PartyFailed(self._mesh.me, error) from error
 
     async def _look(self) -> None:
-        """Hold the clocks against the budgets."""
+        """Hold the clocks against patience and agreement."""
         now = time.monotonic()
         if self._peer_ended is not None and now - self._peer_ended[0] > _LAST_WORDS:
             raise self._peer_ended[1]
         if now - self._looked < _LOOK:
             return
         if self.view is not None and not self._has_result:
-            self._budgets.check(attempt=self.view.attempt, used=self._use())
-            gone = [peer for peer, since in self._away.items() if now - since > self._budgets.away]
+            self._use()
+            self._attempts.check(self.view.attempt)
+            gone = [peer for peer, since in self._away.items() if now - since > self._patience.away]
             if gone:
-                await self._halt(f"{' and '.join(sorted(gone))} did not come back within {self._budgets.away:.0f} s")
+                await self._halt(f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s")
                 await self._do(self._gathering.parked(self._attempts.report()))
             return
         self._looked = now
-        if now - self._alone > self._budgets.gather:
+        if now - self._alone > self._patience.gather:
             self._give_up()
 
     def _give_up(self) -> None:
@@ -314,14 +315,13 @@ class PartyRunner(Generic[T]):
             raise refused[0]
         words = ", ".join(f"{peer} ({what})" for peer, what in waits.items())
         raise Parked(
-            f"{self._mesh.me!r} waited {self._budgets.gather:.0f} s for {words}: start it again when they are there"
+            f"{self._mesh.me!r} waited {self._patience.gather:.0f} s for {words}: start it again when they are there"
         )
 
-    def _use(self) -> float:
+    def _use(self) -> None:
         now = time.monotonic()
-        used = self._attempts.use(now - self._looked)
+        self._attempts.use(now - self._looked)
         self._looked = now
-        return used
 
     def _tell_waits(self) -> None:
         waits = self.waits

@@ -1,0 +1,164 @@
+"""One party of an agreement, whole: its state folder, its course, its status and its own report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+from securevfl.data import PartyTable
+from securevfl.errors import Parked, SecureVFLError
+from securevfl.jobs.agreement import Agreement
+from securevfl.jobs.agreement.party_file import Budget
+from securevfl.jobs.machine import versions
+from securevfl.jobs.runner.chains import Chains
+from securevfl.jobs.runner.course import Course, Finished
+from securevfl.jobs.runner.news import News, Several
+from securevfl.jobs.runner.own_report import own_record
+from securevfl.jobs.runner.patience import Patience
+from securevfl.jobs.runner.roster import Roster
+from securevfl.jobs.runner.runner import PartyRunner
+from securevfl.jobs.runner.status import Status
+from securevfl.jobs.runner.stored import StoredAttempts
+from securevfl.jobs.runner.watching import Audience
+from securevfl.jobs.state import StateFolder, show_status
+from securevfl.jobs.written import sha256
+from securevfl.privacy import Policy, PrivateKey
+from securevfl.privacy.ledger import Closing
+from securevfl.report import Record, write
+from securevfl.site import Observer
+from securevfl.transport import Incarnation, Mesh
+
+__all__ = ["Attending"]
+
+_LOOK = 1.0
+"""Seconds from one status to the next."""
+
+
+class Attending:
+    """A party that takes part in an agreement.
+
+    Args:
+        state: its folder, held by this process; another start of the party is counted here.
+        agreement: with its own approval; its peers' come from them.
+        name: the party.
+        key: its signing key.
+        table: its own; None at a coordinator.
+        policy: its own.
+        budget: its own.
+        device: its own.
+        patience: how long it waits.
+        hearers: of what happens, observers and `News`.
+        command: what makes the report again.
+    """
+
+    def __init__(
+        self,
+        state: StateFolder,
+        agreement: Agreement,
+        name: str,
+        key: PrivateKey,
+        table: PartyTable | None,
+        *,
+        policy: Policy | None = None,
+        budget: Budget | None = None,
+        device: str = "cpu",
+        patience: Patience | None = None,
+        hearers: Iterable[News | Observer] = (),
+        command: str = "",
+    ) -> None:
+        proposal = agreement.proposal
+        self.name = name
+        self.state = state
+        self.table = table
+        self.proposal = proposal
+        self.job = proposal.job_of(device=device, policies={} if policy is None else {name: policy})
+        self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
+        self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
+        everyone = [self.status, *hearers]
+        self.news = Several([one for one in everyone if isinstance(one, News)])
+        self.incarnation = Incarnation(*state.started())
+        self.chains = Chains(name, key, state.ledger.parent, f"securevfl {versions().get('securevfl', '')}".rstrip())
+        self.course = Course(
+            state=state,
+            job=self.job,
+            roster=self.roster,
+            name=name,
+            table=table,
+            chains=self.chains,
+            note=self._note,
+            observer=Audience([one for one in everyone if isinstance(one, Observer)]),
+            keep=self._keep,
+        )
+        self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, budget)
+        self.finished: Finished | None = None
+        self.record: Record | None = None
+        self._patience = patience or Patience(gather=proposal.limits.reconnect)
+        self._command = command
+        self._runner: PartyRunner[Finished] | None = None
+
+    async def attend(self, mesh: Mesh) -> Finished:
+        """Take part until the job is done at all parties.
+
+        Raises:
+            Parked: the peers did not come, or `stop` was called: another start goes on.
+            SecureVFLError: whatever ended the job.
+        """
+        self.attempts.check(0)
+        runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
+        self._runner = runner
+        writing = asyncio.ensure_future(self._write_status(mesh))
+        try:
+            finished = await runner.run()
+            self._bind()
+            self.state.ended({"done": True, "cause": ""})
+            self.news.happened("done", "done: all parties have their results")
+            return finished
+        except Parked as error:
+            self.news.happened("parked", str(error))
+            raise
+        except SecureVFLError as error:
+            self.news.happened("ended", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self.attempts.use(0.0)
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+            show_status(self.state.status, self.status.content(mesh.links()))
+
+    def stop(self) -> None:
+        """End in good order, so that another start goes on."""
+        if self._runner is not None:
+            self._runner.stop()
+
+    async def _write_status(self, mesh: Mesh) -> None:
+        while True:
+            show_status(self.state.status, self.status.content(mesh.links()))
+            await asyncio.sleep(_LOOK)
+
+    def _note(self) -> Mapping[str, str]:
+        """What each chain holds of the agreement: by then all approvals are known."""
+        return self.attempts.agreement.note()
+
+    def _keep(self, finished: Finished) -> None:
+        """The party's own report, before anybody hears that it has its results."""
+        end = finished.ledger.lines[-1]
+        words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
+        self.finished = finished
+        self.record = own_record(
+            self.name,
+            self.proposal,
+            self.job,
+            self.roster,
+            self.table,
+            finished,
+            command=self._command,
+            heads=words,
+        )
+        write(self.record, self.state.report)
+
+    def _bind(self) -> None:
+        """The chain that names the party's own results, once all parties have theirs."""
+        if self.record is not None:
+            self.chains.bind({"metrics.json": sha256(self.record.to_json())})

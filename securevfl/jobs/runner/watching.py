@@ -1,0 +1,38 @@
+"""Several observers of one party's program as one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from securevfl.site import Observer
+
+__all__ = ["Audience"]
+
+
+class Audience(Observer):
+    """Tells each how a run goes on; what the party sees of its peers' data is told to nobody.
+
+    Args:
+        observers: in their order.
+    """
+
+    accounting = True
+
+    def __init__(self, observers: Iterable[Observer]) -> None:
+        self._observers = tuple(observers)
+
+    def phase(self, name: str) -> None:
+        for one in self._observers:
+            one.phase(name)
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        for one in self._observers:
+            one.step(epoch, done, total)
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        for one in self._observers:
+            one.epoch(epoch, loss, valid)
+
+    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+        for one in self._observers:
+            one.spent(party, epsilon)
