@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-=======
-import asyncio
 import math
->>>>>>> 6a7ac11 (A party with a state folder: its course, its attempts, its status and its own report)
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
