@@ -15,7 +15,7 @@ from securevfl import cli
 from securevfl.errors import AuditError, InputError
 from securevfl.jobs import Audit, align_parties, write_ledgers
 from securevfl.jobs.audit_tables import audit_tables, summary
-from securevfl.jobs.programs import _declare
+from securevfl.jobs.runner.place import declare
 from securevfl.privacy import Ledger
 from securevfl.report import Record, render_text
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Guard, Kind, Message
@@ -46,8 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _talk(*messages: tuple[str, Message], declared: tuple[Exchange, ...] = ()) -> tuple[Ledger, Ledger]:
     """Both parties' ledgers of messages; a sender's name with each, and what their run declares."""
     pair = {name: Ledger(name, run="r", job="00", policy="p") for name in ("bank", "shop")}
-    _declare(pair["bank"], Exchanges(declared), ACTIVE)
-    _declare(pair["shop"], Exchanges(declared), PASSIVE)
+    declare(pair["bank"], Exchanges(declared), ACTIVE)
+    declare(pair["shop"], Exchanges(declared), PASSIVE)
     for sender, message in messages:
         receiver = "shop" if sender == "bank" else "bank"
         pair[sender].record("sent", receiver, message, 100)

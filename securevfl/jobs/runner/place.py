@@ -10,7 +10,7 @@ from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
 from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel, Exchanges, PartyRole
 
-__all__ = ["first_secret", "site_of"]
+__all__ = ["declare", "first_secret", "site_of"]
 
 
 def first_secret(job: Job, name: str) -> PartySecret:
@@ -55,7 +55,7 @@ def site_of(
     clock = Clock()
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
-        _declare(ledger, messages, role)
+        declare(ledger, messages, role)
     links = {
         peer: Link(
             name,
@@ -89,7 +89,7 @@ def site_of(
     )
 
 
-def _declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
+def declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
     """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
     for exchange in messages:
         if role in (exchange.sender, exchange.receiver):
