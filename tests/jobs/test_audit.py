@@ -32,7 +32,7 @@ KEY, BACK = Guard("bfv", 218, "key of bank"), Guard("bfv", 218, "key of shop")
 @pytest.fixture(autouse=True)
 def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where nobody looks; workers of the test runner state a width of their own."""
-    monkeypatch.setattr(cli, "out", Console(width=120))
+    monkeypatch.setattr(cli.terminal, "out", Console(width=120))
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def test_names_in_ledgers_are_no_markup(tmp_path: Path) -> None:
 def test_a_verified_run_ends_well_and_shows_what_was_asked_for(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cli, "out", Console(width=100))
+    monkeypatch.setattr(cli.terminal, "out", Console(width=100))
     assert _ended(str(folder), "--party", "shop1", "--run", "noisy") == 0
     said = capsys.readouterr().out
     assert "shop1, run noisy" in said
