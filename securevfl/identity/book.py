@@ -268,6 +268,18 @@ class PeerBook:
         self.version += 1
         return found
 
+    def endorsements(self) -> list[tuple[bytes, str]]:
+        """The newest of each party, and the new certificate's fingerprint where it was seen: for the party's gate."""
+        return [
+            (payload, newest if self._replaced(party, newest) else "")
+            for party, (_, payload, newest) in sorted(self._newest.items())
+        ]
+
+    def _replaced(self, party: str, newest: str) -> bool:
+        return any(
+            whose == party and known in self._retired for known, whose in self._pinned.items() if known != newest
+        )
+
     def reload(self) -> None:
         """Read the revocation lists again. Then ask `accepts` again about every connection that lives.
 

@@ -148,7 +148,9 @@ class LinkState:
         round_trip: seconds of the last ping; None before the first came back, and where there is no network.
         beat: the peer's last sign of life.
         silent: seconds since anything came from the peer; None before the first, and where there is no network.
+        quiet: seconds since the peer's program said anything to its gate; None where that is not known.
         blocked: whether something waits to be sent and the peer gives no room.
+        why: it is not connected, in words; empty where it is.
     """
 
     connected: bool = False
@@ -160,7 +162,9 @@ class LinkState:
     round_trip: float | None = None
     beat: Beat = field(default_factory=Beat)
     silent: float | None = None
+    quiet: float | None = None
     blocked: bool = False
+    why: str = ""
 
 
 class Mesh(Protocol):
