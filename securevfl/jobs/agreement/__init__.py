@@ -2,7 +2,9 @@
 
 - `canonical`: the one form in bytes. `cards`: what a party shows of itself. `proposal`: what is agreed on, whole.
 - `approvals`: signatures, and the agreement that holds them. `differences`: what two proposals differ in, by field.
-- `party_file`: a party's own file, which no peer sees. `bounds`: what an agreement allows while a job runs.
+- `party_file`: a party's own file, which no peer sees. `proposing`: cards and proposals are made. `approving`: a
+  proposal is held against a party's own file. `words`: what it says, for people.
+- `peers`: what connections need of it. `bounds`: what an agreement allows while a job runs.
 """
 
 from securevfl.jobs.agreement.approvals import (
@@ -12,17 +14,21 @@ from securevfl.jobs.agreement.approvals import (
     read_agreement,
     write_approval,
 )
-from securevfl.jobs.agreement.bounds import Spent, check_running
+from securevfl.jobs.agreement.approving import Held, approve, hold
+from securevfl.jobs.agreement.bounds import Spent, check_running, check_versions
 from securevfl.jobs.agreement.cards import PartyCard, TableSchema
 from securevfl.jobs.agreement.differences import differences, field_digests, named_differences
 from securevfl.jobs.agreement.party_file import Address, PartyFile, PeerSection, read_party_file
+from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers
 from securevfl.jobs.agreement.proposal import Limits, Proposal, ServingTerms
+from securevfl.jobs.agreement.proposing import card_of, planned_epsilon, propose, read_card
 from securevfl.jobs.agreement.versions import Versions
 
 __all__ = [
     "Address",
     "Agreement",
     "Approval",
+    "Held",
     "Limits",
     "PartyCard",
     "PartyFile",
@@ -33,11 +39,21 @@ __all__ = [
     "TableSchema",
     "Versions",
     "approval_path",
+    "approve",
+    "card_of",
     "check_running",
+    "check_versions",
     "differences",
     "field_digests",
+    "hold",
+    "identity_of",
     "named_differences",
+    "peer_book",
+    "planned_epsilon",
+    "propose",
     "read_agreement",
+    "read_card",
     "read_party_file",
+    "require_peers",
     "write_approval",
 ]

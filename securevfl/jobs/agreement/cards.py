@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import re
+import base64
+import binascii
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -13,20 +14,19 @@ from securevfl.config import Config
 from securevfl.data import PartyTable
 from securevfl.data.table import wrong_name
 from securevfl.errors import AuditError, InputError
+from securevfl.identity import Certificate
 from securevfl.jobs.agreement.canonical import decode, encode, number, to_plain, wrong_text
 from securevfl.privacy.ledger import PublicKey
 from securevfl.transport import ACTIVE, COORDINATOR
 
-__all__ = ["FINGERPRINT", "PartyCard", "TableSchema"]
-
-FINGERPRINT = re.compile("sha256:[0-9a-f]{64}")
-"""How a certificate is named: SHA-256 of its DER encoding."""
+__all__ = ["PartyCard", "TableSchema", "certificate_text"]
 
 _HEADER = "# securevfl party card, version 1"
 _MOST_COLUMNS = 16_384
 
 Column = Annotated[str, Meta(min_length=1, max_length=256)]
 Number = Annotated[int, Meta(ge=0, le=_MOST_COLUMNS)]
+Der = Annotated[str, Meta(min_length=4, max_length=24_576)]
 Names = Annotated[tuple[Column, ...], Meta(max_length=_MOST_COLUMNS)]
 
 
@@ -107,6 +107,21 @@ def _count(names: int | tuple[str, ...]) -> int:
     return len(names) if isinstance(names, tuple) else names
 
 
+def certificate_text(certificate: Certificate) -> str:
+    """A certificate as a card holds it: its DER in base64."""
+    return base64.b64encode(certificate.der).decode("ascii")
+
+
+def _certificate(text: str) -> Certificate:
+    try:
+        der = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        raise InputError("no base64 that can be read") from None
+    if base64.b64encode(der).decode("ascii") != text:
+        raise InputError("base64 that can be written in another way, too")
+    return Certificate.of(der)
+
+
 class PartyCard(Config):
     """One party, as all parties of an agreement know it. Nothing of it is secret.
 
@@ -114,9 +129,8 @@ class PartyCard(Config):
         name: the party.
         role: ``"active"`` (it owns labels), ``"passive"`` or ``"coordinator"`` (no table).
         signing_key: its public Ed25519 key, 64 hexadecimal digits: it signs approvals, ledgers and new certificates.
-        certificates: SHA-256 fingerprints of its TLS certificates, as `FINGERPRINT` has them; or none, and
-        authority: the fingerprint of the certificate authority that issues them, with
-        uri: the one subject alternative name (a URI) that its certificates hold.
+        certificates: its TLS certificates, DER in base64: it is known by these. Or none, and
+        authority: certificate of the authority that issues them, DER in base64: it is known by its name in them.
         epsilon: most ε that its own releases may add up to, over all attempts; None where they are not bounded.
         delta: with which that is counted.
         table: what it shows of its table; None at a coordinator.
@@ -125,9 +139,8 @@ class PartyCard(Config):
     name: Annotated[str, Meta(max_length=32)]
     role: Literal["active", "passive", "coordinator"]
     signing_key: Annotated[str, Meta(min_length=64, max_length=64)]
-    certificates: Annotated[tuple[str, ...], Meta(max_length=8)] = ()
-    authority: str | None = None
-    uri: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    certificates: Annotated[tuple[Der, ...], Meta(max_length=4)] = ()
+    authority: Der | None = None
     epsilon: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     delta: Annotated[float, Meta(gt=0, lt=1)] | None = None
     table: TableSchema | None = None
@@ -143,21 +156,12 @@ class PartyCard(Config):
         try:
             PublicKey.from_hex(self.signing_key)
         except AuditError as error:
-            found.append(f"signing_key of {self.name!r}: {error}")
-        prints = [*self.certificates, *([] if self.authority is None else [self.authority])]
-        found += [
-            f"{text[:80]!a} is no fingerprint of a certificate: 'sha256:' and 64 hexadecimal digits, lower case"
-            for text in prints
-            if FINGERPRINT.fullmatch(text) is None
-        ]
-        if (self.authority is None) != (self.uri is None) or (self.authority is None) == (not self.certificates):
-            found.append(
-                f"{self.name!r} is known either by certificates (their fingerprints), or by authority and uri; give one"
-            )
-        if self.uri is not None and not (self.uri.isascii() and self.uri.isprintable() and " " not in self.uri):
-            found.append(f"uri of {self.name!r} is {ascii(self.uri)[:80]}; a URI of ASCII letters was expected")
+            found.append(f"signing_key: {error}")
+        if (self.authority is None) == (not self.certificates):
+            found.append("a party is known either by its certificates, or by the authority that issues them; give one")
+        found += self._about_certificates()
         if (self.epsilon is None) != (self.delta is None):
-            found.append(f"epsilon and delta of {self.name!r} go together; give both or neither")
+            found.append("epsilon and delta go together; give both or neither")
         if (self.table is None) != (self.role == COORDINATOR):
             found.append(f"{self.name!r} is {self.role}: a coordinator has no table, every other party has one")
         labelled = self.table is not None and self.table.label is not None
@@ -165,15 +169,45 @@ class PartyCard(Config):
             found.append(f"{self.name!r} is {self.role} and has {'a' if labelled else 'no'} label: active parties have")
         return found
 
+    def _about_certificates(self) -> list[str]:
+        try:
+            for one in self.tls:
+                if one.names != (self.name,) or one.authority:
+                    return [f"certificate {one.fingerprint[:16]}… is not one of the party {self.name!r} alone"]
+            issuer = self.issuer
+        except InputError as error:
+            return [f"a certificate cannot be used: {error}"]
+        if issuer is not None and not issuer.authority:
+            return [f"authority is the certificate {issuer.fingerprint[:16]}…, which may issue none"]
+        return []
+
     @property
     def key(self) -> PublicKey:
         """The key that its signatures are checked with."""
         return PublicKey.from_hex(self.signing_key)
 
+    @property
+    def tls(self) -> tuple[Certificate, ...]:
+        """Its TLS certificates, where it is known by them."""
+        return tuple(_certificate(text) for text in self.certificates)
+
+    @property
+    def issuer(self) -> Certificate | None:
+        """Certificate of its authority, where it is known by that."""
+        return None if self.authority is None else _certificate(self.authority)
+
     def tree(self) -> dict[str, Any]:
         """Plain values in their order, for `canonical.encode`; what is None is left out."""
         plain: dict[str, Any] = to_plain(self.describe())
         return plain
+
+    def shown(self) -> dict[str, Any]:
+        """`tree` for people: keys and certificates by their fingerprints."""
+        issuer = self.issuer
+        keys: dict[str, Any] = {"signing_key": self.key.fingerprint}
+        keys |= {"certificates": [one.fingerprint for one in self.tls]} if issuer is None else {}
+        keys |= {} if issuer is None else {"authority": issuer.fingerprint}
+        return self.tree() | keys
 
     @classmethod
     def of_tree(cls, tree: object, where: str) -> Self:
@@ -206,7 +240,7 @@ class PartyCard(Config):
             raise InputError(f"a party card holds [party] alone; this holds {', '.join(sorted(content))[:80]}")
         card = cls.of_tree(content["party"], "party")
         if card.encode() != raw:
-            raise InputError("the party card was changed by hand: take the file as `securevfl propose card` wrote it")
+            raise InputError("the party card was changed by hand: take the file as `securevfl card` wrote it")
         return card
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from securevfl.jobs.agreement.proposal import Proposal
 
-__all__ = ["differences", "field_digests", "fields_of", "named_differences"]
+__all__ = ["differences", "field_digests", "fields_of", "leaves", "named_differences"]
 
 _BYTES = 8
 _MOST = 512
@@ -28,15 +29,16 @@ def fields_of(proposal: Proposal) -> dict[str, str]:
     tree["party"] = {
         card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]
     }
-    return dict(_leaves(tree, ""))
+    return dict(leaves(tree))
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, str]]:
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Path and value, as a text, of all that is no section."""
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _leaves(item, f"{path}.{key}" if path else key)
+            yield from leaves(item, f"{path}.{key}" if path else key)
     elif isinstance(value, list):
-        yield path, ", ".join(map(str, value)) or "none"
+        yield path, json.dumps(value, ensure_ascii=False)
     else:
         yield path, str(value).lower() if isinstance(value, bool) else str(value)
 
@@ -51,11 +53,12 @@ def differences(mine: Proposal, theirs: Proposal, *, me: str = "this one", peer:
         peer: who has the second.
     """
     one, other = fields_of(mine), fields_of(theirs)
-    return [
+    found = [
         f"{path}: {me} has {one.get(path, 'nothing')[:80]}, {peer} has {other.get(path, 'nothing')[:80]}"
         for path in dict.fromkeys([*one, *other])
         if one.get(path) != other.get(path)
     ]
+    return found if found or mine.digest == theirs.digest else ["the same words in other bytes"]
 
 
 def field_digests(proposal: Proposal, peer_digest: str) -> dict[str, str]:

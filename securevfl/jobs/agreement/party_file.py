@@ -1,5 +1,5 @@
 """A party's own file, TOML: its data, keys, policy, budget, device, and how its peers are reached. It is private: no
-peer ever sees it. What peers see is the card that is made from it (`securevfl propose card`).
+peer ever sees it. What peers see is the card that is made from it (`securevfl card`).
 
 ```toml
 party = "bank"
@@ -92,29 +92,18 @@ class KeySection(Config):
         signing: the party's Ed25519 key (`securevfl keys`): for approvals and ledgers.
         certificate: its TLS certificate.
         key: the certificate's private key.
-        authority: certificate of the authority that issues this party's certificates, where peers know it by that.
-        uri: the subject alternative name that its certificates hold; with `authority`.
-        authorities: certificates of the authorities of peers.
-        crl: their revocation lists.
+        authority: certificate of the authority that issues this party's certificates, where peers are to know it by
+            that, and not by the certificate itself.
     """
 
     signing: Word
     certificate: Word
     key: Word
     authority: Word | None = None
-    uri: Word | None = None
-    authorities: tuple[Word, ...] = ()
-    crl: tuple[Word, ...] = ()
 
     @classmethod
     def path(cls) -> str:
         return "keys"
-
-    def problems(self) -> list[str]:
-        found = super().problems()
-        if (self.authority is None) != (self.uri is None):
-            found.append("authority and uri go together: give both, or neither to be known by the certificate itself")
-        return found
 
 
 class Budget(Config):
@@ -147,6 +136,9 @@ class PeerSection(Config):
         rendezvous: 64 hexadecimal digits that both give the relay.
         token: file with the relay's token.
         proxy: address of an HTTP proxy that dials for this party (CONNECT).
+        signed_by: fingerprint of the peer's signing key, ``"ed25519:…"``, as the peer told it in person: an agreement
+            with another one is refused.
+        crl: file with the list of certificates that the peer's authority revoked, where it is known by one.
         window: most bytes on their way to this peer and back.
     """
 
@@ -156,6 +148,8 @@ class PeerSection(Config):
     rendezvous: Hex | None = None
     token: Word | None = None
     proxy: Word | None = None
+    signed_by: Word | None = None
+    crl: Word | None = None
     window: Annotated[int, Meta(ge=1 << 16, le=1 << 32)] = 32 << 20
 
     @classmethod

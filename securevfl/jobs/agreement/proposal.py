@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
@@ -35,6 +35,7 @@ TOLERANCE = timedelta(minutes=5)
 _HEADER = "# securevfl agreement, version 1"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _ID = re.compile("[0-9a-f]{32}")
+_CONFUSED = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
 _DECIMALS = ("job", "algorithm", "protection")
 
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * 86400)]
@@ -47,7 +48,9 @@ class Limits(Config):
         expires: when it ends, in UTC: ``"2026-12-31T00:00:00Z"``. See `TOLERANCE`.
         attempts: most attempts at the job; every start after the first one that trained is another.
         seconds: most seconds that a party is in attempts, all together; counted in its state folder.
-        reconnect: most seconds that a party waits for a lost peer before it ends the job.
+        reconnect: seconds that an attempt waits for a connection that broke, before it is parked.
+        gather: seconds that a party waits for its peers while nothing runs, before its process ends; it may be started
+            again.
         leaving: what happens if a party leaves for good: ``"end"``, the job ends at all; or ``"go on"``, where the
             algorithm can.
     """
@@ -55,7 +58,8 @@ class Limits(Config):
     expires: Annotated[str, Meta(max_length=20)]
     attempts: Annotated[int, Meta(ge=1, le=10_000)] = 20
     seconds: Seconds = 7 * 86400
-    reconnect: Seconds = 86400
+    reconnect: Seconds = 120
+    gather: Seconds = 86400
     leaving: Literal["end", "go on"] = "end"
 
     @classmethod
@@ -89,19 +93,19 @@ class Limits(Config):
 
 
 class ServingTerms(Config):
-    """How the trained model may be asked for scores.
+    """How the trained model may be asked for scores. Each party's own serving policy holds on top.
 
     Attributes:
         asks: the label owners that may ask; nobody else.
-        least_rows: fewest rows of one question.
-        most_rows_a_day: most rows that all questions of a day have; None for no bound.
-        most_a_day_of_a_row: how often one row may be scored in a day; None for no bound.
+        min_batch: fewest rows of one question.
+        rows_per_day: most rows that all questions of a day have; None for no bound.
+        scores_per_record: how often one row may be scored in a day; None for no bound.
     """
 
-    asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
-    least_rows: Annotated[int, Meta(ge=1, le=1 << 20)] = 1
-    most_rows_a_day: Annotated[int, Meta(ge=1, le=1 << 40)] | None = None
-    most_a_day_of_a_row: Annotated[int, Meta(ge=1, le=1 << 20)] | None = None
+    asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=60)]
+    min_batch: Annotated[int, Meta(ge=1, le=2048)] = 1
+    rows_per_day: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+    scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
 
     @classmethod
     def path(cls) -> str:
@@ -160,10 +164,12 @@ class Proposal(Config, dict=True):
         found = []
         if names != sorted(set(names)):
             found.append(f"the parties are {', '.join(names)[:200]}; each stands once, in alphabetical order")
+        alike = _alike(names)
+        if alike:
+            found.append(f"{alike[0]!r} and {alike[1]!r} look alike: a person would take one for the other; rename one")
         for what, values in (
             ("signing key", [card.signing_key for card in self.party]),
             ("certificate", [text for card in self.party for text in card.certificates]),
-            ("certificate authority and URI", [(c.authority, c.uri) for c in self.party if c.authority is not None]),
         ):
             if len(set(values)) < len(values):
                 found.append(f"two parties have one {what}: each makes its own")
@@ -271,6 +277,17 @@ class Proposal(Config, dict=True):
                 f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote it"
             )
         return proposal
+
+
+def _alike(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two names that differ only in what a reader easily confuses."""
+    seen: dict[str, str] = {}
+    for name in sorted(set(names)):
+        shape = name.replace("rn", "m").replace("vv", "w").translate(_CONFUSED)
+        if shape in seen:
+            return seen[shape], name
+        seen[shape] = name
+    return None
 
 
 def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:

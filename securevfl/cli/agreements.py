@@ -1,0 +1,164 @@
+"""Commands about agreements: a party's card, a proposal, its approval."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+from securevfl.errors import InputError
+
+if TYPE_CHECKING:
+    from securevfl.jobs.agreement.words import Paragraph
+
+__all__: list[str] = []
+
+agreements = typer.Typer(
+    help="Read agreements, and compare two of them.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(agreements, name="agreement")
+
+_FILE = "The party's own file, TOML; nobody else sees it."
+
+
+def _say(line: str) -> None:
+    terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show(paragraphs: list[Paragraph]) -> None:
+    for paragraph in paragraphs:
+        terminal.out.print(paragraph.title, style="bold", markup=False, highlight=False, soft_wrap=True)
+        for line in paragraph.lines:
+            _say(f"  {line}")
+        _say("")
+
+
+@app.command("card")
+def card_command(
+    file: Annotated[Path, typer.Argument(help=_FILE)],
+    out: Annotated[Path | None, typer.Option("-o", "--out", help="Where to write it; PARTY.card beside the file.")] = None,
+) -> None:
+    """Write what a party shows of itself to the others: its name, keys, certificate and columns, and no row."""
+    from securevfl.durable import write_whole
+    from securevfl.jobs.agreement import card_of, read_party_file
+
+    own = read_party_file(file)
+    card = card_of(own)
+    target = out or own.folder / f"{card.name}.card"
+    write_whole(target, card.encode())
+    _say(f"{target} shows {card.name}'s name, keys, certificate and columns: send it to whoever proposes.")
+    _say(f"{card.name} signs with {card.key.fingerprint}: tell your peers in person.")
+
+
+@app.command("propose")
+def propose_command(
+    job: Annotated[Path, typer.Argument(help="A job file, TOML. Its tables, policies and device are left out.")],
+    card: Annotated[list[Path], typer.Option(help="A party's card; give it once for each party.")],
+    purpose: Annotated[str, typer.Option(help="Why, in words that all parties read and sign.")],
+    expires: Annotated[str, typer.Option(help="When it ends: 30d, 12h, 2026-12-31, or a time in UTC.")] = "30d",
+    out: Annotated[Path, typer.Option("-o", "--out", help="Where to write it.")] = Path("agreement.toml"),
+    attempts: Annotated[int, typer.Option(help="Most attempts at the job; a start anew is one.")] = 20,
+    hours: Annotated[float, typer.Option(help="Most hours that all attempts take together.")] = 168.0,
+    leaving: Annotated[str, typer.Option(help="If a party leaves for good: 'end', or 'go on' without it.")] = "end",
+    epsilon: Annotated[
+        list[str] | None,
+        typer.Option(help="PARTY=ε or PARTY=ε@δ: bounds the party's releases over all attempts; else twice the plan."),
+    ] = None,
+    asks: Annotated[list[str] | None, typer.Option(help="A label owner that may ask the model for scores.")] = None,
+    min_batch: Annotated[int, typer.Option(help="With --asks: fewest rows of one question.")] = 1,
+) -> None:
+    """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
+    from datetime import UTC, datetime
+
+    from securevfl.durable import write_whole
+    from securevfl.jobs.agreement import ServingTerms, propose, read_card
+    from securevfl.jobs.agreement.words import in_words
+
+    if out.exists():
+        raise InputError(f"{out} is there already, and may be signed: give another --out")
+    proposal = propose(
+        job,
+        [read_card(path) for path in card],
+        purpose=purpose,
+        expires=expires,
+        now=datetime.now(UTC),
+        limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1), "leaving": leaving},
+        epsilon=dict(_bound(text) for text in epsilon or []),
+        serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
+    )
+    write_whole(out, proposal.raw)
+    _show(in_words(proposal))
+    _say(f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml")
+
+
+def _bound(text: str) -> tuple[str, tuple[float, float]]:
+    party, sign, rest = text.partition("=")
+    value, _, delta = rest.partition("@")
+    try:
+        if not sign:
+            raise ValueError
+        return party, (float(value), float(delta or 1e-5))
+    except ValueError:
+        raise InputError(f"--epsilon is {text[:80]!r}; PARTY=ε or PARTY=ε@δ was expected: bank=8@1e-5") from None
+
+
+@app.command("approve")
+def approve_command(
+    agreement: Annotated[Path, typer.Argument(help="The file of `securevfl propose`.")],
+    file: Annotated[Path, typer.Option(help=_FILE)],
+    yes: Annotated[bool, typer.Option("--yes", help="Sign without asking.")] = False,
+) -> None:
+    """Show what a party would agree to, hold it against its own file and policy, and sign."""
+    from datetime import UTC, datetime
+
+    from securevfl.jobs.agreement import approve, hold, read_agreement, read_party_file, write_approval
+    from securevfl.jobs.agreement.words import in_words
+
+    own, proposal = read_party_file(file), read_agreement(agreement).proposal
+    held = hold(proposal, own, datetime.now(UTC))
+    _show(in_words(proposal, me=own.party))
+    for note in held.notes:
+        _say(note)
+    held.require()
+    _say(f"It agrees with {file}: name, keys, certificate, columns, policy and budget.")
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError("nobody is asked here: read it on a terminal, or sign without a question with --yes")
+        typer.confirm(f"Sign it as {own.party}?", abort=True)
+    signed = approve(proposal, own, datetime.now(UTC))
+    _say(f"{write_approval(agreement, signed)} is {own.party}'s approval: send it to all parties.")
+
+
+@agreements.command("show")
+def show_command(
+    agreement: Annotated[Path, typer.Argument(help="The file of `securevfl propose`; approvals beside it are read.")],
+    party: Annotated[str, typer.Option("--as", help="Mark this party.")] = "",
+) -> None:
+    """Say in plain words what an agreement holds, and who has approved it."""
+    from securevfl.jobs.agreement import read_agreement
+    from securevfl.jobs.agreement.words import approvals_in_words, in_words
+
+    found = read_agreement(agreement)
+    if party:
+        found.proposal.card(party)
+    _show([*in_words(found.proposal, me=party), approvals_in_words(found)])
+
+
+@agreements.command("compare")
+def compare_command(
+    one: Annotated[Path, typer.Argument(help="An agreement.")],
+    other: Annotated[Path, typer.Argument(help="Another.")],
+) -> None:
+    """Name every field in which two agreements differ; exit code 2 if they do."""
+    from securevfl.jobs.agreement import differences, read_agreement
+
+    found = differences(read_agreement(one).proposal, read_agreement(other).proposal, me=str(one), peer=str(other))
+    for line in found:
+        _say(line)
+    if found:
+        raise typer.Exit(InputError.exit_code)
+    _say("They are the same, byte for byte.")
