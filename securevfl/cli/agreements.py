@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []
 
-agreements = typer.Typer(
-    help="Read agreements, and compare two of them.", no_args_is_help=True, rich_markup_mode=None
-)
+agreements = typer.Typer(help="Read agreements, and compare two of them.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(agreements, name="agreement")
 
 _FILE = "The party's own file, TOML; nobody else sees it."
@@ -40,7 +38,9 @@ def _show(paragraphs: list[Paragraph]) -> None:
 @app.command("card")
 def card_command(
     file: Annotated[Path, typer.Argument(help=_FILE)],
-    out: Annotated[Path | None, typer.Option("-o", "--out", help="Where to write it; PARTY.card beside the file.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Where to write it; PARTY.card beside the file.")
+    ] = None,
 ) -> None:
     """Write what a party shows of itself to the others: its name, keys, certificate and columns, and no row."""
     from securevfl.durable import write_whole
@@ -92,7 +92,9 @@ def propose_command(
     )
     write_whole(out, proposal.raw)
     _show(in_words(proposal))
-    _say(f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml")
+    _say(
+        f"{out} is the proposal: send it to all parties. Each one runs: securevfl approve {out.name} --file PARTY.toml"
+    )
 
 
 def _bound(text: str) -> tuple[str, tuple[float, float]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.errors import InputError, PolicyError
 from securevfl.jobs.agreement.approvals import Approval
 from securevfl.jobs.agreement.differences import leaves
 from securevfl.jobs.agreement.party_file import PartyFile
@@ -72,14 +72,12 @@ def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
     ]
     differences += [f"versions.{text}" for text in Versions.own().against(proposal.versions)]
     unknown = [
-        f"{name} signs with {proposal.card(name).key.fingerprint}: compare that with {name} in person, or set signed_by "
-        f"in [peer.{name}]"
+        f"{name} signs with {proposal.card(name).key.fingerprint}: compare that with {name} in person, or set "
+        f"signed_by in [peer.{name}]"
         for name in proposal.names
         if name != own.party and (name not in own.peers or own.peers[name].signed_by is None)
     ]
-    return Held(
-        differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown)
-    )
+    return Held(differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown))
 
 
 def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:

@@ -50,7 +50,9 @@ def card_of(own: PartyFile) -> PartyCard:
     if own.keys.authority is not None:
         (issuer,) = read_certificates(own.at(own.keys.authority))
         if not known.certificate.issued_by(issuer):
-            raise InputError(f"{own.at(own.keys.authority)} did not issue {known.certificate_file}: name the one that did")
+            raise InputError(
+                f"{own.at(own.keys.authority)} did not issue {known.certificate_file}: name the one that did"
+            )
         authority = certificate_text(issuer)
     names = own.data is not None and own.data.show == "names"
     return PartyCard(
@@ -116,7 +118,7 @@ class Planned:
 
 
 def planned_epsilon(proposal: Proposal, party: str) -> Planned:
-    """ε that the proposal's job plans for a party, in one attempt; of the fewest releases that are possible, where their
+    """ε that one attempt at the proposal's job plans for a party; of the fewest releases that are possible, where their
     number depends on the rows."""
     role, job = proposal.card(party).role, proposal.job_of()
     if role == COORDINATOR or not proposal.passive:
@@ -155,7 +157,9 @@ def propose(
         PolicyError: a protection that the algorithm cannot have.
     """
     file = Path(job_file)
-    content = {key: value for key, value in read_toml(file, "job", "examples/credit.toml").items() if key not in _PRIVATE}
+    content = {
+        key: value for key, value in read_toml(file, "job", "examples/credit.toml").items() if key not in _PRIVATE
+    }
     if isinstance(content.get("job"), dict):
         content["job"] = {key: value for key, value in content["job"].items() if key != "device"}
     sections, _, found = read_sections(JobSections, content, [])

@@ -47,8 +47,8 @@ def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
             f"Agreement {proposal.digest}",
             (
                 f"Purpose: {proposal.purpose}",
-                f"It ends {limits.expires.replace('T', ' ').replace('Z', ' UTC')}, after {limits.attempts} attempts, or "
-                f"after {_span(limits.seconds)} of running, whatever comes first.",
+                f"It ends on {limits.end:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
+                f"{_span(limits.seconds)} of running, whatever comes first.",
                 f"If a party leaves for good, {leaves[limits.leaving]}.",
             ),
         ),
@@ -151,9 +151,7 @@ def _cost(proposal: Proposal, card: PartyCard) -> str:
     plans = "without noise, which no ε bounds" if math.isinf(planned.epsilon) else f"ε = {planned.epsilon:.4g}"
     if card.epsilon is None or card.delta is None:
         return f"{card.name}: the job releases {plans}; the agreement sets no bound"
-    return (
-        f"{card.name}: ε up to {card.epsilon:g} at δ = {card.delta:g}, over all attempts; one attempt plans {plans}"
-    )
+    return f"{card.name}: ε up to {card.epsilon:g} at δ = {card.delta:g}, over all attempts; one attempt plans {plans}"
 
 
 def _afterwards(proposal: Proposal) -> tuple[str, ...]:
