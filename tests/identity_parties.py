@@ -9,8 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
-from securevfl.identity import Accepted, Authority, Handshake, Identity, PeerBook, Pin, Refusal, context, shake
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
+
+from securevfl.identity import URI, Accepted, Authority, Handshake, Identity, PeerBook, Pin, Refusal, context, shake
 from securevfl.identity.certificate import Certificate
 from securevfl.identity.making import Key, issue, make_authority, make_request, revocation_list, self_signed
 
@@ -72,6 +79,35 @@ class World:
         key = Key.generate()
         made = issue(make_request(name, key), ca.certificate, ca.key, now, name=name, days=days)
         return self.saved(file or name, made, key, now)
+
+    def unnamed(self, ca: Ca) -> Identity:
+        """A certificate of the authority that names no party."""
+        return self._odd(ca, ec.generate_private_key(ec.SECP256R1()), "nobody", None, hashes.SHA256())
+
+    def weak(self, ca: Ca, name: str, kind: str) -> Identity:
+        """A certificate of the authority with a key or a signature that parties do not use."""
+        keys = {
+            "rsa": lambda: rsa.generate_private_key(65537, 2048),
+            "p384": lambda: ec.generate_private_key(ec.SECP384R1()),
+        }
+        key = keys.get(kind, lambda: ec.generate_private_key(ec.SECP256R1()))()
+        return self._odd(ca, key, "weak", name, hashes.SHA224() if kind == "sha224" else hashes.SHA256())
+
+    def _odd(self, ca: Ca, key: Any, stem: str, name: str | None, digest: Any) -> Identity:
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, stem)])
+        made = x509.CertificateBuilder(
+            ca.certificate.x509.subject, subject, key.public_key(), x509.random_serial_number(), NOW - HOUR, NOW + HOUR
+        )
+        if name:
+            san = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(URI + name)])
+            made = made.add_extension(san, critical=False)
+        signed = made.sign(ca.key.private, digest)
+        files = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"
+        files[0].write_bytes(signed.public_bytes(Encoding.PEM))
+        files[1].touch(mode=0o600)
+        files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        found = Certificate(signed.public_bytes(Encoding.DER), signed, (name,) if name else (), False, stem)
+        return Identity(found, *files)  # past the checks of `load`
 
     def saved(self, stem: str, certificate: Certificate, key: Key, now: datetime = NOW) -> Identity:
         files = self.folder / f"{stem}.crt", self.folder / f"{stem}.key"

@@ -178,7 +178,7 @@ class PeerBook:
         if found.fingerprint in self._retired:
             raise Refusal(Code.REVOKED, self._retired[found.fingerprint], party=party)
         if isinstance(rule, Authority):
-            self._lists[rule.crl].check(found, self.now(), self.grace)
+            self._lists[rule.crl].check(found, party, self.now(), self.grace)
         if expected and party != expected:
             raise Refusal(
                 Code.OTHER_NAME, f"{expected!r} was called, and {party!r} answers: check the address", party=party

@@ -53,12 +53,17 @@ class RevocationList:
             right = found.issuer == issuer.x509.subject and found.is_signature_valid(key)  # type: ignore[arg-type]
             made, due, number = found.last_update_utc, found.next_update_utc, _number(found)
             _ = found.get_revoked_certificate_by_serial_number(1)  # reads the entries
+            odd = [one.oid.dotted_string for one in found.extensions if one.critical]
         except Exception:  # the library raises several unrelated kinds
             raise InputError(
                 f"{file} is no revocation list, or a damaged one: get it again from the authority"
             ) from None
         if not right:
             raise InputError(f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get that one's list")
+        if odd:  # a list of changes alone, or of a part of the certificates (RFC 5280, section 5.2)
+            raise InputError(
+                f"{file} is not a whole list (critical extension {odd[0]}): ask the authority for one that is"
+            )
         if due is None:
             raise InputError(
                 f"{file} does not say when the next one comes (nextUpdate): ask the authority for one that does"
@@ -69,11 +74,12 @@ class RevocationList:
         """Whether it is as new as `older`, or newer."""
         return (self.number, self.made) >= (older.number, older.made)
 
-    def check(self, certificate: Certificate, now: datetime, grace: timedelta) -> None:
+    def check(self, certificate: Certificate, party: str, now: datetime, grace: timedelta) -> None:
         """Do nothing where a certificate is not revoked and the list is not out of date.
 
         Args:
             certificate: that this authority issued.
+            party: whose it is.
             now: this machine's clock.
             grace: how long after nextUpdate the list still counts; then nobody is let in.
 
@@ -85,12 +91,14 @@ class RevocationList:
                 Code.CRL_OUT_OF_DATE,
                 f"the revocation list here was due to be replaced {shown_time(self.due)}, and the grace of "
                 f"{_hours(grace)} is over: get the authority's new list",
+                party=party,
             )
         if now < self.made - TOLERANCE:
             raise Refusal(
                 Code.CRL_OUT_OF_DATE,
                 f"the revocation list here was made {shown_time(self.made)}, and the clock says {shown_time(now)}: "
                 "set the clock",
+                party=party,
             )
         entry = self._list.get_revoked_certificate_by_serial_number(certificate.x509.serial_number)
         if entry is not None:
@@ -98,6 +106,7 @@ class RevocationList:
                 Code.REVOKED,
                 f"the authority revoked the certificate {certificate.fingerprint[:16]}… "
                 f"{shown_time(entry.revocation_date_utc)}: its party needs a new one",
+                party=party,
             )
 
     @property
