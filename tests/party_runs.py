@@ -9,7 +9,7 @@ from pathlib import Path
 
 from securevfl.data import Parties
 from securevfl.jobs.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
-from securevfl.jobs.runner.attend import Attending
+from securevfl.jobs.process.attend import Attending
 from securevfl.jobs.runner.simulated import COORDINATOR
 from securevfl.jobs.state import StateFolder
 from securevfl.party import Job, JobTerms

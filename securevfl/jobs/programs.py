@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
+from securevfl.jobs.runner.blocking import blocking, carrying
 from securevfl.jobs.runner.place import first_secret, site_of
 from securevfl.jobs.runner.roster import Roster
 from securevfl.party import Job, declared
@@ -17,7 +16,7 @@ from securevfl.privacy import Ledgers
 from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import WINDOW, MemoryChannel, memory_pair
 
-__all__ = ["blocking", "carrying", "run_programs", "sites_of"]
+__all__ = ["run_programs", "sites_of"]
 
 T = TypeVar("T")
 
@@ -121,38 +120,3 @@ def run_programs(programs: Mapping[str, Callable[[], Awaitable[T]]], sites: Mapp
         raised.add_note(f"raised at party {name!r}; the other parties stopped")
         raise raised
     raise raised from error
-
-
-@contextmanager
-def carrying(sites: Mapping[str, Site]) -> Iterator[None]:
-    """An interrupt of the run inside carries all ledgers."""
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit) as interrupt:
-        interrupt.ledgers = tuple(site.ledger for site in sites.values())  # type: ignore[union-attr]
-        raise
-
-
-def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
-    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own, which an
-    interrupt of this one ends."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(main())
-    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object] | None]] = []
-
-    async def noted() -> T:
-        running.append((asyncio.get_running_loop(), asyncio.current_task()))
-        return await main()
-
-    with ThreadPoolExecutor(1) as pool:
-        result = pool.submit(asyncio.run, noted())
-        try:
-            return result.result()
-        except KeyboardInterrupt:
-            for loop, task in running:
-                if task is not None:
-                    with suppress(RuntimeError):  # the loop was closed: the run is over
-                        loop.call_soon_threadsafe(task.cancel)
-            raise

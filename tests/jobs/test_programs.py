@@ -19,7 +19,8 @@ import securevfl as sv
 from securevfl.algorithms import splitnn
 from securevfl.data import PartyTable, hold_out
 from securevfl.jobs import programs, simulation
-from securevfl.jobs.programs import blocking, sites_of
+from securevfl.jobs.programs import sites_of
+from securevfl.jobs.runner.blocking import blocking
 from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.privacy import Ledger, verify
 from securevfl.privacy.ledger import Chain

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TypeVar
 
 from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
-from securevfl.jobs.programs import blocking, carrying
 from securevfl.jobs.runner.attempts import Attempts
+from securevfl.jobs.runner.blocking import blocking, carrying
 from securevfl.jobs.runner.runner import PartyRunner
 from securevfl.party.program import closing
 from securevfl.party.reports import View

@@ -10,9 +10,9 @@ from securevfl.align import protocol_of
 from securevfl.data import PartyTable
 from securevfl.jobs.agreement import Proposal
 from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.process.course import Finished
 from securevfl.jobs.receipt import links
 from securevfl.jobs.recording import run_record, title_of
-from securevfl.jobs.runner.course import Finished
 from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.simulation import Ran
 from securevfl.party import Job

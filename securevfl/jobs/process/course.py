@@ -13,8 +13,8 @@ from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.jobs.checkpoint import FolderKeeper, data_digests
 from securevfl.jobs.parts import MODEL_PART, PART, model_part
+from securevfl.jobs.process.chains import Chains
 from securevfl.jobs.receipt import check_protection
-from securevfl.jobs.runner.chains import Chains
 from securevfl.jobs.runner.place import first_secret, site_of
 from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.state import StateFolder, StoredAlignment

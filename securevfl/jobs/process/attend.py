@@ -11,16 +11,16 @@ from securevfl.errors import Parked, SecureVFLError
 from securevfl.jobs.agreement import Agreement
 from securevfl.jobs.agreement.party_file import Budget
 from securevfl.jobs.machine import versions
-from securevfl.jobs.runner.chains import Chains
-from securevfl.jobs.runner.course import Course, Finished
+from securevfl.jobs.process.chains import Chains
+from securevfl.jobs.process.course import Course, Finished
+from securevfl.jobs.process.own_report import own_record
+from securevfl.jobs.process.status import Status
+from securevfl.jobs.process.stored import StoredAttempts
+from securevfl.jobs.process.watching import Audience
 from securevfl.jobs.runner.news import News, Several
-from securevfl.jobs.runner.own_report import own_record
 from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.runner.runner import PartyRunner
-from securevfl.jobs.runner.status import Status
-from securevfl.jobs.runner.stored import StoredAttempts
-from securevfl.jobs.runner.watching import Audience
 from securevfl.jobs.state import StateFolder, show_status
 from securevfl.jobs.written import sha256
 from securevfl.privacy import Policy, PrivateKey

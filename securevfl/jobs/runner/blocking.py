@@ -1,0 +1,50 @@
+"""Running to the end from where no event loop runs, and from where one does; interrupts carry the ledgers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from securevfl.site import Site
+
+__all__ = ["blocking", "carrying"]
+
+T = TypeVar("T")
+
+
+@contextmanager
+def carrying(sites: Mapping[str, Site]) -> Iterator[None]:
+    """An interrupt of the run inside carries all ledgers."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        interrupt.ledgers = tuple(site.ledger for site in sites.values())  # type: ignore[union-attr]
+        raise
+
+
+def blocking(main: Callable[[], Coroutine[None, None, T]]) -> T:
+    """Run to the end, also where an event loop runs already (a notebook): then in a thread of its own, which an
+    interrupt of this one ends."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(main())
+    running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[object] | None]] = []
+
+    async def noted() -> T:
+        running.append((asyncio.get_running_loop(), asyncio.current_task()))
+        return await main()
+
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(asyncio.run, noted())
+        try:
+            return result.result()
+        except KeyboardInterrupt:
+            for loop, task in running:
+                if task is not None:
+                    with suppress(RuntimeError):  # the loop was closed: the run is over
+                        loop.call_soon_threadsafe(task.cancel)
+            raise
