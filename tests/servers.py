@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,14 @@ class Served:
         self.hub.crash(name)
         self.tasks[name].cancel()
 
+    async def again(self, name: str) -> None:
+        """Start a party that crashed, and wait until all serve in a new session."""
+        others = [server for party, server in self.servers.items() if party != name]
+        before = [server.sessions for server in others]
+        self.start(name)
+        await until(lambda: all(server.sessions > count for server, count in zip(others, before, strict=True)))
+        await until(lambda: self.bank.ready)
+
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for it, with a generous limit."""
@@ -85,6 +94,27 @@ def places(
         )
         for name, load in tables.items()
     }
+
+
+def ready(
+    folder: Path,
+    parts: Mapping[str, ModelPart],
+    policies: Mapping[str, ServingPolicy] | None = None,
+    job: sv.Job = JOB,
+    people: Parties | None = None,
+    now: Callable[[], float] = lambda: 1.8e9,
+) -> dict[str, Place]:
+    """Where each party serves, with its part of a model on its shelf."""
+    tables = unlabelled(people or parties())
+    loads: dict[str, Callable[[], PartyTable]] = {name: partial(_same, table) for name, table in tables.items()}
+    at = places(folder, loads, job, policies, now)
+    for name, place in at.items():
+        put(place, parts[name])
+    return at
+
+
+def _same(table: PartyTable) -> PartyTable:
+    return table
 
 
 def put(place: Place, part: ModelPart) -> None:
@@ -125,7 +155,7 @@ async def served(at: Mapping[str, Place], batching: Batching | None = None, *, r
                 await task
 
 
-def scores_of(outcomes: list[np.ndarray | object]) -> np.ndarray:
+def scores_of(outcomes: Sequence[object]) -> np.ndarray:
     """Probabilities (n, classes), where every customer got some."""
     assert all(isinstance(one, np.ndarray) for one in outcomes), outcomes
     return np.array(outcomes)

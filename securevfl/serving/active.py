@@ -73,6 +73,16 @@ class ServeActive(PartyServer):
         return frozenset() if self.index is None else self.index.known
 
     @property
+    def aligned(self) -> bool:
+        """Whether it is known whom all parties hold."""
+        return self.index is not None
+
+    @property
+    def digest(self) -> str:
+        """Of the served model; empty where there is none."""
+        return "" if self.serving is None else self.serving.model.digest
+
+    @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes of the served model; empty where there is none."""
         return () if self.serving is None else self.serving.classes
@@ -156,6 +166,10 @@ class ServeActive(PartyServer):
         """
         return int(await self._command("refresh"))
 
+    async def finish(self) -> None:
+        """Let the session be the last one, for this party and for those that are there for it alone."""
+        await self._command("finish")
+
     async def _command(self, do: str, run: str = "") -> str:
         await self._when_ready(model=False)
         try:
@@ -233,7 +247,7 @@ class ServeActive(PartyServer):
             self.changed()
             while len(site.ledger.lines) < LEDGER_LINES and await self._one(live):
                 pass
-            await tell(site, "end")
+            await tell(site, "end", meta={"over": self.over})
         finally:
             self._live = None
             self.changed()
@@ -260,6 +274,10 @@ class ServeActive(PartyServer):
             await self._batch(live, item)
             return True
         try:
+            if item.do == "finish":
+                self.over = True
+                _tell(item, "")
+                return False
             if item.do == "refresh":
                 await self._refresh(live)
                 self._refreshing = item.done  # told in the session that follows
@@ -273,8 +291,8 @@ class ServeActive(PartyServer):
         return True
 
     def _broken(self, error: BaseException) -> Unavailable:
-        if isinstance(error, PeerEnded):
-            return Unavailable(f"a party was started anew or is gone ({error}); ask again", sorted(self.away))
+        if isinstance(error, PeerEnded | asyncio.CancelledError):
+            return Unavailable(f"{self.why or error}; ask again", sorted(self.away))
         return Unavailable(f"it broke off ({type(error).__name__}); ask again")
 
     async def _batch(self, live: _Session, first: Ask) -> None:

@@ -15,6 +15,8 @@ from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, 
 
 __all__ = ["Gathered"]
 
+_SERVING = b"\x03"
+"""First byte of a note, so that a party that trains does not take it for one of its own."""
 _FIRST_PAUSE = 0.05
 _LONGEST_PAUSE = 5.0
 
@@ -27,13 +29,18 @@ class Gathered(ABC):
 
     Attributes:
         away: peer → why it is not connected.
+        why: why the last session was parked.
         failure: why the last session ended; empty after one that ended as it should.
+        sessions: how many began.
+        over: whether no session is to follow the one that goes.
     """
 
     def __init__(self, mesh: Mesh) -> None:
         self.mesh = mesh
         self.away = dict.fromkeys(mesh.peers, "not connected yet")
-        self.failure = ""
+        self.why = self.failure = ""
+        self.sessions = 0
+        self.over = False
         self._gathering: Gathering | None = None
         self._session: asyncio.Task[None] | None = None
         self._channels: Mapping[str, Channel] = {}
@@ -51,7 +58,7 @@ class Gathered(ABC):
         """Somebody came or went, or a session ended."""
 
     async def run(self) -> None:
-        """Serve until cancelled.
+        """Serve until cancelled, or until it is over.
 
         Raises:
             SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
@@ -69,6 +76,8 @@ class Gathered(ABC):
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if self._session is not None and self._session.done():
                     actions = await self._ended(gathering, "the session ended")
+                    if self.over and not self.failure:
+                        return
                 if hearing.done():
                     event = hearing.result()
                     hearing = asyncio.ensure_future(self.mesh.next())
@@ -102,7 +111,7 @@ class Gathered(ABC):
                 actions = gathering.down(event.peer)
             case Noted():
                 try:
-                    actions = gathering.heard(event.peer, event.payload)
+                    actions = gathering.heard(event.peer, _content(event))
                 except ProtocolError as error:  # what it said is passed over; the next report replaces it
                     self.failure = str(error)
             case Refused():
@@ -120,30 +129,46 @@ class Gathered(ABC):
         while queue:
             match queue.popleft():
                 case Say(peer=peer, payload=payload):
-                    await self.mesh.note(peer, payload)
+                    await self.mesh.note(peer, _SERVING + payload)
                 case Began(view=view):
                     self._channels = self.mesh.begin(view.mark)
                 case Go(view=view):
                     self.mesh.open()
+                    self.sessions += 1
                     self._session = asyncio.ensure_future(self.session(view, self._channels))
                 case Park(why=why):
                     return [*await self._ended(gathering, why), *queue]
         return []
 
+    async def _judge(self, session: asyncio.Task[None], why: str) -> None:
+        """What a session's end says about the next one."""
+        error = None if session.cancelled() else session.exception()
+        if session.cancelled() or isinstance(error, Parked | PeerEnded):
+            self.failure = why
+        elif isinstance(error, ProtocolError | RangeError | TimeoutError | OSError):
+            self.failure = str(error) or type(error).__name__
+            self._failed += 1
+            await asyncio.sleep(min(_FIRST_PAUSE * 2**self._failed, _LONGEST_PAUSE))
+        elif error is not None:
+            raise error
+        else:
+            self._failed = 0
+
     async def _ended(self, gathering: Gathering, why: str) -> list[Action]:
         """Take leave of a session, and report anew; after a failure that repeats itself, not at once."""
+        self.why = why
         self.mesh.park(why)
         session, self._session = self._session, None
         self.failure = ""
         if session is not None:
-            try:
-                await session
-                self._failed = 0
-            except (Parked, PeerEnded):
-                self.failure = why
-            except (ProtocolError, RangeError, TimeoutError, OSError) as error:
-                self.failure = str(error) or type(error).__name__
-                self._failed += 1
-                await asyncio.sleep(min(_FIRST_PAUSE * 2**self._failed, _LONGEST_PAUSE))
+            session.cancel()  # it may wait for a question, and not for a peer
+            await asyncio.wait({session})
+            await self._judge(session, why)
         self.changed()
         return gathering.parked(self._report())
+
+
+def _content(note: Noted) -> bytes:
+    if note.payload[:1] != _SERVING:
+        raise ProtocolError(f"{note.peer!r} runs another command: all parties serve, or all predict")
+    return note.payload[1:]

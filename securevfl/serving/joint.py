@@ -77,8 +77,8 @@ class JointScores:
             for at in sorted({self._group_of[row] for row in wanted}):
                 found |= await self._batch(self.groups[at], whole=True)
         else:
-            for start in range(0, len(wanted), MOST_ROWS):
-                found |= await self._batch(np.array(wanted[start : start + MOST_ROWS], np.int64), whole=False)
+            for rows in np.array_split(np.array(wanted, np.int64), -(-len(wanted) // MOST_ROWS) or 1):
+                found |= await self._batch(rows, whole=False)
         return {self.names[row]: found[row] for row in wanted}
 
     async def _batch(self, rows: np.ndarray, *, whole: bool) -> dict[int, Outcome]:

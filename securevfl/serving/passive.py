@@ -11,12 +11,13 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.jobs.parts import ModelPart
 from securevfl.privacy import Link
 from securevfl.serving.exchanges import hear, refuse, say_ok
+from securevfl.serving.place import Place
 from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.session import Index, PartyServer, Serving
 from securevfl.serving.shelf import Named
 from securevfl.site import Site
 from securevfl.training import PassiveProgram
-from securevfl.transport import Scalar
+from securevfl.transport import Mesh, Scalar
 
 __all__ = ["ServePassive"]
 
@@ -26,7 +27,17 @@ _PART = "part "
 
 
 class ServePassive(PartyServer):
-    """A passive party's server. See `PartyServer`."""
+    """A passive party's server. See `PartyServer`.
+
+    Args:
+        mesh: connections to all peers.
+        place: where it serves.
+        once: whether it ends with the active party: for one prediction.
+    """
+
+    def __init__(self, mesh: Mesh, place: Place, *, once: bool = False) -> None:
+        super().__init__(mesh, place)
+        self.once = once
 
     async def serve(self, site: Site, index: Index) -> None:
         upstream = site.links[site.active]
@@ -48,6 +59,7 @@ class ServePassive(PartyServer):
             elif do == "refresh":
                 await self._refresh(upstream)
             elif do == "end":
+                self.over = self.once and meta.get("over") is True
                 return
             else:
                 raise ProtocolError(f"{upstream.peer!r} says {do!r:.40}, which nothing here does")

@@ -7,7 +7,7 @@ whoever breaks a rule is told the rule.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -61,6 +61,15 @@ class ServingPolicy(Config):
     @classmethod
     def path(cls) -> str:
         return "serving"
+
+    def stricter(self, other: ServingPolicy) -> ServingPolicy:
+        """Both policies at once: on each point the stricter of the two."""
+
+        def least(name: str) -> Any:
+            return min((bound for one in (self, other) if (bound := getattr(one, name)) is not None), default=None)
+
+        bounds = ("max_batch", "rows_per_minute", "rows_per_day", "scores_per_record", "epsilon_per_record")
+        return ServingPolicy(min_batch=max(self.min_batch, other.min_batch), **{name: least(name) for name in bounds})
 
     def problems(self) -> list[str]:
         found = super().problems()

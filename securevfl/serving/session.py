@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -106,12 +107,38 @@ class PartyServer(Gathered):
         self._table = place.table()
         self._digest = table_digest(self._table)
         self._candidate: PartyTable | None = None
+        self._known: tuple[PartyTable, frozenset[str]] | None = None
         self._kept: tuple[tuple[str, str], dict[str, object]] | None = None
         self.index = self._stored()
+
+    @property
+    def table(self) -> PartyTable:
+        """The party's table, as it is served."""
+        return self._table
+
+    @property
+    def known(self) -> frozenset[str]:
+        """Identifiers of the party's table."""
+        if self._known is None or self._known[0] is not self._table:
+            self._known = self._table, frozenset(self._table.ids)
+        return self._known[1]
 
     def alignment(self) -> str:
         """See `Gathered.alignment`: none where a new table waits to be aligned."""
         return "" if self._candidate is not None or self.index is None else self.index.mark
+
+    @property
+    def ready(self) -> bool:
+        """Whether all parties are there and a model is served."""
+        return self.serving is not None and not self.away
+
+    def epsilon_today(self) -> float | None:
+        """ε of today's releases of the person who was released most often; None where features leave without noise, and
+        where no model is served."""
+        if self.serving is None:
+            return None
+        epsilon = self.serving.program.role.releases.cost(self.counts.most_released())
+        return epsilon if math.isfinite(epsilon) else None
 
     @abstractmethod
     async def serve(self, site: Site, index: Index) -> None:

@@ -50,13 +50,15 @@ class TokenEntry(Config):
     Attributes:
         client: who uses it, for limits and metrics; several tokens may have one.
         scopes: what it may do.
-        sha256: of the token, hexadecimal.
+        sha256: of the token, or of the client's certificate (DER), hexadecimal.
+        kind: which of the two.
         expires: the last day on which it works, UTC; None for no end.
     """
 
     client: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,31}$", description="a lower-case word")]
     scopes: tuple[Scope, ...] = ("score",)
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="64 hexadecimal digits")]
+    kind: Literal["token", "certificate"] = "token"
     expires: date | None = None
 
     @classmethod
@@ -108,13 +110,21 @@ class TokenFile:
         Every digest of the file is compared, each in constant time: how long it takes says nothing about which of them
         is near.
         """
+        given = token.encode("utf-8", "replace")
+        return self._client("token", given) if len(given) <= _LONGEST else None
+
+    def certificate(self, der: bytes) -> Client | None:
+        """Whose certificate this is, as `client` says."""
+        return self._client("certificate", der)
+
+    def _client(self, kind: str, secret: bytes) -> Client | None:
         self._read()
-        given = hashlib.sha256(token[:_LONGEST].encode("utf-8", "replace")).digest()
+        given = hashlib.sha256(secret).digest()
         found: TokenEntry | None = None
         for digest, entry in self._entries:
-            if hmac.compare_digest(digest, given):
+            if hmac.compare_digest(digest, given) and entry.kind == kind:
                 found = entry
-        if found is None or len(token) > _LONGEST or (found.expires is not None and self._today() > found.expires):
+        if found is None or (found.expires is not None and self._today() > found.expires):
             return None
         return Client(found.client, frozenset(found.scopes))
 

@@ -4,43 +4,45 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from servers import JOB, places, put, scores_of, served, trained, unlabelled, until
+from servers import JOB, places, put, ready, scores_of, served, trained, unlabelled
 
 import securevfl as sv
+from securevfl.data import PartyTable
+from securevfl.errors import InputError
 from securevfl.jobs.parts import ModelPart
-from securevfl.serving import Batching, Place, ServingPolicy, Unavailable
+from securevfl.serving import (
+    Batching,
+    ModelMismatch,
+    ModelShelf,
+    Named,
+    Refusal,
+    ServePassive,
+    ServingPolicy,
+    Unavailable,
+)
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory: pytest.TempPathFactory) -> Parts:
-    return trained(tmp_path_factory.mktemp("model"))
-
-
-def ready(folder: Path, parts: Parts, policies: Mapping[str, ServingPolicy] | None = None) -> dict[str, Place]:
-    people = unlabelled(parties())
-    at = places(folder, {name: (lambda t=table: t) for name, table in people.items()}, policies=policies)
-    for name, place in at.items():
-        put(place, parts[name])
-    return at
+def predicted(parts: Parts, job: sv.Job = JOB) -> dict[str, np.ndarray]:
+    model = sv.Model(job=job, parts={name: part.tree for name, part in parts.items()})
+    found = sv.predict(model, parties())
+    return dict(zip(found.ids, found.probabilities, strict=True))
 
 
 def test_scores_are_those_of_a_prediction(tmp_path: Path, plain: Parts) -> None:
-    people = parties()
-    model = sv.Model(job=JOB, parts={name: part.tree for name, part in plain.items()})
-    whole = sv.predict(model, people)
-    expected = dict(zip(whole.ids, whole.probabilities, strict=True))
-    ids = list(whole.ids)[:7]
+    expected = predicted(plain)
+    ids = sorted(expected)[:7]
 
     async def main() -> np.ndarray:
         async with served(ready(tmp_path, plain)) as running:
-            assert running.bank.common == set(whole.ids)
+            assert running.bank.common == set(expected)
             one = await running.bank.scores(ids[:1])
             many = await asyncio.gather(*(running.bank.scores([name]) for name in ids))
             return scores_of([*one, *(found for (found,) in many)])
@@ -49,17 +51,210 @@ def test_scores_are_those_of_a_prediction(tmp_path: Path, plain: Parts) -> None:
     assert np.allclose(found, [expected[name] for name in [ids[0], *ids]], atol=1e-6)
 
 
+@pytest.mark.parametrize("protection", [sv.BFV(), sv.Plain(fixed_point=True)], ids=["bfv", "fixed point"])
+def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: sv.Protection) -> None:
+    job = JOB.replace(protection=protection)
+    parts = trained(tmp_path / "trained", job)
+    expected = predicted(parts, job)
+    ids = sorted(expected)[:3]
+
+    async def main() -> np.ndarray:
+        async with served(ready(tmp_path, parts, job=job)) as running:
+            first = await running.bank.scores(ids[:1])
+            return scores_of([*first, *await running.bank.scores(ids[1:])])
+
+    assert np.allclose(asyncio.run(main()), [expected[name] for name in ids], atol=1e-6)
+
+
 def test_a_passive_party_that_dies_is_named_and_comes_back(tmp_path: Path, plain: Parts) -> None:
     async def main() -> None:
         async with served(ready(tmp_path, plain), Batching(grace=0.05)) as running:
-            name = sorted(running.bank.common)[0]
+            name = min(running.bank.common)
             before = scores_of(await running.bank.scores([name]))
+            mark = running.bank.alignment()
             running.crash("shop2")
             with pytest.raises(Unavailable, match="shop2") as caught:
                 await running.bank.scores([name])
             assert caught.value.parties == ("shop2",)
-            running.start("shop2")
-            await until(lambda: running.bank.ready)
+            assert not running.bank.ready
+            await running.again("shop2")
             assert np.allclose(scores_of(await running.bank.scores([name])), before, atol=1e-6)
+            assert running.bank.alignment() == mark, "the stored index was not used again"
 
     asyncio.run(main())
+
+
+def test_a_request_in_flight_hears_of_a_party_that_died(
+    tmp_path: Path, plain: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The party dies after it was asked and before it answers: the client gets its name, soon, and no score."""
+    reached = asyncio.Event()
+
+    async def never(self: ServePassive, *more: object) -> None:
+        if self.place.name == "shop1":
+            reached.set()
+            await asyncio.Event().wait()
+
+    async def main() -> None:
+        async with served(ready(tmp_path, plain), Batching(grace=0.05)) as running:
+            name = min(running.bank.common)
+            with monkeypatch.context() as patched:
+                patched.setattr(ServePassive, "_asked", never)
+                asked = asyncio.ensure_future(running.bank.scores([name]))
+                await reached.wait()
+                running.crash("shop1")
+                with pytest.raises(Unavailable, match="shop1"):
+                    await asked
+            await running.again("shop1")
+            assert len(await running.bank.scores([name])) == 1
+
+    asyncio.run(main())
+
+
+def test_the_active_party_is_started_anew(tmp_path: Path, plain: Parts) -> None:
+    async def main() -> None:
+        async with served(ready(tmp_path, plain)) as running:
+            name = min(running.bank.common)
+            before = scores_of(await running.bank.scores([name]))
+            running.crash("bank")
+            await running.again("bank")
+            assert np.allclose(scores_of(await running.bank.scores([name])), before, atol=1e-6)
+            assert running.bank.counts.rows == 2, "a restart reset the counts of the day"
+
+    asyncio.run(main())
+
+
+def test_each_party_refuses_by_its_own_policy(tmp_path: Path, plain: Parts) -> None:
+    """No other party knows the rule before it is broken, and rows that nobody refuses are scored all the same."""
+    policies = {"shop1": ServingPolicy(scores_per_record=2), "shop2": ServingPolicy(min_batch=2)}
+
+    async def main() -> None:
+        async with served(ready(tmp_path, plain, policies)) as running:
+            bank, (one, two, three) = running.bank, sorted(running.bank.common)[:3]
+            (alone,) = await bank.scores([one])
+            assert isinstance(alone, Refusal)
+            assert (alone.party, alone.rule, alone.passes) == ("shop2", "min_batch", False)
+            for _ in range(2):
+                scores_of(await bank.scores([one, two]))
+            over, *rest = await bank.scores([one, three])
+            assert isinstance(over, Refusal)
+            assert (over.party, over.rule, over.passes) == ("shop1", "scores_per_record", True)
+            assert 0 < over.wait <= 86400
+            assert isinstance(rest[0], Refusal), "one row is left, and shop2 scores two at least"
+            assert rest[0].party == "shop2"
+            running.crash("shop1")
+            await running.again("shop1")
+            again, _ = await bank.scores([one, two])
+            assert isinstance(again, Refusal), "a restart reset the counts of the day"
+            assert again.rule == "scores_per_record"
+
+    asyncio.run(main())
+
+
+def test_a_new_model_is_served_once_all_have_it(tmp_path: Path, plain: Parts) -> None:
+    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    run = more["bank"].run
+    old = predicted(plain)
+
+    async def main() -> None:
+        at = ready(tmp_path, plain)
+        async with served(at) as running:
+            bank, name = running.bank, min(running.bank.common)
+            first = bank.digest
+            put(at["bank"], more["bank"])
+            put(at["shop1"], more["shop1"])
+            with pytest.raises(ModelMismatch, match="shop2"):
+                await bank.activate(run)
+            assert bank.digest == first
+            assert np.allclose(scores_of(await bank.scores([name])), old[name], atol=1e-6)
+            put(at["shop2"], more["shop2"])
+            second = await bank.activate(run)
+            new = scores_of(await bank.scores([name]))
+            assert not np.allclose(new, old[name], atol=1e-3)
+            assert np.allclose(new, predicted(more)[name], atol=1e-6)
+            assert {server.shelf.committed.digest for server in running.servers.values() if server.shelf.committed} == {
+                second
+            }
+            assert await bank.roll_back() == first
+            assert np.allclose(scores_of(await bank.scores([name])), old[name], atol=1e-6)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("who", ["bank", "shop1"])
+def test_a_crash_between_the_phases_leaves_one_model(
+    tmp_path: Path, plain: Parts, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever dies after the active party's record was written comes back to what it says."""
+    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    run = more["bank"].run
+    reached = asyncio.Event()
+    original = ModelShelf.commit
+
+    def commit(self: ModelShelf, model: Named) -> ModelPart:
+        if model.run == run and self.party == "shop1":
+            reached.set()
+            raise InputError("it dies here")
+        return original(self, model)
+
+    async def main() -> None:
+        at = ready(tmp_path, plain)
+        async with served(at) as running:
+            for name, place in at.items():
+                put(place, more[name])
+            with monkeypatch.context() as patched:
+                patched.setattr(ModelShelf, "commit", commit)
+                asking = asyncio.ensure_future(running.bank.activate(run))
+                await reached.wait()
+                running.crash(who)
+                asking.cancel()
+            await running.again(who)
+            models = [server.shelf.committed for server in running.servers.values()]
+            assert {model.run for model in models if model is not None} == {run}
+            name = min(running.bank.common)
+            found = scores_of(await running.bank.scores([name]))
+            assert np.allclose(found, predicted(more)[name], atol=1e-6)
+
+    asyncio.run(main())
+
+
+def test_parts_of_different_runs_are_never_served_together(tmp_path: Path, plain: Parts) -> None:
+    """The same job, trained twice: each party's own part is whole, and together they are no model."""
+    more = trained(tmp_path / "second", JOB, parties(seed=3))
+    mixed = dict(plain) | {"shop1": more["shop1"]}
+
+    async def main() -> None:
+        async with served(ready(tmp_path, mixed)) as running:
+            assert "shop1" in running.bank.problem
+            assert not running.bank.ready
+
+    asyncio.run(main())
+
+
+def test_a_refresh_aligns_new_tables(tmp_path: Path, plain: Parts) -> None:
+    tables = unlabelled(parties())
+    at = places(tmp_path, {name: (lambda name=name: tables[name]) for name in tables})  # type: ignore[misc]
+    for name, place in at.items():
+        put(place, plain[name])
+
+    async def main() -> None:
+        async with served(at) as running:
+            bank = running.bank
+            gone = min(bank.common)
+            size = len(bank.common)
+            tables["shop1"] = _without(tables["shop1"], gone)
+            assert await bank.refresh() == size - 1
+            assert gone not in bank.common
+            scores_of(await bank.scores(sorted(bank.common)[:2]))
+            good = tables["shop2"]
+            tables["shop2"] = replace(good, ids=[f"other-{i}" for i in range(good.rows)])
+            with pytest.raises(ModelMismatch, match="the old ones stay"):
+                await bank.refresh()
+            assert len(bank.common) == size - 1
+            scores_of(await bank.scores(sorted(bank.common)[:2]))
+
+    asyncio.run(main())
+
+
+def _without(table: PartyTable, name: str) -> PartyTable:
+    return table.take([row for row, one in enumerate(table.ids) if one != name])

@@ -1,0 +1,113 @@
+"""Where customers are asked about: whom all parties hold, all score; whom nobody else knows, the local model scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from securevfl.jobs.parts import ModelPart
+from securevfl.serving.active import ServeActive
+from securevfl.serving.local import LocalModel
+from securevfl.serving.policy import Refusal
+
+__all__ = ["Answer", "Desk", "Unknown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """One customer's score.
+
+    Attributes:
+        model: which one scored it: ``"joint"``, all parties' together, or ``"local"``, the active party's own.
+        digest: of that model; of a local one, of the active party's part.
+        classes: their names.
+        probabilities: (classes,).
+    """
+
+    model: Literal["joint", "local"]
+    digest: str
+    classes: tuple[str, ...]
+    probabilities: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unknown:
+    """Nobody can score a customer.
+
+    Attributes:
+        reason: in words, without the identifier.
+    """
+
+    reason: str
+
+
+class Desk:
+    """Answers for customers of the active party.
+
+    Args:
+        server: the active party's.
+        local: its own model's part, for customers whom nobody else knows; None where it trained none.
+
+    Raises:
+        InputError: see `LocalModel`.
+    """
+
+    def __init__(self, server: ServeActive, local: ModelPart | None = None) -> None:
+        self.server = server
+        self._part = local
+        self._table = server.table
+        self._local = None if local is None else LocalModel(local, server.table)
+
+    async def answers(self, customers: Sequence[str]) -> list[Answer | Refusal | Unknown]:
+        """One answer for each customer, in their order.
+
+        Raises:
+            Unavailable: a party that is needed for one of them is away.
+        """
+        common = self.server.common
+        joint = list(dict.fromkeys(name for name in customers if name in common))
+        found: dict[str, Answer | Refusal | Unknown] = {}
+        if joint or not self.server.aligned:
+            outcomes = await self.server.scores(joint)
+            digest, classes = self.server.digest, self.server.classes
+            for name, outcome in zip(joint, outcomes, strict=True):
+                found[name] = (
+                    outcome
+                    if isinstance(outcome, Refusal)
+                    else Answer(model="joint", digest=digest, classes=classes, probabilities=outcome)
+                )
+        found |= await self._alone([name for name in dict.fromkeys(customers) if name not in found])
+        return [found[name] for name in customers]
+
+    async def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | Unknown]:
+        """Customers whom nobody else knows."""
+        known = self.server.known
+        found: dict[str, Answer | Refusal | Unknown] = {}
+        names = [name for name in customers if name in known]
+        for name in customers:
+            if name not in known:
+                found[name] = Unknown(reason=f"{self.server.place.name!r} has no row of this customer")
+        local = self._current()
+        if local is None:
+            no = Unknown(reason="not all parties hold a row of this customer, and there is no local model")
+            return found | dict.fromkeys(names, no)
+        if not names:
+            return found
+        refusal = self.server.counts.refusal(names, [False] * len(names), lambda times: 0.0)
+        if refusal is not None:
+            return found | dict.fromkeys(names, refusal)
+        self.server.counts.count(names, [False] * len(names))
+        scores = await local.scores(names)
+        for name, row in zip(names, scores, strict=True):
+            found[name] = Answer(model="local", digest=local.part.digest, classes=local.classes, probabilities=row)
+        return found
+
+    def _current(self) -> LocalModel | None:
+        """The local model over the table as it is now."""
+        if self._part is not None and self._table is not self.server.table:
+            self._table = self.server.table
+            self._local = LocalModel(self._part, self._table)
+        return self._local

@@ -1,0 +1,130 @@
+"""Who may ask for what, and how much: what every HTTP request passes before anybody is scored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from securevfl.serving.desk import Answer, Desk, Unknown
+from securevfl.serving.limits import Buckets, Limits
+from securevfl.serving.metrics import Metrics
+from securevfl.serving.policy import Refusal
+from securevfl.serving.schema import Problem, Score
+from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
+
+__all__ = ["Denied", "Front", "Told"]
+
+Told = tuple[int, Score | Problem, float]
+"""An HTTP status, what is told, and seconds to wait; 0 where waiting does not help."""
+
+_ANYBODY = Client("anybody", frozenset(SCOPES))
+
+
+class Denied(Exception):
+    """A request that is answered with a status and a reason.
+
+    Attributes:
+        status: of HTTP.
+        problem: what the client is told.
+        wait: seconds to wait; 0 where waiting does not help.
+    """
+
+    def __init__(self, status: int, problem: Problem, wait: float = 0.0) -> None:
+        self.status, self.problem, self.wait = status, problem, wait
+        super().__init__(problem.reason)
+
+
+class Front:
+    """Clients, their scopes and limits.
+
+    Args:
+        desk: answers.
+        metrics: counts what is refused.
+        tokens: who may ask; None lets anybody, which is for loopback.
+        limits: per client and per customer.
+        now: seconds of a clock that never goes back.
+    """
+
+    def __init__(
+        self,
+        desk: Desk,
+        metrics: Metrics,
+        *,
+        tokens: TokenFile | None = None,
+        limits: Limits | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.desk = desk
+        self.server = desk.server
+        self.metrics = metrics
+        self.limits = bounds = limits or Limits()
+        self._tokens = tokens
+        self._clients: Buckets[str] = Buckets(bounds.client_rows_per_minute / 60, bounds.client_burst, now=now)
+        self._customers: Buckets[str] = Buckets(bounds.customer_scores_per_minute / 60, bounds.customer_burst, now=now)
+
+    def client(self, scope: Scope, authorization: str, certificate: bytes | None) -> Client:
+        """Who asks.
+
+        Args:
+            scope: what for.
+            authorization: the header; empty where there is none.
+            certificate: the client's (DER), where TLS asked for one.
+
+        Raises:
+            Denied: 401 for nobody who is known, 403 for a client that may not.
+        """
+        found = self._known(authorization, certificate)
+        if found is None:
+            raise Denied(401, Problem(reason="give a token that is known: Authorization: Bearer svfl_…"))
+        if scope not in found.scopes:
+            raise Denied(403, Problem(reason=f"this client may not {scope}: its token has other scopes"))
+        return found
+
+    def _known(self, authorization: str, certificate: bytes | None) -> Client | None:
+        if self._tokens is None:
+            return _ANYBODY
+        found = None if certificate is None else self._tokens.certificate(certificate)
+        kind, _, token = authorization.partition(" ")
+        if found is None and kind.lower() == "bearer":
+            found = self._tokens.client(token.strip())
+        return found
+
+    async def scored(self, client: Client, customers: Sequence[str]) -> list[Told]:
+        """What each customer's question is answered with.
+
+        Raises:
+            Denied: the client asks for too much.
+            Unavailable: a party is away.
+        """
+        bounds, names = self.limits, list(dict.fromkeys(customers))
+        wait = self._clients.take(client.name, float(len(names)))
+        if wait:
+            self.metrics.limited.labels("client").inc()
+            words = f"at most {bounds.client_burst:g} customers at once and {bounds.client_rows_per_minute:g} a minute"
+            raise Denied(429, Problem(reason=words, rule="client"), wait)
+        waits = {name: self._customers.take(name) for name in names}
+        asked = [name for name in names if not waits[name]]
+        self.metrics.limited.labels("customer").inc(len(names) - len(asked))
+        answers = await self.desk.answers(asked) if asked else []
+        told = {name: self._told(answer) for name, answer in zip(asked, answers, strict=True)}
+        return [told[name] if name in told else self._often(waits[name]) for name in customers]
+
+    def _often(self, wait: float) -> Told:
+        words = f"one customer is asked about at most {self.limits.customer_scores_per_minute:g} times a minute"
+        return 429, Problem(reason=words, rule="customer"), wait
+
+    def _told(self, answer: Answer | Refusal | Unknown) -> Told:
+        if isinstance(answer, Refusal):
+            self.metrics.refusals.labels(answer.party, answer.rule).inc()
+            problem = Problem(reason=answer.words, party=answer.party, rule=answer.rule)
+            return (429, problem, answer.wait) if answer.passes else (403, problem, 0.0)
+        if isinstance(answer, Unknown):
+            return 404, Problem(reason=answer.reason), 0.0
+        self.metrics.rows.labels(answer.model).inc()
+        score = Score(
+            model=answer.model,
+            digest=answer.digest,
+            classes=list(answer.classes),
+            probabilities=answer.probabilities.tolist(),
+        )
+        return 200, score, 0.0

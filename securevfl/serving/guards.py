@@ -1,0 +1,99 @@
+"""What stands in front of the HTTP application: no body too large, no other site's page, no words of an error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+__all__ = ["Guarded"]
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_log = logging.getLogger("securevfl.serving")
+
+
+class _TooLarge(Exception):
+    """A body longer than the limit."""
+
+
+class Guarded:
+    """An application behind limits. Written as bare ASGI: it has to hold before anything parses a byte.
+
+    Args:
+        app: the application.
+        most: bytes of a body.
+        hosts: names that a request may be addressed to; None for all. On loopback without authentication this keeps a
+            web page in a browser of the same machine from asking under a name of its own (DNS rebinding).
+    """
+
+    def __init__(self, app: App, *, most: int = 1 << 20, hosts: Iterable[str] | None = None) -> None:
+        self._app = app
+        self._most = most
+        self._hosts = None if hosts is None else frozenset(hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See the ASGI specification, version 3."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = {bytes(name).lower(): bytes(value) for name, value in scope["headers"]}
+        wrong = self._wrong(scope, headers)
+        if wrong is not None:
+            await _say(send, *wrong)
+            return
+        began = False
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._most:
+                raise _TooLarge
+            return message
+
+        async def watched(message: Message) -> None:
+            nonlocal began
+            began = began or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, counted, watched)
+        except _TooLarge:
+            if not began:
+                await _say(send, 413, f"a body has at most {self._most} bytes")
+        except Exception as error:  # its words may hold an identifier: neither the log nor the client gets them
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            _log.error("%s at %s:%s", type(error).__name__, last.filename, last.lineno)
+            if not began:
+                await _say(send, 500, f"an unforeseen error ({type(error).__name__}); the log says where")
+
+    def _wrong(self, scope: Scope, headers: dict[bytes, bytes]) -> tuple[int, str] | None:
+        if self._hosts is not None:
+            host = headers.get(b"host", b"").decode("latin-1").rpartition(":")
+            name = host[0] if host[1] and host[2].isdigit() else "".join(host)
+            if name.strip("[]").lower() not in self._hosts:
+                return 421, "this address is not served: without authentication, ask under localhost or 127.0.0.1"
+        if (
+            scope["method"] == "POST"
+            and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
+        ):
+            return 415, "a body is application/json"
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._most:
+            return 413, f"a body has at most {self._most} bytes"
+        return None
+
+
+async def _say(send: Send, status: int, reason: str) -> None:
+    body = json.dumps({"reason": reason, "party": "", "rule": ""}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,198 @@
+"""The HTTP application of the active party. Needs the extra `securevfl[serve]`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+
+from securevfl.serving.front import Denied, Front
+from securevfl.serving.page import page_of
+from securevfl.serving.questions import ModelMismatch, Unavailable
+from securevfl.serving.schema import (
+    Activated,
+    BatchAnswer,
+    BatchQuestion,
+    Health,
+    Problem,
+    Question,
+    Readiness,
+    Refreshed,
+    RunName,
+    Score,
+)
+from securevfl.serving.tokens import Client, Scope
+
+__all__ = ["CERTIFICATE", "application"]
+
+CERTIFICATE = "securevfl.client_certificate"
+"""Key of an ASGI scope under which the server puts the client's certificate (DER)."""
+
+_SHOWN = 5
+_LONGEST = 500
+
+Responses = dict[int | str, dict[str, Any]]
+_ERRORS: Responses = {
+    401: {"model": Problem, "description": "no token or certificate that is known"},
+    403: {"model": Problem, "description": "not for this client, or a party's serving policy forbids it"},
+    429: {"model": Problem, "description": "too much; Retry-After says when it may be asked again"},
+    503: {"model": Problem, "description": "a party is away; its name, and Retry-After"},
+}
+_NOT_FOUND: Responses = {404: {"model": Problem, "description": "nobody can score this customer"}}
+_CONFLICT: Responses = {409: {"model": Problem, "description": "not all parties can; nothing changed"}}
+
+router = APIRouter()
+
+
+def application(front: Front) -> FastAPI:
+    """The application.
+
+    Args:
+        front: who may ask, and what is answered.
+    """
+    app = FastAPI(
+        title="securevfl",
+        description=(
+            f"Scores of {front.server.place.name!r} and its partners. Identifiers go into bodies, never into URLs."
+        ),
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.front = front
+    app.include_router(router)
+    app.add_exception_handler(Denied, _denied)
+    app.add_exception_handler(Unavailable, _unavailable)
+    app.add_exception_handler(ModelMismatch, _mismatch)
+    app.add_exception_handler(RequestValidationError, _malformed)
+    app.middleware("http")(_measured)
+    return app
+
+
+def _front(request: Request) -> Front:
+    front: Front = request.app.state.front
+    return front
+
+
+def _may(scope: Scope) -> Callable[[Request], Client]:
+    def check(request: Request) -> Client:
+        certificate = request.scope.get(CERTIFICATE)
+        return _front(request).client(
+            scope, request.headers.get("authorization", ""), certificate if isinstance(certificate, bytes) else None
+        )
+
+    return check
+
+
+TheFront = Annotated[Front, Depends(_front)]
+Scoring = Annotated[Client, Depends(_may("score"))]
+Reading = Annotated[Client, Depends(_may("status"))]
+Managing = Annotated[Client, Depends(_may("admin"))]
+
+
+@router.post("/v1/score", responses=_ERRORS | _NOT_FOUND)
+async def score(question: Question, client: Scoring, front: TheFront) -> Score:
+    """Score one customer."""
+    ((status, content, wait),) = await front.scored(client, [question.customer])
+    if isinstance(content, Problem):
+        raise Denied(status, content, wait)
+    return content
+
+
+@router.post("/v1/scores", responses=_ERRORS)
+async def scores(question: BatchQuestion, client: Scoring, front: TheFront) -> BatchAnswer:
+    """Score customers; each has a status of its own."""
+    told = await front.scored(client, question.customers)
+    return BatchAnswer.of([(status, one) for status, one, _ in told])
+
+
+@router.get("/v1/status", responses=_ERRORS)
+async def status(client: Reading, front: TheFront) -> dict[str, Any]:
+    """What is served, and who is there."""
+    return front.server.status()
+
+
+@router.post("/v1/models/activate", responses=_ERRORS | _CONFLICT)
+async def activate(model: RunName, client: Managing, front: TheFront) -> Activated:
+    """Serve another model, once every party has said that it holds its part."""
+    return Activated(digest=await front.server.activate(model.run))
+
+
+@router.post("/v1/models/rollback", responses=_ERRORS | _CONFLICT)
+async def rollback(client: Managing, front: TheFront) -> Activated:
+    """Serve the model before this one again."""
+    return Activated(digest=await front.server.roll_back())
+
+
+@router.post("/v1/index/refresh", responses=_ERRORS | _CONFLICT)
+async def refresh(client: Managing, front: TheFront) -> Refreshed:
+    """Let all parties read their tables again, and align them."""
+    return Refreshed(rows=await front.server.refresh())
+
+
+@router.get("/healthz")
+async def health() -> Health:
+    """The process lives."""
+    return Health()
+
+
+@router.get("/readyz", responses={503: {"model": Readiness, "description": "not now"}})
+async def readiness(response: Response, front: TheFront) -> Readiness:
+    """Whether all parties are connected and a model is served."""
+    server = front.server
+    response.status_code = 200 if server.ready else 503
+    return Readiness(ready=server.ready, waiting_for=server.waits() | server.away, problem=server.problem)
+
+
+@router.get("/docs", include_in_schema=False)
+async def docs(request: Request) -> HTMLResponse:
+    """The interface as a page, without a byte from elsewhere."""
+    headers = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}
+    return HTMLResponse(page_of(request.app.openapi()), headers=headers)
+
+
+def _answer(status: int, problem: Problem, wait: float = 0.0) -> JSONResponse:
+    headers = {"Retry-After": str(max(math.ceil(wait), 1))} if wait and math.isfinite(wait) else {}
+    if status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(problem.model_dump(), status, headers)
+
+
+async def _denied(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Denied):
+        raise error
+    return _answer(error.status, error.problem, error.wait)
+
+
+async def _unavailable(request: Request, error: Exception) -> Response:
+    if not isinstance(error, Unavailable):
+        raise error
+    return _answer(503, Problem(reason=str(error), party=", ".join(error.parties)), error.wait)
+
+
+async def _mismatch(request: Request, error: Exception) -> Response:
+    return _answer(409, Problem(reason=str(error)))
+
+
+async def _malformed(request: Request, error: Exception) -> Response:
+    """Without what was given: it may hold identifiers."""
+    if not isinstance(error, RequestValidationError):
+        raise error
+    found = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()][:_SHOWN]
+    return _answer(422, Problem(reason="; ".join(found)[:_LONGEST]))
+
+
+async def _measured(request: Request, go_on: Callable[[Request], Awaitable[Response]]) -> Response:
+    metrics, began = _front(request).metrics, time.perf_counter()
+    with metrics.running.track_inprogress():
+        response = await go_on(request)
+    path = getattr(request.scope.get("route"), "path", "other")
+    metrics.requests.labels(path, str(response.status_code)).inc()
+    metrics.seconds.labels(path).observe(time.perf_counter() - began)
+    response.headers["Cache-Control"] = "no-store"
+    return response

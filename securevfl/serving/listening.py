@@ -1,0 +1,128 @@
+"""The HTTP server: sockets, TLS and clients' certificates around the application."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import asynccontextmanager, nullcontext, suppress
+from typing import Any
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from securevfl.errors import InputError
+from securevfl.jobs.agreement import Address
+from securevfl.serving.front import Front
+from securevfl.serving.guards import Guarded
+from securevfl.serving.http import CERTIFICATE, application
+from securevfl.serving.settings import ServingFile
+
+__all__ = ["listening"]
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+_IDLE = 15
+"""Seconds that an idle connection is kept."""
+_LEAVE = 20
+"""Seconds that requests in flight have when the server stops."""
+
+Scope = MutableMapping[str, Any]
+
+
+class _Http(H11Protocol):
+    """Puts the certificate that a client has shown into the scope of its requests."""
+
+    def connection_made(self, transport: Any) -> None:
+        """See `asyncio.Protocol`."""
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        certificate = None if tls is None else tls.getpeercert(binary_form=True)
+        if certificate:
+            self.app = _with_certificate(self.app, certificate)
+
+
+def _with_certificate(app: Any, certificate: bytes) -> Any:
+    async def shown(
+        scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        scope[CERTIFICATE] = certificate
+        await app(scope, receive, send)
+
+    return shown
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the party's process."""
+
+    def capture_signals(self) -> Any:
+        """Nothing is captured."""
+        return nullcontext()
+
+
+@asynccontextmanager
+async def listening(front: Front, file: ServingFile) -> AsyncIterator[Address]:
+    """Answer HTTP as long as the block lasts; requests in flight end before it is left.
+
+    Args:
+        front: who may ask, and what is answered.
+        file: the serving file.
+
+    Yields:
+        The address.
+
+    Raises:
+        InputError: an address that cannot be had, or certificates that cannot be read.
+    """
+    http = file.http
+    tls = None if http.certificate is None else _context(file)
+    config = uvicorn.Config(
+        Guarded(application(front), hosts=_LOOPBACK_NAMES if http.tokens is None else None),
+        http=_Http,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,  # paths say little, but nothing of who is asked about is anybody's log's business
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=_IDLE,
+        timeout_graceful_shutdown=_LEAVE,
+    )
+    config.load()
+    config.ssl = tls
+    server = _Server(config)
+    bound = _bound(Address.of(http.listen))
+    serving = asyncio.ensure_future(server.serve(sockets=[bound]))
+    try:
+        host, port = bound.getsockname()[:2]
+        yield Address(str(host), int(port))
+    finally:
+        server.should_exit = True
+        with suppress(asyncio.CancelledError):
+            await serving
+        bound.close()
+
+
+def _bound(address: Address) -> socket.socket:
+    try:
+        return socket.create_server(
+            (address.host, address.port), family=socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        )
+    except OSError as error:
+        raise InputError(f"http.listen is {address}, which cannot be had ({error.strerror}): choose another") from None
+
+
+def _context(file: ServingFile) -> ssl.SSLContext:
+    """TLS 1.3 alone, no tickets: a client whose certificate was taken back cannot come in with one."""
+    http = file.http
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.num_tickets = 0
+    try:
+        context.load_cert_chain(file.folder / str(http.certificate), file.folder / str(http.key))
+        if http.clients is not None:
+            context.load_verify_locations(file.folder / http.clients)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ssl.SSLError) as error:
+        raise InputError(f"http: a certificate cannot be used ({error}): give PEM files that exist") from None
+    return context

@@ -1,0 +1,111 @@
+"""What HTTP requests and answers hold. Identifiers stand in bodies alone, and answers hold none."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from securevfl.serving.policy import MOST_ROWS
+
+__all__ = [
+    "Activated",
+    "BatchAnswer",
+    "BatchQuestion",
+    "Health",
+    "Problem",
+    "Question",
+    "Readiness",
+    "Refreshed",
+    "RunName",
+    "Score",
+]
+
+Identifier = Annotated[str, StringConstraints(strict=True, min_length=1, max_length=256)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Question(_Strict):
+    """A customer to score."""
+
+    customer: Identifier = Field(description="as in the active party's table")
+
+
+class BatchQuestion(_Strict):
+    """Customers to score."""
+
+    customers: Annotated[list[Identifier], Field(min_length=1, max_length=MOST_ROWS)]
+
+
+class Score(_Strict):
+    """A customer's score."""
+
+    model: Literal["joint", "local"] = Field(description="all parties' model, or the active party's own")
+    digest: str = Field(description="of the model that scored")
+    classes: list[str]
+    probabilities: list[float]
+
+
+class Problem(_Strict):
+    """Why there is no score."""
+
+    reason: str
+    party: str = Field(default="", description="whose rule it is, or who is waited for")
+    rule: str = Field(default="", description="name of the rule of that party's serving policy")
+
+
+class _Item(_Strict):
+    status: int = Field(description="as an HTTP status: 200, 403, 404 or 429")
+    score: Score | None = None
+    problem: Problem | None = None
+
+
+class BatchAnswer(_Strict):
+    """One answer for each customer, in the order of the question."""
+
+    answers: list[_Item]
+
+    @classmethod
+    def of(cls, items: list[tuple[int, Score | Problem]]) -> BatchAnswer:
+        """From status and content of each."""
+        return cls(
+            answers=[
+                _Item(status=status, score=one) if isinstance(one, Score) else _Item(status=status, problem=one)
+                for status, one in items
+            ]
+        )
+
+
+class RunName(_Strict):
+    """A model to serve: the run that all parties trained it in."""
+
+    run: Annotated[str, StringConstraints(strict=True, pattern="^[0-9a-f]{16,128}$")]
+
+
+class Activated(_Strict):
+    """The model that is served now."""
+
+    digest: str
+
+
+class Refreshed(_Strict):
+    """The index that is used now."""
+
+    rows: int = Field(description="customers whom all parties hold")
+
+
+class Health(_Strict):
+    """The process lives."""
+
+    alive: bool = True
+
+
+class Readiness(_Strict):
+    """Whether scores can be had now."""
+
+    ready: bool
+    waiting_for: dict[str, str] = Field(description="party to why it is waited for")
+    problem: str = ""

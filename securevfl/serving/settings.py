@@ -1,0 +1,156 @@
+"""A party's serving file, TOML: what it allows, and at the active party how it answers HTTP. It is the party's own.
+
+```toml
+[policy]
+min_batch = 1
+scores_per_record = 20
+
+[http]
+listen = "127.0.0.1:8080"
+metrics = "127.0.0.1:9464"
+tokens = "tokens.toml"
+
+[local]
+job = "local.toml"
+model = "runs/local/model"
+```
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.errors import InputError
+from securevfl.jobs.agreement import Address
+from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
+from securevfl.serving.limits import Limits
+from securevfl.serving.policy import ServingPolicy
+from securevfl.serving.questions import Batching
+
+__all__ = ["HttpSection", "LocalSection", "ServingFile", "read_serving_file"]
+
+Word = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class HttpSection(Config):
+    """``[http]``: how the active party is asked. Paths are relative to the file.
+
+    Attributes:
+        listen: address; on loopback, unless there are `certificate` and either `tokens` or `clients`.
+        metrics: address of the figures for Prometheus; None for none.
+        tokens: file with digests of tokens or certificates, see `securevfl serve token`.
+        certificate: of the server, PEM, with its chain.
+        key: the certificate's private key.
+        clients: certificates of the authorities that issue clients' certificates: then every client has to show one.
+    """
+
+    listen: Word = "127.0.0.1:8080"
+    metrics: Word | None = "127.0.0.1:9464"
+    tokens: Word | None = None
+    certificate: Word | None = None
+    key: Word | None = None
+    clients: Word | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "http"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        for name, text in (("listen", self.listen), ("metrics", self.metrics)):
+            try:
+                _ = None if text is None else Address.of(text)
+            except InputError as error:
+                found.append(f"{name}: {error}")
+        if (self.certificate is None) != (self.key is None):
+            found.append("certificate and key go together; give both, or neither to answer on loopback without TLS")
+        if self.clients is not None and self.certificate is None:
+            found.append("clients is about certificates of clients and this server has none; give certificate and key")
+        if self.clients is not None and self.tokens is None:
+            found.append("clients says which certificates are genuine and not who may ask; list them in a tokens file")
+        if found or is_loopback(Address.of(self.listen).host):
+            return found
+        if self.certificate is None or self.tokens is None:
+            found.append(
+                f"listen is {self.listen!r}, where others can ask: give certificate, key and tokens, or listen at "
+                "127.0.0.1"
+            )
+        return found
+
+
+class LocalSection(Config):
+    """``[local]``: the active party's own model, for customers whom nobody else knows.
+
+    Attributes:
+        job: the job file that trained it.
+        model: its folder.
+    """
+
+    job: Word
+    model: Word
+
+    @classmethod
+    def path(cls) -> str:
+        return "local"
+
+
+class _Sections(Config):
+    """All that a serving file holds."""
+
+    policy: ServingPolicy = msgspec.field(default_factory=ServingPolicy)
+    http: HttpSection = msgspec.field(default_factory=HttpSection)
+    batches: Batching = msgspec.field(default_factory=Batching)
+    limits: Limits = msgspec.field(default_factory=Limits)
+    local: LocalSection | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingFile:
+    """What a serving file says; relative paths in it are relative to `folder`."""
+
+    folder: Path
+    policy: ServingPolicy
+    http: HttpSection
+    batches: Batching
+    limits: Limits
+    local: LocalSection | None
+
+
+def read_serving_file(path: str | Path | None) -> ServingFile:
+    """Read a serving file; the defaults where there is none.
+
+    Raises:
+        InputError: no such file, not TOML, or mistakes, all of them in one message.
+    """
+    if path is None:
+        return _of(Path(), _Sections())
+    file = Path(path)
+    sections, _, found = read_sections(_Sections, read_toml(file, "serving", 'the page "Serve predictions"'), [])
+    raise_all(file, found)
+    return _of(file.parent, sections)
+
+
+def _of(folder: Path, sections: _Sections) -> ServingFile:
+    return ServingFile(
+        folder=folder,
+        policy=sections.policy,
+        http=sections.http,
+        batches=sections.batches,
+        limits=sections.limits,
+        local=sections.local,
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
