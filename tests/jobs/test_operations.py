@@ -123,13 +123,16 @@ def test_no_value_of_a_job_reaches_its_logs_and_metrics(tmp_path: Path, dp: sv.D
             sv.Parties.of(replace(table, ids=np.array([table.ids[0]] * len(table.ids), dtype=object)))
         EventLog(Fields(names[0], names)).error(failed.value, 2)
     lines = _lines(tmp_path / "log.jsonl")
-    assert sum(line["event"] == "epoch" for line in lines) == 2
+    assert sum(line["event"] == "epoch" for line in lines) == 2 * len(names)
     assert MARK not in (tmp_path / "log.jsonl").read_text(encoding="utf-8")
     with metrics_port(metrics["bank"], 0) as port:
         shown = _scraped(port)
     assert MARK not in shown
     families = {one.name: one for one in text_string_to_metric_families(shown)}
     assert families["securevfl_steps"].samples[0].value > 2
+    with metrics_port(metrics["shop1"], 0) as port:
+        epsilon = [line for line in _scraped(port).splitlines() if line.startswith("securevfl_epsilon{")]
+    assert len(epsilon) == (0 if dp is None else 1)
 
 
 def _scraped(port: int) -> str:
@@ -226,7 +229,7 @@ def test_what_an_operator_asks_for_is_there_as_long_as_it_runs(tmp_path: Path) -
         for one in at.hearers:
             if isinstance(one, News):
                 one.happened("attempt", "attempt 1 begins", attempt=1)
-        at.look({"shop": LinkState(connected=True)})
+                one.look({"shop": LinkState(connected=True)})
         shown = _scraped(at.port)
     assert 'securevfl_connected{peer="shop"} 1.0' in shown
     assert "securevfl_attempts_total 1.0" in shown

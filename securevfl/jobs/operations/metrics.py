@@ -60,11 +60,7 @@ class Metrics(News, Observer):
         self._refused: Counter[str] = Counter()
 
     def look(self, links: Mapping[str, LinkState]) -> None:
-        """Take the state of the links: the program shows it from time to time.
-
-        Args:
-            links: peer → its state.
-        """
+        """See `News.look`."""
         self.links = dict(links)
 
     def spent(self, party: str, epsilon: Mapping[str, float]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,6 @@ from securevfl.jobs.operations.logs import EventLog, LogNews, LogObserver, Style
 from securevfl.jobs.operations.metrics import Metrics, metrics_port
 from securevfl.jobs.runner.news import News
 from securevfl.site import Observer
-from securevfl.transport.mesh import LinkState
 
 __all__ = ["Operating", "keep_to_quota", "operating", "stopping"]
 
@@ -33,19 +32,12 @@ class Operating:
     Attributes:
         log: for events that neither news nor an observer tells.
         hearers: for whatever tells news, or wants an observer.
-        metrics: to which the state of the links is shown from time to time; None where nobody asked for them.
-        port: where they are; 0 without.
+        port: where metrics are; 0 where nobody asked for them.
     """
 
     log: EventLog
     hearers: tuple[News | Observer, ...]
-    metrics: Metrics | None
     port: int
-
-    def look(self, links: Mapping[str, LinkState]) -> None:
-        """Take the state of the links."""
-        if self.metrics is not None:
-            self.metrics.look(links)
 
 
 @contextmanager
@@ -80,7 +72,7 @@ def operating(
         if metrics is not None:
             log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)
         more = () if metrics is None else (metrics,)
-        yield Operating(log, (LogNews(log), LogObserver(log), *more), metrics, opened)
+        yield Operating(log, (LogNews(log), LogObserver(log), *more), opened)
 
 
 @contextmanager

@@ -134,7 +134,9 @@ class Attending:
 
     async def _write_status(self, mesh: Mesh) -> None:
         while True:
-            show_status(self.state.status, self.status.content(mesh.links()))
+            links = mesh.links()
+            show_status(self.state.status, self.status.content(links))
+            self.news.look(links)
             await asyncio.sleep(_LOOK)
 
     def _note(self) -> Mapping[str, str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from securevfl.transport import Scalar
+from securevfl.transport import LinkState, Scalar
 
 __all__ = ["News", "Several"]
 
@@ -22,6 +22,13 @@ class News:
             values: its details.
         """
 
+    def look(self, links: Mapping[str, LinkState]) -> None:
+        """How the connections are, about each second.
+
+        Args:
+            links: peer → the state of its connection.
+        """
+
 
 class Several(News):
     """Tells several.
@@ -36,3 +43,7 @@ class Several(News):
     def happened(self, what: str, words: str, **values: Scalar) -> None:
         for one in self._hearers:
             one.happened(what, words, **values)
+
+    def look(self, links: Mapping[str, LinkState]) -> None:
+        for one in self._hearers:
+            one.look(links)
