@@ -121,6 +121,11 @@ def summary(found: Audit) -> list[str]:
         for chain in found.chains
         if chain.closed and chain.outcome != "done"
     ]
+    text += [
+        f"{chain.file}:{chain.last}: attempt {chain.attempt} of {chain.party} broke off, and a later one went on"
+        for chain in found.chains
+        if chain.broke_off
+    ]
     return [*text, *_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
 
 

@@ -137,7 +137,7 @@ def _files(folder: Path) -> list[Path]:
         InputError: there are none.
         AuditError: those of version 0.1, which are not signed.
     """
-    found = sorted((folder / LEDGERS).glob("*.jsonl"))
+    found = sorted((folder / LEDGERS).glob("*.jsonl")) or _collected(folder)
     if found:
         return found
     if (folder / OLD_LEDGER).is_file():
@@ -152,3 +152,16 @@ def _files(folder: Path) -> list[Path]:
             f"{' or '.join(map(str, left))}"
         )
     raise InputError(f"{folder / LEDGERS} holds no ledger: name the folder of a finished run, e.g. runs/credit")
+
+
+def _collected(folder: Path) -> list[Path]:
+    """Ledger files that several parties put into one folder, as each of them keeps its own."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open("rb") as file:
+            if file.read(len(_OPENING)) == _OPENING:
+                found.append(path)
+    return found
+
+
+_OPENING = b'{"line":"open","time":'

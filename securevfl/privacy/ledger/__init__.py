@@ -1,6 +1,7 @@
 """The ledger: each message that a party sent or received, one line each, in a signed chain of hashes.
 
 - `lines`: what a line holds, and its one form in bytes. `chain`: writing. `keys`, `key_files`: the parties' keys.
+- `own`: a party's file over attempts and processes.
 - `reading`, `verifying`, `comparing`: from files to chains that verify, each for itself and with its peers'.
 
 What is proved, and what is not: docs/howto/policy-and-ledger.md.
@@ -20,6 +21,7 @@ from securevfl.privacy.ledger.key_files import (
 from securevfl.privacy.ledger.keys import PrivateKey, PublicKey
 from securevfl.privacy.ledger.ledgers import Ledgers, file_of
 from securevfl.privacy.ledger.lines import LINE_BYTES, VERSION, Closing, Entry, Line, Noted, Opening, decode, hash_of
+from securevfl.privacy.ledger.own import OpensLedgers, OwnLedgers
 from securevfl.privacy.ledger.reading import Flaw, Located, raise_flaws, read
 from securevfl.privacy.ledger.verifying import Chain, chains_of
 
@@ -37,6 +39,8 @@ __all__ = [
     "Located",
     "Noted",
     "Opening",
+    "OpensLedgers",
+    "OwnLedgers",
     "PrivateKey",
     "PublicKey",
     "chains_of",

@@ -5,8 +5,10 @@ noise) and the hash of the line before it. The opening line, a mark after every 
 signed with the party's key: a signature over a line's hash is one over all before it. A message's line is written, and
 on disk where the ledger has a file, *before* the message leaves: it means "may have left".
 
-Before it closes, each party gives every peer its signed word on its own chain; the closing lines hold the peers' words.
-So a party that rewrites its own ledger afterwards, with its own key, disagrees with what its peers hold.
+In mid-run a party may give its peers its signed word on its chain so far; they write it down. What it sent and read up
+to there is settled, whatever happens to its process. Before it closes, each party gives every peer its signed word on
+its own chain; the closing lines hold the peers' words. So a party that rewrites its own ledger afterwards, with its own
+key, disagrees with what its peers hold.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from securevfl.privacy.ledger.lines import (
     GENESIS,
     LINE_BYTES,
     VERSION,
+    AttemptLine,
     Closing,
     Entry,
     Line,
@@ -36,6 +39,7 @@ from securevfl.privacy.ledger.lines import (
     Peer,
     Roster,
     Word,
+    Words,
     encode,
     signed_kind,
     signed_part,
@@ -119,7 +123,7 @@ class Ledger:
         content = signed_part(line)
         self._head = hashlib.sha256(content).hexdigest()
         force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
-        if isinstance(line, Opening | Mark | Closing):
+        if isinstance(line, Opening | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
         self.lines.append(line)
         if self._file is not None:
@@ -155,6 +159,22 @@ class Ledger:
         )
         if self._count % MARK_EVERY == 0:
             self._append(Mark(time=self._now(), messages=self._count, prev=self._head))
+
+    def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
+        """Append, as the second line, which attempt at the job this chain is of; returns when that is on the disk.
+
+        Args:
+            attempt: its number, the same at all parties.
+            view: of which processes and checkpoints, hexadecimal.
+            epoch, step: epochs that were done, and batches of the next one.
+        """
+        self._append(AttemptLine(time=self._now(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self._head))
+        self.sync()
+
+    def sync(self) -> None:
+        """Returns when all lines are on the disk; does nothing where there is no file."""
+        if self._file is not None and not self._closed:
+            os.fsync(self._file.fileno())
 
     def note(self, note: str, values: Mapping[str, Scalar] | str) -> None:
         """Append what the party says of the run; a text stands for ``{"text": …}``. Not for the hot path.
@@ -222,12 +242,32 @@ class Ledger:
         signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
         return {"head": head, "messages": count, "signature": signature}
 
+    def word_so_far(self) -> dict[str, Scalar]:
+        """The party's word in mid-run, for its peers, when everything up to it is signed and on the disk."""
+        self._append(Mark(time=self._now(), messages=self._count, prev=self._head))
+        self.sync()
+        return self.word()
+
+    def settle(self, peer: str, said: Mapping[str, Scalar]) -> None:
+        """Keep a peer's `word_so_far` in a line of its own; returns when that is on the disk.
+
+        Raises:
+            ProtocolError: see `take_word`.
+        """
+        word = self._checked(peer, said)
+        if not self._closed:
+            self._append(Words(time=self._now(), words={peer: word}, prev=self._head))
+            self.sync()
+
     def take_word(self, peer: str, said: Mapping[str, Scalar]) -> None:
         """Keep a peer's word on its chain, for the closing line.
 
         Raises:
             ProtocolError: it is not signed with the key that the peer introduced itself with.
         """
+        self._words[peer] = self._checked(peer, said)
+
+    def _checked(self, peer: str, said: Mapping[str, Scalar]) -> Word:
         known = self._peers.get(peer)
         head, messages, signature = said.get("head"), said.get("messages"), said.get("signature")
         if known is None or not isinstance(head, str) or not isinstance(signature, str) or type(messages) is not int:
@@ -237,7 +277,7 @@ class Ledger:
             PublicKey.from_hex(known.key).verify(*content, signature)
         except AuditError as error:
             raise ProtocolError(f"{peer!r}'s word on its ledger of run {self.run!r} does not verify: {error}") from None
-        self._words[peer] = Word(head=head, messages=messages, signature=signature)
+        return Word(head=head, messages=messages, signature=signature)
 
     def close(self, outcome: str = "done") -> None:
         """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""

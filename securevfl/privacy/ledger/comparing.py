@@ -6,7 +6,7 @@ parties' signed words contradict each other and nothing tells who is right, it n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from securevfl.errors import AuditError
 from securevfl.privacy.ledger.keys import PublicKey
@@ -71,7 +71,9 @@ def _compare(chains: Sequence[Chain], pins: Mapping[str, str], from_first: bool)
     yield from pinned(chains, pins)
     yield from _own(chains, from_first)
     yield from _jobs(by_name)
+    parties = {chain.party for chain in chains}
     for chain in by_name.values():
+        yield from _removed(chain, by_name, parties)
         yield from _rosters(chain, by_name)
         yield from _words(chain, by_name)
     for chain in by_name.values():
@@ -106,9 +108,11 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                 yield _flaw(chain, f"run {chain.run!r} {says}; the run before it {there}: a run was removed or added")
             if before is not None and chain.opening.time < before.opening.time:
                 yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which stands before it")
+            if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
+                yield _flaw(chain, f"attempt {chain.attempt} stands after attempt {before.attempt}")
             if chain.run not in chain.opening.runs:
                 yield _flaw(chain, f"run {chain.run!r} is none of those that its own opening line expects")
-            elif chain.run not in first.opening.runs:
+            elif chain.run not in first.opening.runs and not chain.attempt:
                 yield _flaw(
                     chain, f"run {chain.run!r} is none of those that the party expected when run {first.run!r} began"
                 )
@@ -124,6 +128,28 @@ def _jobs(by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
                 f"run {run!r}: {known.party!r} ran job {known.opening.job[:16]}… ({known.file}:{known.first}), "
                 f"{chain.party!r} ran job {chain.opening.job[:16]}…",
             )
+
+
+def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Collection[str]) -> Iterator[Flaw]:
+    """Parties whose ledgers are here and lack an attempt of which this party has their messages or their word. A party
+    writes that an attempt begins to its disk before it sends anything in it."""
+    if not chain.attempt:
+        return
+    for name in sorted(parties):
+        if (chain.run, name) in by_name:
+            continue
+        got = _of(chain, "received", name)
+        if got:
+            yield _flaw(
+                chain,
+                f"received a message from {name!r} in attempt {chain.attempt}, of which {name!r}'s ledger has no "
+                "chain: it was removed",
+                got[0][0],
+            )
+    for name, peer in by_name.items():
+        if name[0] == chain.run and peer.view != chain.view:
+            there = f"at {peer.party!r} ({peer.file}:{peer.first}) of view {peer.view[:16]}…"
+            yield _flaw(chain, f"attempt {chain.attempt} is of view {chain.view[:16]}…, {there}")
 
 
 def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
@@ -147,27 +173,32 @@ def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator
 
 
 def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
-    """The peers' signed words in the party's closing line are what the peers' chains say."""
+    """The peers' signed words in the party's lines are what the peers' chains say."""
     if chain.outcome == DONE:
         for name in chain.peers.keys() - chain.words.keys():
             yield _flaw(chain, f"the closing line lacks {name!r}'s signed word on its own ledger", chain.last)
-    for name, word in chain.words.items():
+    every = [(at, name, word, False) for at, name, word in chain.settled]
+    every += [(chain.last, name, word, True) for name, word in chain.words.items()]
+    for at, name, word, last in every:
         known = chain.peers.get(name)
         if known is None:
-            yield _flaw(chain, f"the closing line holds a word of {name!r}, which is none of its peers", chain.last)
+            yield _flaw(chain, f"the line holds a word of {name!r}, which is none of its peers", at)
             continue
         content = word_bytes(name, chain.run, known.session, chain.opening.job, word.head, word.messages)
         try:
             PublicKey.from_hex(known.key).verify(*content, word.signature)
         except AuditError as error:
-            yield _flaw(chain, f"{name!r}'s word in the closing line does not verify: {error}", chain.last)
+            yield _flaw(chain, f"{name!r}'s word does not verify: {error}", at)
             continue
         other = by_name.get((chain.run, name))
-        if other is not None and other.told != (word.head, word.messages) and other.opening.key == known.key:
-            held = f"{chain.party!r} holds its signed word ({chain.file}:{chain.last})"
+        given = (word.head, word.messages)
+        if other is None or other.opening.key != known.key:
+            continue
+        if given != other.told if last else given not in other.marks:
+            held = f"{chain.party!r} holds its signed word ({chain.file}:{at})"
             ends = (
-                "the chain ends before it gave its word"
-                if other.told is None
+                "the chain ends before it gave its word, or has another line there"
+                if other.told is None or not last
                 else f"after {other.told[1]} messages the chain was at {other.told[0][:16]}…"
             )
             text = f"{held} that it was at {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
@@ -248,7 +279,7 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
         + (", in the middle of the next line" if chain.torn else "")
         + (f"; signed up to line {chain.signed}" if chain.signed < chain.last else "")
         for chain in chains
-        if not chain.closed
+        if not chain.closed and not chain.broke_off
     ]
     found += [
         f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after it had "
@@ -264,7 +295,7 @@ def incomplete(chains: Sequence[Chain]) -> list[str]:
         every.setdefault(chain.run, []).append(chain)
     for party, own in parties.items():
         last = list(own.values())[-1]
-        missing = [run for run in last.opening.runs if run not in own]
+        missing = [run for run in last.opening.runs if run not in own and not last.attempt]
         ended = all(chain.outcome != DONE for chain in every[last.run])
         if missing and not (ended and not any(run in every for run in missing)):
             names = ", ".join(map(repr, missing))

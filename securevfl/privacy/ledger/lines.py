@@ -20,6 +20,7 @@ __all__ = [
     "GENESIS",
     "LINE_BYTES",
     "VERSION",
+    "AttemptLine",
     "Closing",
     "Entry",
     "Line",
@@ -29,6 +30,7 @@ __all__ = [
     "Peer",
     "Roster",
     "Word",
+    "Words",
     "decode",
     "encode",
     "hash_of",
@@ -83,6 +85,21 @@ class Opening(_Line, frozen=True, kw_only=True, tag="open"):
     """128 random bits, drawn for this party and this call; in all its chains"""
     after: Hex
     """hash of the last line of the party's chain before this one; empty for the first"""
+    signature: Hex = ""
+
+
+class AttemptLine(_Line, frozen=True, kw_only=True, tag="attempt"):
+    """The second line of a chain that is one of several attempts at a job, by parties that each keep a file of their
+    own. Signed. A chain before it may have no end: its process was killed. Ledgers of simulations have none."""
+
+    attempt: Count
+    """number that all parties gave it"""
+    view: Hex
+    """which processes and checkpoints of all parties it is of"""
+    epoch: Count
+    """epochs that were done when it began"""
+    step: Count
+    """batches of the next epoch that were done"""
     signature: Hex = ""
 
 
@@ -148,6 +165,12 @@ class Word(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     signature: Hex
 
 
+class Words(_Line, frozen=True, kw_only=True, tag="words"):
+    """Peers' words on their own chains in mid-run: what they sent and read up to there is settled."""
+
+    words: Annotated[dict[Name, Word], Meta(max_length=1024)]
+
+
 class Closing(_Line, frozen=True, kw_only=True, tag="close"):
     """The last line: how many messages went before it, how the run ended for this party, and its peers' words. Signed,
     and with it all that the chain holds."""
@@ -158,7 +181,7 @@ class Closing(_Line, frozen=True, kw_only=True, tag="close"):
     signature: Hex = ""
 
 
-Line = Opening | Roster | Entry | Noted | Mark | Closing
+Line = Opening | AttemptLine | Roster | Entry | Noted | Mark | Words | Closing
 
 encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Line)
@@ -209,14 +232,14 @@ def hash_of(line: Line) -> str:
 
 def signed_part(line: Line) -> bytes:
     """A line in bytes, its hash and its signature empty."""
-    if isinstance(line, Opening | Mark | Closing):
+    if isinstance(line, Opening | AttemptLine | Mark | Closing):
         line = msgspec.structs.replace(line, hash="", signature="")
     elif line.hash:
         line = msgspec.structs.replace(line, hash="")
     return encode(line)
 
 
-def signed_kind(line: Opening | Mark | Closing) -> str:
+def signed_kind(line: Opening | AttemptLine | Mark | Closing) -> str:
     """The type under which a line is signed."""
     return f"application/vnd.securevfl.ledger.{line.__struct_config__.tag}+json;version={VERSION}"
 

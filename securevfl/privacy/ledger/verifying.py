@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from securevfl.errors import AuditError
 from securevfl.privacy.ledger.keys import PublicKey
 from securevfl.privacy.ledger.lines import (
     GENESIS,
     VERSION,
+    AttemptLine,
     Closing,
     Entry,
     Line,
@@ -20,6 +22,7 @@ from securevfl.privacy.ledger.lines import (
     Peer,
     Roster,
     Word,
+    Words,
     signed_kind,
     signed_part,
 )
@@ -43,7 +46,12 @@ class Chain:
         words: the peers' words on their chains.
         outcome: how the run ended for the party; empty where the chain has no closing line.
         head: hash of the last line.
-        told: hash of the line before the party first gave its word on its chain, and the messages by then.
+        attempt: which attempt at the job it is of; 0 where the job has one alone.
+        view: of which processes and checkpoints the attempt is.
+        broke_off: whether it has no end and a later attempt follows it.
+        settled: the file's line of each word that a peer gave in mid-run, the peer, and the word.
+        told: hash of the line before the party first gave its word for closing lines, and the messages by then.
+        marks: hash of each line that is signed in mid-run, and the messages by then.
         first, last: the file's lines of the opening and of the last line.
         peers_at: the file's line of the roster.
         signed: the last line that a signature covers.
@@ -63,7 +71,12 @@ class Chain:
     words: dict[str, Word] = field(default_factory=dict)
     outcome: str = ""
     head: str = GENESIS
+    attempt: int = 0
+    view: str = ""
+    broke_off: bool = False
+    settled: list[tuple[int, str, Word]] = field(default_factory=list)
     told: tuple[str, int] | None = None
+    marks: set[tuple[str, int]] = field(default_factory=set)
     signed: int = 0
     torn: bool = False
     flaws: list[Flaw] = field(default_factory=list)
@@ -105,10 +118,12 @@ class Chain:
         if line.time < self._time:
             self.flaw(number, f"the line is {(self._time - line.time) / 1e6:.3f} s older than the line before it")
         self._time = line.time
-        if isinstance(line, Opening | Mark | Closing):
+        if isinstance(line, Opening | AttemptLine | Mark | Closing):
             self._signature(number, line, content)
         if isinstance(line, Entry):
             self._message(number, line)
+        elif isinstance(line, AttemptLine | Words):
+            self._of_attempt(number, line)
         elif isinstance(line, Noted):
             if self.told is not None:
                 self.flaw(number, f"note {line.note!r} after the party had given its peers its word on the chain")
@@ -120,9 +135,19 @@ class Chain:
             self.peers, self.peers_at = dict(line.peers), number
         elif isinstance(line, Mark | Closing) and line.messages != len(self.entries):
             self.flaw(number, f"the line counts {line.messages} messages, {len(self.entries)} are there")
+        if isinstance(line, Mark):
+            self.marks.add((line.hash, line.messages))
         if isinstance(line, Closing):
             self.outcome, self.words = line.outcome or "no outcome", dict(line.words)
         self.head = line.hash
+
+    def _of_attempt(self, number: int, line: AttemptLine | Words) -> None:
+        if isinstance(line, Words):
+            self.settled += [(number, name, word) for name, word in line.words.items()]
+            return
+        if number != self.first + 1:
+            self.flaw(number, "the line that says which attempt it is stands elsewhere than after the opening line")
+        self.attempt, self.view = line.attempt, line.view
 
     def _message(self, number: int, line: Entry) -> None:
         if line.way == "sent" and line.what == "ledger/head" and self.told is None:
@@ -132,7 +157,7 @@ class Chain:
         if line.seq != len(self.entries) and not self.flaws:
             self.flaw(number, f"message {line.seq} where {len(self.entries)} was expected")
 
-    def _signature(self, number: int, line: Opening | Mark | Closing, content: bytes) -> None:
+    def _signature(self, number: int, line: Opening | AttemptLine | Mark | Closing, content: bytes) -> None:
         try:
             self.key.verify(signed_kind(line), content, line.signature)
         except AuditError as error:
@@ -161,8 +186,6 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
         elif isinstance(line, Flaw):
             loose.append(Flaw(line.file, line.line, last.party if last else "", line.text))
         elif isinstance(line, Opening):
-            if last is not None and not last.closed:
-                last.flaw(last.last, f"the chain of run {last.run!r} has no closing line, and another one follows it")
             stray = False
             chains.append(_opened(where, number, line))
         elif last is None or last.closed:
@@ -176,6 +199,13 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
             loose.append(Flaw(where, number, party, text))
         else:
             last.take(number, line)
+    for before, chain in pairwise(chains):
+        if before.closed:
+            continue
+        before.broke_off = chain.attempt > before.attempt
+        if not before.broke_off:
+            text = f"the chain of run {before.run!r} has no closing line, and another one follows it"
+            before.flaw(before.last, text)
     return chains, loose
 
 
