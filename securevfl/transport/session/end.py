@@ -31,8 +31,11 @@ __all__ = ["VIEW", "SessionEnd"]
 
 VIEW = 16
 """Bytes of a view."""
+_REPLACED = "a newer connection takes its place"
 _YOUNG = 8
 """Connections of one peer that may wait for its hello."""
+_REMEMBERED = 64
+"""Connections of the peer whose hellos are known again."""
 _NOTES = 1 << 20
 """Bytes of notes that may wait to be written."""
 
@@ -80,7 +83,7 @@ class SessionEnd:
         self._line: Line | None = None
         self._young: list[Line] = []
         self._connections = 0
-        self._seen: tuple[Incarnation, int] | None = None
+        self._seen: tuple[Incarnation | None, list[int]] = (None, [])
         self._greeting: Hello | None = None
         self._met: Incarnation | None = None
         self._events: list[ev.Event] = []
@@ -114,7 +117,8 @@ class SessionEnd:
         line = Line(self, self._connections, secrets.token_bytes(NONCE))
         if self._first:
             for older in self._young:
-                older.end("a newer connection takes its place")
+                older.end(_REPLACED)
+                older.last_words.clear()
             self._young.clear()
             line.last_words.append(hello_frame(self._hello(line, b"", Position())))
         elif len(self._young) >= _YOUNG:
@@ -430,17 +434,32 @@ class SessionEnd:
             line.last_words.append(frame(FrameKind.ACCEPT, hello.id + position.pack()))
             self._rise(line, hello.incarnation, hello.position)
             return
-        seen = self._seen
-        if seen is not None and seen[0] == hello.incarnation and hello.connection <= seen[1]:
-            raise Refusal(
-                "replayed-hello",
-                f"a hello for connection {hello.connection}, after one for connection {seen[1]}: it was replaced, or "
-                "recorded and sent again",
-            )
-        self._seen = (hello.incarnation, hello.connection)
+        if not self._is_newest(hello):
+            self._end(line, _REPLACED)
+            return
         self._greeting = hello
         self._use(line, hello.incarnation)
         line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))
+
+    def _is_newest(self, hello: Hello) -> bool:
+        """Whether the peer opened no later connection of which the hello has come.
+
+        Raises:
+            Refusal: this very hello has come before, or one of so much later connections that nobody can tell.
+        """
+        incarnation, numbers = self._seen
+        if incarnation != hello.incarnation:
+            self._seen = (hello.incarnation, [hello.connection])
+            return True
+        last = numbers[-1]
+        if hello.connection in numbers or hello.connection <= last - _REMEMBERED:
+            raise Refusal(
+                "replayed-hello", f"the hello of connection {hello.connection} again, after that of connection {last}"
+            )
+        numbers.append(hello.connection)
+        numbers.sort()
+        del numbers[:-_REMEMBERED]
+        return hello.connection > last
 
     def _on_accept(self, line: Line, body: memoryview) -> None:
         greeting = self._greeting
@@ -454,10 +473,8 @@ class SessionEnd:
     def _use(self, line: Line, peer: Incarnation) -> None:
         """From here on this end takes nothing from other lines, so that its position is final for them."""
         for older in [self._line, *self._young]:
-            if older is not None and older is not line:
-                older.end("a newer connection takes its place")
-        self._young = [line]
-        self._line = None
+            if older is not None and older is not line and (older.up or older.greeted):
+                self._end(older, _REPLACED)
         self._stale = 0
         if self._met is not None and peer != self._met:
             self._void()
@@ -466,7 +483,7 @@ class SessionEnd:
         """The handshake is done: go on with the streams behind what the peer has."""
         resumed = peer == self._met
         self.known = self._met = peer
-        self._young.clear()
+        self._young.remove(line)
         self._line, line.up = line, True
         self._notes.clear()
         self._note_bytes = 0

@@ -8,7 +8,7 @@ from securevfl.errors import InputError
 
 __all__ = ["DEFAULT_SESSION_LIMITS", "OVERHEAD", "SessionLimits"]
 
-OVERHEAD = 256
+OVERHEAD = 512
 """Bytes of window that a part costs beside its own: what it takes to hold it, so that a flood of tiny parts fills the
 window before it fills the memory."""
 

@@ -1,8 +1,16 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, ledgers, links, noise, psi
+from mutations.breaks import crypto, cut, ledgers, links, noise, psi, session
 
 __all__ = ["BREAKS"]
 
-BREAKS: tuple[Break, ...] = (*psi.BREAKS, *noise.BREAKS, *links.BREAKS, *crypto.BREAKS, *cut.BREAKS, *ledgers.BREAKS)
+BREAKS: tuple[Break, ...] = (
+    *psi.BREAKS,
+    *noise.BREAKS,
+    *links.BREAKS,
+    *crypto.BREAKS,
+    *cut.BREAKS,
+    *ledgers.BREAKS,
+    *session.BREAKS,
+)

@@ -10,7 +10,7 @@ from securevfl.transport.session import Incarnation, Line, SessionEnd, SessionLi
 __all__ = ["AGREEMENT", "SMALL", "Pair", "Pipe", "incarnation", "pair", "view"]
 
 AGREEMENT = hashlib.sha256(b"proposal").digest()
-SMALL = SessionLimits(part=64, window=1024, max_window=4096, message=1000)
+SMALL = SessionLimits(part=64, window=2048, max_window=8192, message=1000)
 
 
 def view(number: int) -> bytes:
