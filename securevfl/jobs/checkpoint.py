@@ -38,6 +38,7 @@ class FolderKeeper(Keeper):
 
     Attributes:
         start: the epoch to go on from; None to begin anew.
+        attempt: that checkpoints are written in, where the parties number their attempts.
         notes: what the report should tell of how the run went on.
     """
 
@@ -50,6 +51,7 @@ class FolderKeeper(Keeper):
         self.data = dict(data or {})
         self.every = every
         self.start: int | None = None
+        self.attempt = 0
         self.notes: list[str] = []
 
     @cached_property
@@ -72,7 +74,38 @@ class FolderKeeper(Keeper):
         return self.folder / f"{self.party}.epoch-{epoch}.safetensors"
 
     def read(self, epoch: int) -> dict[str, object]:
-        """The state after `epoch`.
+        """The state after `epoch`; see `_tree`."""
+        state: dict[str, object] = self._tree(epoch)["state"]  # type: ignore[assignment]
+        return state
+
+    def whole(self) -> dict[int, int]:
+        """Epoch of each whole checkpoint → the attempt that wrote it; a damaged one is left out.
+
+        Raises:
+            InputError: see `_tree`.
+        """
+        found = {}
+        for epoch in sorted(self.epochs()):
+            try:
+                attempt = self._tree(epoch).get("attempt")
+            except Damaged:
+                continue
+            found[epoch] = attempt if isinstance(attempt, int) else 0
+        return found
+
+    def take_up(self, attempt: int, start: int | None) -> None:
+        """Begin an attempt: from now on what was released before it counts as released by earlier ones.
+
+        Args:
+            attempt: its number.
+            start: the epoch that it goes on after; None to begin anew.
+        """
+        self.__dict__.pop("journal", None)  # read again: what this process released before is an earlier attempt's
+        self.attempt, self.start = attempt, start
+        self.forget_after(start or 0)
+
+    def _tree(self, epoch: int) -> dict[str, object]:
+        """What the checkpoint after `epoch` holds.
 
         Raises:
             Damaged: bits of the file changed, or it is no checkpoint.
@@ -105,8 +138,7 @@ class FolderKeeper(Keeper):
                 f"{path} goes with a journal that is not there, or not as long as it was ({self.journal.path}): it "
                 "counts what was released, and without it ε would be wrong; bring it back"
             )
-        state: dict[str, object] = tree["state"]
-        return state
+        return tree
 
     def saved(self) -> dict[str, object] | None:
         """See `Keeper.saved`.
@@ -123,6 +155,7 @@ class FolderKeeper(Keeper):
         make_folder(self.folder, private=True)
         self.journal.begin(self.start or 0)
         where = {"job": self.job, "party": self.party, "epoch": epoch, "data": self.data, "journal": self.journal.head}
+        where["attempt"] = self.attempt
         write_tree(self.path(epoch), where | {"state": state})
         for old in sorted(self.epochs())[:-_KEPT]:
             self.path(old).unlink(missing_ok=True)

@@ -26,7 +26,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +50,13 @@ class Attempt:
     """An attempt that this party was ready for.
 
     Attributes:
+        number: that all parties gave it.
         view: which processes and checkpoints it is of, hexadecimal.
         start: epoch that it goes on after; 0 begins anew.
         begun: whether all parties were ready.
     """
 
+    number: int
     view: str
     start: int
     begun: bool = False
@@ -175,22 +177,25 @@ class StateFolder:
         if not isinstance(items, list):
             raise self._damaged("attempts.json", "it lists no attempts")
         try:
-            return [Attempt(view=str(o["view"]), start=int(o["start"]), begun=o["begun"] is True) for o in items]
+            return [
+                Attempt(number=int(o["number"]), view=str(o["view"]), start=int(o["start"]), begun=o["begun"] is True)
+                for o in items
+            ]
         except (TypeError, KeyError, ValueError):
             raise self._damaged("attempts.json", "its attempts are none") from None
 
-    def ready(self, view: str, start: int) -> int:
-        """Store that this party is ready for an attempt, before it says so; returns how many it was ready for."""
-        return self._store_attempts([*self.attempts, Attempt(view=view, start=start)])
+    def ready(self, view: str, start: int, number: int) -> int:
+        """Store that this party is ready for an attempt, before it says so; returns for how many views it was."""
+        return self._store_attempts([*self.attempts, Attempt(number=number, view=view, start=start)])
 
     def begun(self, view: str) -> int:
         """Store that all were ready; returns how many attempts began."""
-        now = [Attempt(view=o.view, start=o.start, begun=o.begun or o.view == view) for o in self.attempts]
+        now = [replace(one, begun=one.begun or one.view == view) for one in self.attempts]
         self._store_attempts(now)
         return sum(one.begun for one in now)
 
     def _store_attempts(self, attempts: list[Attempt]) -> int:
-        items = [{"view": one.view, "start": one.start, "begun": one.begun} for one in attempts]
+        items = [asdict(one) for one in attempts]
         self._write("attempts.json", {"attempts": items})
         return len(attempts)
 

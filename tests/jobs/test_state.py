@@ -21,7 +21,7 @@ def _filled(path: Path) -> None:
     with StateFolder.take(path, party="bank", agreement=AGREEMENT) as state:
         state.started()
         state.secret(PartySecret.fresh())
-        state.ready("00" * 16, 0)
+        state.ready("00" * 16, 0, 1)
         state.use(1.5)
         one = Alignment(rows=np.array([3, 1, 2]), digest="d", verified_by=("shop",), pairwise={"shop": 3})
         state.store_alignment(StoredAlignment(digest="e", table="t", alignments={"bank": one}))
@@ -32,7 +32,7 @@ def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
     with StateFolder.take(tmp_path / "s", party="bank", agreement=AGREEMENT) as state:
         first = state.started()
         assert state.secret(secret) == secret
-        assert state.ready("00" * 16, 0) == 1
+        assert state.ready("00" * 16, 0, 1) == 1
         assert state.begun("00" * 16) == 1
         state.use(1.5)
         state.use(2.0)
@@ -46,8 +46,8 @@ def test_what_is_kept_is_there_again(tmp_path: Path) -> None:
         assert (first[0], second[0]) == (1, 2)
         assert first[1] != second[1]
         assert state.secret(PartySecret.fresh()) == secret
-        assert state.ready("11" * 16, 4) == 2
-        assert [(a.start, a.begun) for a in state.attempts] == [(0, True), (4, False)]
+        assert state.ready("11" * 16, 4, 3) == 2
+        assert [(a.number, a.start, a.begun) for a in state.attempts] == [(1, 0, True), (3, 4, False)]
         assert state.used == 3.5
         kept = state.alignment()
         assert kept is not None

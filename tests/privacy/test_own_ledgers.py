@@ -35,7 +35,9 @@ class Party:
 
     def begin(self, attempt: int) -> Ledger:
         opened = self.own.attempt(attempt, f"{attempt:02}" * 16, epoch=attempt - 1)
-        self.ledger = opened.open(self.name, run="train", job="ab", role="active" if self.name == "bank" else "passive")
+        self.ledger = opened.open(
+            self.name, run=f"train {attempt}", job="ab", role="active" if self.name == "bank" else "passive"
+        )
         return self.ledger
 
 
@@ -113,7 +115,7 @@ def test_a_process_that_goes_on(folder: Path) -> None:
     with pytest.raises(AuditError, match="signed with"):
         OwnLedgers("bank", KEYS["shop"], folder / "bank.jsonl")
     path = folder / "bank.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"train, attempt 1"', b'"train, attempt 9"', 1))
+    path.write_bytes(path.read_bytes().replace(b'"train 1"', b'"train 9"', 1))
     with pytest.raises(AuditError, match="was changed"):
         OwnLedgers("bank", KEYS["bank"], path)
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from securevfl.jobs.written import OWN_RESULT, RESULTS
-from securevfl.privacy import Ledgers, PrivateKey
+from securevfl.party.reports import View
+from securevfl.privacy import OpensLedgers, OwnLedgers, PrivateKey
+from securevfl.privacy.ledger import file_of
 
 __all__ = ["Chains"]
 
@@ -19,26 +21,23 @@ class Chains:
         key: signs them.
         folder: of the file.
         software: name and version of what keeps them.
+
+    Attributes:
+        own: the party's file.
     """
 
     def __init__(self, party: str, key: PrivateKey, folder: Path, software: str) -> None:
         self._party = party
-        self._key = key
-        self._folder = folder
-        self._software = software
-        self._opened: Ledgers | None = None
+        self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS])
 
     def run(self, attempt: int) -> str:
         """Name of an attempt's chain."""
         return "train" if attempt == 1 else f"train {attempt}"
 
-    def ledgers(self) -> Ledgers:
-        """What opens the next chain."""
-        if self._opened is None:
-            self._opened = Ledgers(
-                {self._party: self._key}, runs=["train", RESULTS], software=self._software, folder=self._folder
-            )
-        return self._opened
+    def of(self, view: View) -> OpensLedgers:
+        """What opens the chain of an attempt."""
+        epoch, step = (0, 0) if view.start is None else view.start[:2]
+        return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
 
     def bind(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.
@@ -46,7 +45,7 @@ class Chains:
         Args:
             digests: file of the party's own report → SHA-256, hexadecimal.
         """
-        chain = self.ledgers().open(self._party, run=RESULTS, job="")
+        chain = self.own.open(self._party, run=RESULTS, job="")
         for name, digest in sorted(digests.items()):
             chain.note(OWN_RESULT, {"name": name, "sha256": digest})
         chain.close()

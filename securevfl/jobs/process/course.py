@@ -91,15 +91,14 @@ class Course:
 
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> Finished:
         began = time.perf_counter()
-        self.keeper.start = None if view.start is None else view.start[0]
-        self.keeper.forget_after(self.keeper.start or 0)
+        self.keeper.take_up(view.attempt, None if view.start is None else view.start[0])
         site = site_of(
             self.job,
             self.roster,
             self.name,
             channels,
             run=self.chains.run(view.attempt),
-            ledgers=self.chains.ledgers(),
+            ledgers=self.chains.of(view),
             secret=self.secret,
             keeper=self.keeper,
             observer=self.observer,

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from securevfl.errors import InputError
 from securevfl.jobs.agreement import Agreement, Spent, check_running
 from securevfl.jobs.agreement.party_file import Budget
-from securevfl.jobs.checkpoint import Damaged, FolderKeeper
+from securevfl.jobs.checkpoint import FolderKeeper
 from securevfl.jobs.runner.attempts import Attempts
 from securevfl.jobs.state import StateFolder
 from securevfl.jobs.written import file_digest
@@ -50,16 +50,14 @@ class StoredAttempts(Attempts):
         self._budget = budget
         self._seconds, self._unsaved = state.used, 0.0
         before = state.attempts
-        self.agreed, self.begun = len(before), sum(one.begun for one in before)
+        self.agreed = max((one.number for one in before), default=0)
+        self.begun = max((one.number for one in before if one.begun), default=0)
 
     def report(self) -> Report:
-        kept = []
-        for epoch in sorted(self._keeper.epochs()):
-            try:
-                self._keeper.read(epoch)
-            except Damaged:
-                continue
-            kept.append(Kept(epoch, 0, 0, file_digest(self._keeper.path(epoch))))
+        kept = [
+            Kept(epoch, 0, attempt, file_digest(self._keeper.path(epoch)))
+            for epoch, attempt in self._keeper.whole().items()
+        ]
         alignment = self._state.alignment()
         mine = self.agreement.approvals.get(self._state.party)
         return Report(
@@ -78,7 +76,7 @@ class StoredAttempts(Attempts):
         return self.agreement.complete
 
     def agree(self, view: View, reports: Mapping[str, Report]) -> None:
-        self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0])
+        self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
         self.agreed = view.attempt
 
     def begin(self, view: View) -> None:

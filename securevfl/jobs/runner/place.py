@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from securevfl.jobs.runner.roster import Roster
 from securevfl.party import Job, declared
-from securevfl.privacy import Clock, Ledger, Ledgers, Link, Policy
+from securevfl.privacy import Clock, Ledger, Link, OpensLedgers, Policy
 from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel, Exchanges, PartyRole
 
@@ -26,7 +26,7 @@ def site_of(
     channels: Mapping[str, Channel],
     *,
     run: str,
-    ledgers: Ledgers,
+    ledgers: OpensLedgers,
     secret: PartySecret,
     keeper: Keeper | None = None,
     observer: Observer | None = None,

@@ -146,8 +146,8 @@ def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Co
                 "chain: it was removed",
                 got[0][0],
             )
-    for name, peer in by_name.items():
-        if name[0] == chain.run and peer.view != chain.view:
+    for (run, _), peer in by_name.items():
+        if run == chain.run and peer.view != chain.view:
             there = f"at {peer.party!r} ({peer.file}:{peer.first}) of view {peer.view[:16]}…"
             yield _flaw(chain, f"attempt {chain.attempt} is of view {chain.view[:16]}…, {there}")
 

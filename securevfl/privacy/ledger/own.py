@@ -8,6 +8,7 @@ left, so the message did not leave.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,6 +19,7 @@ from securevfl.privacy.ledger.keys import PrivateKey
 from securevfl.privacy.ledger.lines import VERSION
 from securevfl.privacy.ledger.reading import Flaw, raise_flaws, read
 from securevfl.privacy.ledger.verifying import chains_of
+from securevfl.transport import Scalar
 
 __all__ = ["OpensLedgers", "OwnLedgers"]
 
@@ -38,6 +40,7 @@ class OwnLedgers:
         key: the party's, the same over all processes.
         path: of the file; made by the first attempt.
         software: name and version of what keeps it.
+        later: names of runs that are no attempts and come after them, for example what binds the results.
 
     Attributes:
         dropped: bytes of a last line that was cut off, and is gone now.
@@ -47,18 +50,26 @@ class OwnLedgers:
     """
 
     def __init__(
-        self, party: str, key: PrivateKey, path: Path, *, software: str = f"securevfl ledger {VERSION}"
+        self,
+        party: str,
+        key: PrivateKey,
+        path: Path,
+        *,
+        software: str = f"securevfl ledger {VERSION}",
+        later: Sequence[str] = (),
     ) -> None:
         self.party = party
         self.dropped = 0
         self._key = key
         self._path = path
         self._software = software
+        self._later = tuple(later)
         self._session = os.urandom(16).hex()
         self._attempt = 0
         self._before: Ledger | None = None
         self._after = ""
         self._given: set[str] = set()
+        self._held: dict[str, str] = {}
         if path.exists():
             self._read()
 
@@ -79,13 +90,29 @@ class OwnLedgers:
             self._attempt = max(chain.attempt for chain in chains)
             self._given = {head for chain in chains for head, _ in chain.marks}
             self._given |= {chain.told[0] for chain in chains if chain.told is not None}
+            for chain in chains:
+                self._held |= {name: word.head for _, name, word in chain.settled}
 
     def gave(self, head: str) -> bool:
         """Whether the party gave its word on a chain with this last line. If a peer holds such a word and this file
         does not know of it, the file is an older copy."""
         return head in self._given
 
-    def give(self, ledger: Ledger) -> dict[str, str | int | float | bool]:
+    @property
+    def held(self) -> dict[str, str]:
+        """Peer → last line of its chain by the last word that it gave in mid-run."""
+        return dict(self._held)
+
+    def settle(self, ledger: Ledger, peer: str, said: Mapping[str, Scalar]) -> None:
+        """See `Ledger.settle`; it is `held` from now on.
+
+        Raises:
+            ProtocolError: likewise.
+        """
+        ledger.settle(peer, said)
+        self._held[peer] = str(said.get("head"))
+
+    def give(self, ledger: Ledger) -> dict[str, Scalar]:
         """See `Ledger.word_so_far`; it is known from now on that it was given."""
         word = ledger.word_so_far()
         self._given.add(str(word["head"]))
@@ -109,7 +136,13 @@ class OwnLedgers:
             )
         return _Attempt(self, attempt, view, epoch, step)
 
-    def _open(self, one: _Attempt, run: str, job: str, policy: str, role: str) -> Ledger:
+    def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
+        """The ledger of a run that is no attempt, after the last one."""
+        return self._open(None, party, run, job, policy, role)
+
+    def _open(self, one: _Attempt | None, party: str, run: str, job: str, policy: str, role: str) -> Ledger:
+        if party != self.party:
+            raise AuditError(f"{self._path} is the ledger file of {self.party!r} and holds nothing of {party!r}")
         if self._before is not None:
             self._before.close("ended: another attempt begins")
         ledger = Ledger(
@@ -119,13 +152,16 @@ class OwnLedgers:
             policy=policy,
             role=role,
             key=self._key,
+            runs=[run, *(name for name in self._later if name != run)],
             session=self._session,
             software=self._software,
             after=self._after if self._before is None else self._before.head,
             path=self._path,
         )
-        ledger.attempt(one.attempt, one.view, epoch=one.epoch, step=one.step)
-        self._before, self._attempt = ledger, max(self._attempt, one.attempt)
+        self._before = ledger
+        if one is not None:
+            ledger.attempt(one.attempt, one.view, epoch=one.epoch, step=one.step)
+            self._attempt = one.attempt
         return ledger
 
 
@@ -138,9 +174,7 @@ class _Attempt:
     step: int
 
     def open(self, party: str, *, run: str, job: str, policy: str = "none", role: str = "") -> Ledger:
-        if party != self.own.party:
-            raise AuditError(f"the ledger file of {self.own.party!r} holds nothing of {party!r}")
-        return self.own._open(self, f"{run}, attempt {self.attempt}", job, policy, role)
+        return self.own._open(self, party, run, job, policy, role)
 
 
 def _cut_torn(path: Path) -> int:
