@@ -1,38 +1,180 @@
-"""Parties of an agreement as tests need them: cards, keys and approvals, and their runners over memory."""
+"""Parties of an agreement as tests need them: files with cards, keys, certificates and approvals, and their runs over
+memory, over gates in one process, and as processes."""
 
 from __future__ import annotations
 
 import asyncio
+import csv
+import socket
+import subprocess
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from securevfl.data import Parties
-from securevfl.jobs.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
+from securevfl.data import Parties, PartyTable
+from securevfl.durable import make_folder, write_whole
+from securevfl.identity.making import Key, self_signed
+from securevfl.jobs.agreement import (
+    Agreement,
+    Limits,
+    Proposal,
+    Versions,
+    approve,
+    card_of,
+    read_agreement,
+    read_party_file,
+    write_approval,
+)
 from securevfl.jobs.process.attend import Attending
+from securevfl.jobs.process.start import read_start
 from securevfl.jobs.runner.simulated import COORDINATOR
 from securevfl.jobs.state import StateFolder
 from securevfl.party import Job, JobTerms
-from securevfl.privacy import PrivateKey
+from securevfl.privacy import Policy
+from securevfl.privacy.ledger import make_key
+from securevfl.site import PartySecret
 from securevfl.transport import MemoryHub
 
-KEYS = {name: PrivateKey.generate() for name in ("bank", "shop1", "shop2", "owner1", "owner2", COORDINATOR)}
+__all__ = ["Company", "found"]
 
 
-def agreement_of(job: Job, people: Parties, **limits: object) -> Agreement:
-    """An agreement on a job that all parties approved."""
-    names = sorted([*people, *([COORDINATOR] if job.algorithm.many_owners else [])])
-    roles = {table.name: table.role for table in people.values()} | {COORDINATOR: "coordinator"}
-    cards = tuple(
-        PartyCard(
-            name=name,
-            role=roles[name],  # type: ignore[arg-type]
-            signing_key=KEYS[name].public.hex,
-            certificates=(f"sha256:{i:064x}",),
-            table=TableSchema.of_table(people[name]) if name in people else None,
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _write_table(table: PartyTable, path: Path) -> list[str]:
+    """A table as CSV, and the lines of its ``[data]`` section."""
+    lines = [f'file = "{path.name}"', 'id = "id"']
+    names = list(table.columns)
+    head = ["id", *names]
+    columns: list[list[object]] = [list(table.ids), *([repr(float(v)) for v in table.columns[n]] for n in names)]
+    if table.label is not None:
+        lines += ['label = "label"', f"classes = {list(table.classes)}"]
+        head.append("label")
+        columns.append([table.classes[i] for i in table.label])
+        if not names:
+            lines.append("features = []")
+    if table.fold is not None:
+        lines.append('fold = "fold"')
+        head.append("fold")
+        columns.append(list(table.fold))
+    if table.book is not None:
+        lines.append(f'book = "{path.stem}.book.csv"')
+        with path.with_name(f"{path.stem}.book.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "label"])
+            writer.writerows([name, table.classes[i]] for name, i in zip(table.book.ids, table.book.label, strict=True))
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(head)
+        writer.writerows(zip(*columns, strict=True))
+    return lines
+
+
+@dataclass(frozen=True)
+class Company:
+    """Parties that agreed, in one folder.
+
+    Attributes:
+        folder: with everything.
+        names: of all parties.
+        agreement: with all approvals.
+        people: the tables, as they are read back from the files.
+    """
+
+    folder: Path
+    names: tuple[str, ...]
+    agreement: Agreement
+    people: Parties
+
+    @property
+    def file(self) -> Path:
+        """The agreement."""
+        return self.folder / "agreement.toml"
+
+    def state(self, name: str) -> Path:
+        """A party's state folder."""
+        return self.folder / f"{name}.state"
+
+    def keep(self, secrets: Mapping[str, PartySecret]) -> None:
+        """Let parties begin with these secrets."""
+        for name, secret in secrets.items():
+            with StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest) as state:
+                state.secret(secret)
+
+    def _attend(self, *, over_network: bool) -> dict[str, Attending]:
+        """Run all parties in this process."""
+        with ExitStack() as held:
+            parties = {}
+            for name in self.names:
+                taken = StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest)
+                state = held.enter_context(taken)
+                start = read_start(self.file, name)
+                own = Agreement(self.agreement.proposal, {name: self.agreement.approvals[name]})
+                parties[name] = Attending(
+                    state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy
+                )
+
+            async def all_of_them() -> None:
+                async with asyncio.TaskGroup() as group:
+                    if over_network:
+                        for name, party in parties.items():
+                            start = read_start(self.file, name)
+                            group.create_task(start.connected(party, party.state))
+                        return
+                    hub = MemoryHub(self.names, incarnations={n: party.incarnation for n, party in parties.items()})
+                    for name, party in parties.items():
+                        group.create_task(party.attend(hub[name]))
+
+            asyncio.run(all_of_them())
+        return parties
+
+    def over_memory(self) -> dict[str, Attending]:
+        """Run all parties in this process, over memory."""
+        return self._attend(over_network=False)
+
+    def over_network(self) -> dict[str, Attending]:
+        """Run all parties in this process, each with its own gate: sockets, TLS and certificates are real."""
+        return self._attend(over_network=True)
+
+    def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
+        """Start a party as a process of its own."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
-        for i, name in enumerate(names)
-    )
+
+
+def found(
+    folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
+) -> Company:
+    """Make everything that parties need to train a job, as they would make it themselves, on loopback."""
+    names = tuple(sorted([*people, *([COORDINATOR] if job.algorithm.many_owners else [])]))
+    folder.mkdir(parents=True, exist_ok=True)
+    ports = {name: _free_port() for name in names}
+    for name in names:
+        key = Key.generate()
+        make_folder(folder / "certs", private=True)
+        write_whole(folder / "certs" / f"{name}.key", key.pem, private=True)
+        write_whole(folder / "certs" / f"{name}.crt", self_signed(name, key, datetime.now(UTC)).pem)
+        make_key(name, folder / "keys")
+        lines = [f'party = "{name}"', f'state = "{name}.state"', f'listen = "127.0.0.1:{ports[name]}"']
+        if name in people:
+            lines += ["[data]", *_write_table(people[name], folder / f"{name}.csv")]
+        lines += ["[keys]", f'signing = "keys/{name}.key"']
+        lines += [f'certificate = "certs/{name}.crt"', f'key = "certs/{name}.key"']
+        for peer in names:
+            if peer != name:
+                how = f'dial = "127.0.0.1:{ports[peer]}"' if peer < name else "listen = true"
+                lines += [f"[peer.{peer}]", how]
+        (folder / f"{name}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    files = {name: read_party_file(folder / f"{name}.toml") for name in names}
     proposal = Proposal(
         id="0" * 32,
         purpose="a test",
@@ -41,40 +183,11 @@ def agreement_of(job: Job, people: Parties, **limits: object) -> Agreement:
         job=JobTerms(**{name: getattr(job, name) for name in JobTerms.__struct_fields__}),
         algorithm=job.algorithm,
         protection=job.protection,
-        party=cards,
+        party=tuple(card_of(files[name]) for name in names),
     )
-    approvals = {name: Approval.sign(proposal, name, KEYS[name]) for name in names}
-    return Agreement(proposal, approvals)
-
-
-def run_over_memory(
-    agreement: Agreement, people: Parties, folder: Path, secrets: Mapping[str, object] | None = None
-) -> dict[str, Attending]:
-    """Run all parties of an agreement in this process, each with its own state folder."""
-    names = agreement.proposal.names
-    with ExitStack() as held:
-        states = {
-            name: held.enter_context(StateFolder.take(folder / name, party=name, agreement=agreement.digest))
-            for name in names
-        }
-        for name, secret in (secrets or {}).items():
-            states[name].secret(secret)  # type: ignore[arg-type]
-        parties = {
-            name: Attending(
-                states[name],
-                Agreement(agreement.proposal, {name: agreement.approvals[name]}),
-                name,
-                KEYS[name],
-                people.get(name),
-            )
-            for name in names
-        }
-
-        async def all_of_them() -> None:
-            hub = MemoryHub(names, incarnations={name: party.incarnation for name, party in parties.items()})
-            async with asyncio.TaskGroup() as group:
-                for name, party in parties.items():
-                    group.create_task(party.attend(hub[name]))
-
-        asyncio.run(all_of_them())
-    return parties
+    path = folder / "agreement.toml"
+    path.write_bytes(proposal.raw)
+    for name in names:
+        write_approval(path, approve(proposal, files[name], datetime.now(UTC)))
+    tables = [table for name in names if (table := files[name].table()) is not None]
+    return Company(folder, names, read_agreement(path), Parties.of(*tables))

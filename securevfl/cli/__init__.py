@@ -14,11 +14,11 @@ import sys
 
 from rich.console import Console
 
-from securevfl.cli import agreements, audits, experiments, policies, runs, terminal
+from securevfl.cli import agreements, audits, experiments, parties, policies, runs, terminal
 from securevfl.cli.application import app
 from securevfl.errors import InputError, SecureVFLError
 
-__all__ = ["Console", "agreements", "app", "audits", "experiments", "main", "policies", "runs", "terminal"]
+__all__ = ["Console", "agreements", "app", "audits", "experiments", "main", "parties", "policies", "runs", "terminal"]
 
 
 def main(arguments: list[str] | None = None) -> None:

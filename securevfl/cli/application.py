@@ -11,7 +11,21 @@ import securevfl as sv
 
 __all__ = ["app"]
 
-_ORDER = ("demo", "check", "policy", "run", "predict", "report", "sweep", "attack", "audit", "keys", "psi")
+_ORDER = (
+    "demo",
+    "check",
+    "policy",
+    "run",
+    "predict",
+    "report",
+    "sweep",
+    "attack",
+    "audit",
+    "party",
+    "status",
+    "keys",
+    "psi",
+)
 
 
 class _Ordered(TyperGroup):

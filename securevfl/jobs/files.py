@@ -3,18 +3,19 @@ that was found, what was expected, and the nearest name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.cut import Plain, Protection
-from securevfl.data import Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
+from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
 from securevfl.data.columns import ColumnUse
 from securevfl.data.files import PARQUET
 from securevfl.data.table import wrong_name
@@ -33,7 +34,12 @@ Count = Annotated[int, Meta(ge=1)]
 
 class TableSection(Config):
     """Where a party's table is and what its columns are for. See `read_csv` and `TableLimits` for what the keys
-    mean."""
+    mean.
+
+    Attributes:
+        fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
+        book: a label owner's file of rows of which it knows the label alone, with the same columns for id and label.
+    """
 
     file: Word
     id: Word
@@ -41,6 +47,8 @@ class TableSection(Config):
     features: tuple[Word, ...] | None = None
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
+    fold: Word | None = None
+    book: Word | None = None
     max_rows: Count | None = None
     max_columns: Count | None = None
     max_bytes: Count | None = None
@@ -68,8 +76,33 @@ class TableSection(Config):
         path = self.path_from(folder)
         given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
         limits = TableLimits(**{name: value for name, value in given.items() if value is not None})
-        read = read_parquet if path.suffix in PARQUET else read_csv
-        return read(path, name=name, limits=limits, **self._columns)
+        uses = dict(self._columns)
+        if self.fold is not None and self.features is not None:
+            uses["features"] = (*self.features, self.fold)
+        table = _reader(path)(path, name=name, limits=limits, **uses)
+        if self.fold is not None:
+            table = _marked(table, self.fold, path)
+        if self.book is not None:
+            known = folder / self.book
+            book = _reader(known)(
+                known, name=name, limits=limits, id=self.id, label=self.label, features=(), classes=table.classes
+            )
+            if book.label is not None:
+                table = replace(table, book=LabelBook(ids=book.ids, label=book.label))
+        return table
+
+
+def _reader(path: Path) -> Callable[..., PartyTable]:
+    return read_parquet if path.suffix in PARQUET else read_csv
+
+
+def _marked(table: PartyTable, column: str, path: Path) -> PartyTable:
+    """The table with one of its columns as its fold."""
+    marks = table.columns.get(column)
+    if marks is None or marks.dtype.kind not in "biuf" or not np.isin(marks, (0, 1, 2)).all():
+        raise InputError(f"{path}: column {column!r} is the fold; give each row 0 (trains), 1 (validates) or 2 (tests)")
+    columns = {name: values for name, values in table.columns.items() if name != column}
+    return replace(table, columns=columns, fold=marks.astype(np.int8))
 
 
 class PartySection(TableSection):

@@ -10,6 +10,7 @@ state/
   job.json         which agreement and party the folder is of
   incarnation.json how often this party's process was started, and its random name
   attempts.json    attempts that were begun, in their order
+  peers.json       the newest incarnation of each peer
   used.json        seconds that this party spent on the job
   secret.json      the party's secret
   alignment.safetensors           its rows of the alignment
@@ -168,6 +169,18 @@ class StateFolder:
         nonce = secrets.token_bytes(_NONCE)
         self._write("incarnation.json", {"count": count, "nonce": nonce.hex()})
         return count, nonce
+
+    @property
+    def met(self) -> dict[str, str]:
+        """Peer → the newest incarnation of it that was seen, as text."""
+        found = self._read("peers.json")
+        return {} if found is None else {str(peer): str(text) for peer, text in found.items()}
+
+    def meet(self, peer: str, incarnation: str) -> None:
+        """Keep a peer's newest incarnation: an older one is refused from now on."""
+        known = self.met
+        if known.get(peer) != incarnation:
+            self._write("peers.json", known | {peer: incarnation})
 
     @property
     def attempts(self) -> list[Attempt]:

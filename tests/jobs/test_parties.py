@@ -1,4 +1,4 @@
-"""The course of each party with a state folder of its own gives what a simulation gives, and each its own report."""
+"""Parties with state folders and files of their own train what a simulation trains, and each writes its own report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from party_runs import agreement_of, run_over_memory
+from party_runs import Company, found
 
 import securevfl as sv
 from securevfl.cut import Protection
@@ -14,40 +14,72 @@ from securevfl.jobs.parts import model_part
 from securevfl.jobs.store import read_tree, tree_digest
 from securevfl.report import Record
 from securevfl.site import PartySecret
-from securevfl.testing.parties import parties
-
-PEOPLE = parties(passive=2, rows=120)
+from securevfl.testing.parties import label_owners, parties
 
 
-def _same(job: sv.Job, folder: Path) -> None:
-    secrets = {name: PartySecret.derived(7, name) for name in PEOPLE}
-    alone = sv.simulate(job, PEOPLE, secrets=secrets)
-    together = run_over_memory(agreement_of(job, PEOPLE), PEOPLE, folder, secrets)
-    model = alone.model()
-    run = alone.record.runs[-1]
-    for name in PEOPLE:
-        finished = together[name].finished
-        assert finished is not None
-        if not job.protection.sealed:
-            kept = read_tree(folder / name / "model" / f"{name}.model.safetensors")
-            assert tree_digest(kept) == tree_digest(model_part(job, name, model.parts[name]))
-        record = Record.read(folder / name / "report" / "metrics.json")
-        assert (record.runs[0].test == run.test) is (name == "bank")
-        assert [e.train_loss for e in record.runs[0].epochs] == (
-            [e.train_loss for e in run.epochs] if name == "bank" else [None] * job.epochs
-        )
-        assert (folder / name / "report" / "report.html").stat().st_size > 5_000
-        sv.audit(folder / name)
-    collected = folder / "all"
-    (collected / "ledgers").mkdir(parents=True)
-    for name in PEOPLE:
-        shutil.copy(folder / name / "ledgers" / f"{name}.jsonl", collected / "ledgers")
-    found = sv.audit(collected)
-    assert found.complete
-    assert not found.incomplete
+def _secrets(company: Company) -> dict[str, PartySecret]:
+    return {name: PartySecret.derived(7, name) for name in company.people}
+
+
+def _compare(company: Company, job: sv.Job) -> None:
+    """What the parties left is what a simulation of the same tables leaves."""
+    alone = sv.simulate(job, company.people, secrets=_secrets(company))
+    run, parts = alone.record.runs[-1], alone.model().parts
+    chief = alone.record.parties[0].name
+    for name in company.names:
+        state = company.state(name)
+        if name in parts and not job.protection.sealed:
+            kept = read_tree(state / "model" / f"{name}.model.safetensors")
+            assert tree_digest(kept) == tree_digest(model_part(job, name, parts[name]))
+        own = Record.read(state / "report" / "metrics.json").runs[0]
+        labelled = name in {table.name for table in company.people.label_owners}
+        assert own.test == (run.test if name == chief else {})
+        assert len(own.epochs) == len(run.epochs)
+        if name == chief:
+            assert [e.train_loss for e in own.epochs] == [e.train_loss for e in run.epochs]
+        elif not labelled:
+            assert [e.train_loss for e in own.epochs] == [None] * len(run.epochs)
+        assert all(name in (line.sender, line.receiver) for line in own.receipt)
+        assert (state / "report" / "report.html").stat().st_size > 5_000
+        sv.audit(state)
+
+
+def _collected(company: Company) -> sv.jobs.Audit:  # type: ignore[name-defined]
+    """An audit of all parties' ledgers."""
+    folder = company.folder / "collected"
+    (folder / "ledgers").mkdir(parents=True)
+    for name in company.names:
+        shutil.copy(company.state(name) / "ledgers" / f"{name}.jsonl", folder / "ledgers")
+    return sv.audit(folder)
 
 
 @pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()], ids=lambda p: p.name)
-def test_parties_train_what_a_simulation_trains(protection: Protection, tmp_path: Path) -> None:
+def test_parties_with_gates_train_what_a_simulation_trains(protection: Protection, tmp_path: Path) -> None:
     job = sv.Job(algorithm=sv.SplitNN(hidden=4), protection=protection, epochs=2, batch_size=32, seed=3)
-    _same(job, tmp_path)
+    company = found(tmp_path, parties(passive=2, rows=120), job)
+    company.keep(_secrets(company))
+    company.over_network()
+    _compare(company, job)
+    audit = _collected(company)
+    assert audit.complete
+    assert not audit.incomplete
+
+
+def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
+    job = sv.Job(algorithm=sv.MultiVFL(hidden=4), epochs=2, batch_size=16, seed=3)
+    company = found(tmp_path, label_owners(2, 2, 40), job)
+    company.keep(_secrets(company))
+    company.over_memory()
+    _compare(company, job)
+    assert not _collected(company).incomplete
+
+
+def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
+    company = found(tmp_path, parties(passive=1, rows=60), job)
+    company.over_memory()
+    from securevfl.jobs.process.start import read_start
+
+    before = (company.state("bank") / "ledgers" / "bank.jsonl").read_bytes()
+    assert read_start(company.file, "bank").run() is None
+    assert (company.state("bank") / "ledgers" / "bank.jsonl").read_bytes() == before

@@ -83,6 +83,14 @@ class StoredAttempts(Attempts):
         self.begun = view.attempt
         self._state.begun(view.mark.hex())
 
+    @property
+    def known(self) -> dict[str, Incarnation]:
+        """Peer → the newest incarnation of it that was seen."""
+        return {peer: Incarnation.read(text) for peer, text in self._state.met.items()}
+
+    def met(self, peer: str, incarnation: Incarnation) -> None:
+        self._state.meet(peer, str(incarnation))
+
     def use(self, seconds: float) -> None:
         self._unsaved += seconds
         if self._unsaved >= _KEEP_TIME or not seconds:

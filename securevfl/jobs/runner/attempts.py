@@ -38,6 +38,9 @@ class Attempts:
         """Store that all are ready: the attempt begins."""
         self.begun = view.attempt
 
+    def met(self, peer: str, incarnation: Incarnation) -> None:
+        """Keep a peer's newest incarnation, so that an older one is refused."""
+
     def use(self, seconds: float) -> None:
         """Count time of an attempt."""
 

@@ -176,6 +176,7 @@ class PartyRunner(Generic[T]):
         if isinstance(event, Up):
             self._away.pop(event.peer, None)
             self._refused.pop(event.peer, None)
+            self._attempts.met(event.peer, event.incarnation)
             self._news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
             await self._do(self._gathering.up(event.peer, str(event.incarnation), event.resumed))
             if self._has_result and self.view is not None:

@@ -1,0 +1,126 @@
+"""Commands of one party: take part in an agreement as a process of its own, and show where it stands."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+
+if TYPE_CHECKING:
+    from securevfl.jobs.process.attend import Attending
+    from securevfl.jobs.process.start import Start
+    from securevfl.jobs.runner.news import News
+    from securevfl.site import Observer
+
+__all__: list[str] = []
+
+
+@app.command("party")
+def party_command(
+    agreement: Annotated[Path, typer.Argument(help="The agreement, with the approvals of all parties beside it.")],
+    name: Annotated[str, typer.Option("--as", help="The party whose process this is.")],
+    file: Annotated[
+        Path | None, typer.Option("--file", help="The party's own file; NAME.toml beside the agreement if not given.")
+    ] = None,
+    wait: Annotated[
+        float | None, typer.Option(help="Seconds to wait for peers while nothing runs; as agreed if not given.")
+    ] = None,
+    log: Annotated[
+        Literal["text", "json"] | None, typer.Option(help="Lines instead of progress bars: for people or for tools.")
+    ] = None,
+    metrics: Annotated[
+        int | None, typer.Option(help="Port of this machine for Prometheus; 0 for any that is free.")
+    ] = None,
+) -> None:
+    """Take part in an agreement: connect, agree, align, train. Start it again, and it goes on where it was.
+
+    Exit code 0 when all parties have their results, 75 when it ended before and can be started again.
+    """
+    from securevfl.jobs.operations import keep_to_quota, operating
+    from securevfl.jobs.process.start import read_start
+
+    keep_to_quota()
+    start = read_start(agreement, name, file)
+    style = log or (None if terminal.err.is_terminal else "text")
+    state = start.own.state
+    with (
+        operating(
+            name, start.peers, start.agreement.digest, files=_log_files(state), screen=style, port=metrics
+        ) as told,
+        _progress(bars=style is None) as bars,
+    ):
+        party = start.run(
+            wait=wait, hearers=[*told.hearers, *bars], command=terminal.command(), stopping=_stopping(told.log)
+        )
+    _say_results(start, party)
+
+
+def _log_files(state: Path) -> list[Path]:
+    """The log in the state folder, which is made here where it is not there yet."""
+    from securevfl.durable import make_folder
+
+    make_folder(state, private=True)
+    return [state / "log.jsonl"]
+
+
+def _stopping(log: Any) -> Any:
+    from securevfl.jobs.operations import stopping
+
+    def inside(party: Attending) -> AbstractContextManager[object]:
+        return stopping(party.stop, log)
+
+    return inside
+
+
+@contextmanager
+def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
+    """Bars on a terminal; nothing where lines are printed."""
+    if not bars:
+        yield []
+        return
+    from securevfl.jobs.process.progress import party_bars
+
+    with party_bars(terminal.err) as shown:
+        yield [shown]
+
+
+def _say_results(start: Start, party: Attending | None) -> None:
+    state, name = start.own.state, start.own.party
+    if party is None:
+        terminal.say(f"{name} has its results already, in {state}; another job needs another agreement.")
+        return
+    record = party.record
+    if record is not None and (test := record.runs[0].test):
+        shown = ", ".join(f"{metric} {value:.4f}" for metric, value in test.items())
+        terminal.out.print(f"Test: {shown}", markup=False, highlight=False, soft_wrap=True)
+    for line in (
+        f"Report: {state / 'report' / 'report.html'}",
+        f"Ledger: {state / 'ledgers' / f'{name}.jsonl'}",
+        *([f"Model: {state / 'model' / f'{name}.model.safetensors'}"] if any((state / "model").iterdir()) else []),
+    ):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("status")
+def status_command(
+    state: Annotated[Path, typer.Argument(help="The party's state folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
+) -> None:
+    """Show where a party's process stands: phase, peers, bytes, ε, and what it waits for. Also after its end."""
+    from securevfl.jobs.process.status import read_status
+    from securevfl.jobs.process.status_table import status_lines, status_table
+
+    found = read_status(state)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    for line in status_lines(found):
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    terminal.out.print(status_table(found))
