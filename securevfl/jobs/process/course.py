@@ -20,7 +20,7 @@ from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.state import StateFolder, StoredAlignment
 from securevfl.jobs.store import tree_digest, write_tree
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
-from securevfl.party.program import closing
+from securevfl.party.program import closing, note_spent
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger
 from securevfl.site import Observer, Site
@@ -136,6 +136,7 @@ class Course:
             aligning = time.perf_counter() - began
         self.keeper.data = self._data(kept)
         trained = await train_party(site, self.table, kept.alignments, self.job)
+        note_spent(site.ledger, trained.spent)
         site.observer.phase("heads")
         if trained.model:
             part = model_part(self.job, self.name, trained.model)
