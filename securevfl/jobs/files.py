@@ -88,7 +88,7 @@ class TableSection(Config):
                 known, name=name, limits=limits, id=self.id, label=self.label, features=(), classes=table.classes
             )
             if book.label is not None:
-                table = replace(table, book=LabelBook(ids=book.ids, label=book.label))
+                table = replace(table, book=LabelBook(ids=tuple(book.ids), label=book.label))
         return table
 
 
