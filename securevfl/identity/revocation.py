@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.hazmat.primitives.serialization import Encoding
 
 from securevfl.errors import InputError
 from securevfl.identity.certificate import TOLERANCE, Certificate, shown_time
@@ -110,14 +109,9 @@ class RevocationList:
             )
 
     @property
-    def serials(self) -> tuple[int, ...]:
-        """Serial numbers of the revoked certificates."""
-        return tuple(entry.serial_number for entry in self._list)
-
-    @property
-    def pem(self) -> bytes:
-        """As a file holds it."""
-        return self._list.public_bytes(Encoding.PEM)
+    def revoked(self) -> tuple[tuple[int, datetime], ...]:
+        """Serial number of each revoked certificate, and since when."""
+        return tuple((entry.serial_number, entry.revocation_date_utc) for entry in self._list)
 
 
 def _number(found: x509.CertificateRevocationList) -> int:

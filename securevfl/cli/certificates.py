@@ -1,0 +1,191 @@
+"""Commands about certificates: a party's own, an authority's for development, and what a file holds."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+from securevfl.errors import InputError
+
+if TYPE_CHECKING:
+    from securevfl.identity.certificate import Certificate
+
+__all__: list[str] = []
+
+certs = typer.Typer(
+    help="Certificates with which parties recognize each other.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(certs, name="certs")
+
+_Kind = Literal["p256", "ed25519"]
+_KIND = typer.Option(help="Sort of key.")
+_DAYS = typer.Option(help="Days until it expires, 1 to 825.")
+_FOLDER = typer.Option("--out", help="Where the party's files are.")
+_CA = typer.Option("--ca", help="The authority's folder.")
+
+
+def _say(*lines: str) -> None:
+    for line in lines:
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@certs.command("new")
+def new_command(
+    name: Annotated[str, typer.Argument(help="The party whose certificate it is.")],
+    folder: Annotated[Path, _FOLDER] = Path("certs"),
+    kind: Annotated[_Kind, _KIND] = "p256",
+    days: Annotated[int, _DAYS] = 90,
+) -> None:
+    """Make a party's own key and a certificate for it, for its peers to pin, and a signing request for an authority."""
+    from securevfl.identity.folder import new_party
+
+    found = new_party(name, folder, kind=kind, days=days)
+    _say(
+        f"{folder / name}.key proves who {name} is: keep it to yourself. {folder / name}.crt is for your peers, "
+        f"{folder / name}.csr for an authority.",
+        *_shown(found),
+    )
+
+
+@certs.command("request")
+def request_command(
+    name: Annotated[str, typer.Argument(help="The party that asks.")],
+    folder: Annotated[Path, _FOLDER] = Path("certs"),
+    key: Annotated[Path | None, typer.Option(help="The party's key, NAME.key if not given.")] = None,
+) -> None:
+    """Make a signing request for a key that exists, NAME.csr."""
+    from securevfl.identity.folder import new_request
+
+    out = folder / f"{name}.csr"
+    new_request(name, key or folder / f"{name}.key", out)
+    _say(f"{out} asks an authority for a certificate of {name}; the key stays here.")
+
+
+@certs.command("rotate")
+def rotate_command(
+    name: Annotated[str, typer.Argument(help="The party whose certificate is replaced.")],
+    folder: Annotated[Path, _FOLDER] = Path("certs"),
+    signing_key: Annotated[Path | None, typer.Option(help="The party's signing key, made by `securevfl keys`.")] = None,
+    agreement: Annotated[Path | None, typer.Option(help="The agreement of the job that goes on with it.")] = None,
+    kind: Annotated[_Kind, _KIND] = "p256",
+    days: Annotated[int, _DAYS] = 90,
+) -> None:
+    """Make a party's next key and certificate, NAME.1.crt …, endorsed by its signing key so that peers of a job that
+    runs accept it."""
+    from securevfl.identity.files import read_bounded
+    from securevfl.identity.folder import rotate
+    from securevfl.privacy.ledger import read_private_key
+
+    if (signing_key is None) != (agreement is None):
+        raise InputError("an endorsement holds for one job: give --signing-key and --agreement, or neither")
+    signer, digest = None, b""
+    if signing_key is not None and agreement is not None:
+        signer = read_private_key(signing_key)
+        digest = hashlib.sha256(read_bounded(agreement, 16 << 20, "an agreement")).digest()
+    path, found, endorsed = rotate(
+        name, folder, days=days, kind=kind, signer=signer, agreement=digest
+    )
+    _say(f"{path} and {path.with_suffix('.key').name} take the place of the ones before.", *_shown(found))
+    if endorsed is not None:
+        _say(f"{endorsed} tells the peers of this job; a party that runs takes both up by itself.")
+
+
+@certs.command("ca")
+def ca_command(
+    name: Annotated[str, typer.Argument(help="What the authority is called.")],
+    folder: Annotated[Path, typer.Option("--out", help="A new folder for it.")] = Path("ca"),
+) -> None:
+    """Make an authority for development or a small group: ca.key, ca.crt and an empty revocation list, ca.crl."""
+    from securevfl.identity.folder import new_authority
+
+    found = new_authority(name, folder)
+    _say(
+        f"{folder / 'ca.key'} can name anybody a party: keep it apart from all parties. ca.crt and ca.crl are for them.",
+        f"fingerprint {found.fingerprint}",
+    )
+
+
+@certs.command("issue")
+def issue_command(
+    request: Annotated[Path, typer.Argument(help="A party's signing request, NAME.csr.")],
+    name: Annotated[str, typer.Option("--name", help="The party that you know it to come from.")],
+    folder: Annotated[Path, _CA] = Path("ca"),
+    out: Annotated[Path | None, typer.Option(help="File for the certificate, issued/NAME.crt if not given.")] = None,
+    days: Annotated[int, _DAYS] = 90,
+) -> None:
+    """Issue a certificate for a party's request; nobody but the party ever has its key."""
+    from securevfl.identity.folder import issue_to
+
+    path = out or Path("issued") / f"{name}.crt"
+    found = issue_to(name, request, folder, path, days=days)
+    _say(f"{path} is for {name}.", *_shown(found))
+
+
+@certs.command("revoke")
+def revoke_command(
+    certificate: Annotated[Path | None, typer.Argument(help="The certificate; none, to sign the list anew.")] = None,
+    folder: Annotated[Path, _CA] = Path("ca"),
+    days: Annotated[int, typer.Option(help="Days until the next list is due, 1 to 825.")] = 30,
+) -> None:
+    """Sign the authority's next revocation list, ca.crl, with one certificate more."""
+    from securevfl.identity.certificate import shown_time
+    from securevfl.identity.folder import revoke
+
+    found = revoke(folder, certificate, days=days)
+    _say(
+        f"{folder / 'ca.crl'} is list {found.number}: {len(found.revoked)} revoked, the next one due "
+        f"{shown_time(found.due)}. Give it to all parties now."
+    )
+
+
+@certs.command("show")
+def show_command(
+    files: Annotated[list[Path], typer.Argument(help="Certificates, requests, endorsements: .crt, .csr, .endorsement.")],
+) -> None:
+    """Show what files hold: fingerprint, names, validity, days left."""
+    for number, file in enumerate(files):
+        _say(*([""] if number else []), str(file), *(f"  {line}" for line in _content(file)))
+
+
+def _content(file: Path) -> list[str]:
+    from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName, UniformResourceIdentifier
+
+    from securevfl.identity import Endorsement, read_certificates
+    from securevfl.identity.files import read_bounded
+    from securevfl.identity.folder import read_request
+
+    if file.suffix == ".key":
+        raise InputError(f"{file} is private, and is not shown: name the certificate beside it")
+    if file.suffix == ".csr":
+        asked = read_request(file)
+        try:
+            san = asked.extensions.get_extension_for_class(SubjectAlternativeName).value
+            names = san.get_values_for_type(UniformResourceIdentifier)
+        except ExtensionNotFound:
+            names = []
+        return [f"request for {', '.join(names) or 'nobody'}, {'rightly' if asked.is_signature_valid else 'WRONGLY'} signed"]
+    if file.suffix == ".endorsement":
+        found = Endorsement.read(read_bounded(file, 32 << 10, "an endorsement"))
+        head = f"endorsement {found.counter} of {found.party} for the agreement {found.agreement.hex()}, not checked here"
+        return [head, *_shown(found.certificate)]
+    return [line for certificate in read_certificates(file, most=32) for line in _shown(certificate)]
+
+
+def _shown(found: Certificate) -> list[str]:
+    from securevfl.identity.certificate import shown_time, utc_now
+
+    left = (found.not_after - utc_now()).total_seconds() / 86_400
+    rest = f"{left:.0f} days left" if left >= 0 else f"EXPIRED {-left:.0f} days ago"
+    if utc_now() < found.not_before:
+        rest = "NOT YET VALID by this machine's clock"
+    whose = "authority" if found.authority else f"party {', '.join(found.names) or 'nobody'}"
+    return [
+        f"fingerprint {found.fingerprint}",
+        f"{whose}, {found.kind}, serial {found.x509.serial_number:x}",
+        f"valid from {shown_time(found.not_before)} to {shown_time(found.not_after)}: {rest}",
+    ]
