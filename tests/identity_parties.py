@@ -57,7 +57,7 @@ class Ca:
         return self.publish()
 
 
-@dataclass
+@dataclass(frozen=True)
 class World:
     """A folder in which parties and authorities make their files."""
 

@@ -1,4 +1,5 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | keys | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | keys | certs |
+relay | card | propose | approve | agreement | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
 not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the
@@ -14,11 +15,34 @@ import sys
 
 from rich.console import Console
 
-from securevfl.cli import agreements, audits, experiments, parties, policies, runs, terminal
+from securevfl.cli import (
+    agreements,
+    audits,
+    certificates,
+    experiments,
+    parties,
+    policies,
+    relays,
+    runs,
+    terminal,
+)
 from securevfl.cli.application import app
 from securevfl.errors import InputError, SecureVFLError
 
-__all__ = ["Console", "agreements", "app", "audits", "experiments", "main", "parties", "policies", "runs", "terminal"]
+__all__ = [
+    "Console",
+    "agreements",
+    "app",
+    "audits",
+    "certificates",
+    "experiments",
+    "main",
+    "parties",
+    "policies",
+    "relays",
+    "runs",
+    "terminal",
+]
 
 
 def main(arguments: list[str] | None = None) -> None:

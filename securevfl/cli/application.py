@@ -24,6 +24,8 @@ _ORDER = (
     "party",
     "status",
     "keys",
+    "certs",
+    "relay",
     "psi",
 )
 

@@ -87,12 +87,16 @@ def rotate_command(
     if signing_key is not None and agreement is not None:
         signer = read_private_key(signing_key)
         digest = hashlib.sha256(read_bounded(agreement, 16 << 20, "an agreement")).digest()
-    path, found, endorsed = rotate(
-        name, folder, days=days, kind=kind, signer=signer, agreement=digest
-    )
-    _say(f"{path} and {path.with_suffix('.key').name} take the place of the ones before.", *_shown(found))
-    if endorsed is not None:
-        _say(f"{endorsed} tells the peers of this job; a party that runs takes both up by itself.")
+    made = rotate(name, folder, days=days, kind=kind, signer=signer, agreement=digest)
+    if made.certificate is None:
+        _say(
+            f"{made.file.with_suffix('.csr')} asks the authority that issued the certificate of now for the next one: "
+            f"put it at {made.file}."
+        )
+        return
+    _say(f"{made.file} and its key take the place of the ones before.", *_shown(made.certificate))
+    if made.endorsement is not None:
+        _say(f"{made.endorsement} tells the peers of this job that it is {name}'s.")
 
 
 @certs.command("ca")
@@ -105,7 +109,7 @@ def ca_command(
 
     found = new_authority(name, folder)
     _say(
-        f"{folder / 'ca.key'} can name anybody a party: keep it apart from all parties. ca.crt and ca.crl are for them.",
+        f"{folder / 'ca.key'} can name anybody a party: keep it apart from all. ca.crt and ca.crl are for the parties.",
         f"fingerprint {found.fingerprint}",
     )
 
@@ -145,7 +149,9 @@ def revoke_command(
 
 @certs.command("show")
 def show_command(
-    files: Annotated[list[Path], typer.Argument(help="Certificates, requests, endorsements: .crt, .csr, .endorsement.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Certificates, requests, endorsements: .crt, .csr, .endorsement.")
+    ],
 ) -> None:
     """Show what files hold: fingerprint, names, validity, days left."""
     for number, file in enumerate(files):
@@ -168,10 +174,13 @@ def _content(file: Path) -> list[str]:
             names = san.get_values_for_type(UniformResourceIdentifier)
         except ExtensionNotFound:
             names = []
-        return [f"request for {', '.join(names) or 'nobody'}, {'rightly' if asked.is_signature_valid else 'WRONGLY'} signed"]
+        signed = "rightly" if asked.is_signature_valid else "WRONGLY"
+        return [f"request for {', '.join(names) or 'nobody'}, {signed} signed"]
     if file.suffix == ".endorsement":
         found = Endorsement.read(read_bounded(file, 32 << 10, "an endorsement"))
-        head = f"endorsement {found.counter} of {found.party} for the agreement {found.agreement.hex()}, not checked here"
+        head = (
+            f"endorsement {found.counter} of {found.party} for the agreement {found.agreement.hex()}, not checked here"
+        )
         return [head, *_shown(found.certificate)]
     return [line for certificate in read_certificates(file, most=32) for line in _shown(certificate)]
 

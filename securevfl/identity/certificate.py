@@ -142,6 +142,11 @@ class Certificate:
         """As a file holds it."""
         return self.x509.public_bytes(Encoding.PEM)
 
+    @property
+    def self_signed(self) -> bool:
+        """Whether no authority issued it."""
+        return self.x509.issuer == self.x509.subject
+
     def issued_by(self, issuer: Certificate) -> bool:
         """Whether `issuer` signed this certificate, directly, and may."""
         if not issuer.authority:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -25,13 +27,38 @@ from securevfl.identity.making import (
     revocation_list,
     self_signed,
 )
-from securevfl.identity.own import Identity
 from securevfl.identity.revocation import RevocationList
 
-__all__ = ["issue_to", "new_authority", "new_party", "new_request", "read_key", "revoke", "rotate"]
+__all__ = [
+    "Rotated",
+    "issue_to",
+    "new_authority",
+    "new_party",
+    "new_request",
+    "read_key",
+    "read_request",
+    "revoke",
+    "rotate",
+]
 
 _KEY = 8 << 10
+_NUMBERED = r"%s\.([1-9][0-9]{0,8})\.key"
 _REQUEST = 64 << 10
+
+
+@dataclass(frozen=True)
+class Rotated:
+    """What `rotate` made.
+
+    Attributes:
+        file: of the new certificate.
+        certificate: the new one; None where an authority has to issue it.
+        endorsement: file with it, if a signing key was given.
+    """
+
+    file: Path
+    certificate: Certificate | None
+    endorsement: Path | None
 
 
 def read_key(path: Path) -> Key:
@@ -64,7 +91,7 @@ def new_party(
 
 
 def _write_party(
-    name: str, stem: str, folder: Path, key: Key, days: int, now: Callable[[], datetime]
+    name: str, stem: str, folder: Path, key: Key, days: int, now: Callable[[], datetime], *, by_authority: bool = False
 ) -> Certificate:
     found, request = self_signed(name, key, now(), days), make_request(name, key)
     make_folder(folder)
@@ -72,8 +99,9 @@ def _write_party(
     if there := [path for path in files.values() if path.exists()]:
         raise InputError(f"{there[0]} is there already, and is never overwritten: move it away, or name another folder")
     write_new(files["key"], key.pem, private=True)
-    write_new(files["crt"], found.pem)
     write_new(files["csr"], request)
+    if not by_authority:
+        write_new(files["crt"], found.pem)
     return found
 
 
@@ -95,8 +123,10 @@ def rotate(
     agreement: bytes = b"",
     kind: Literal["p256", "ed25519"] = "p256",
     now: Callable[[], datetime] = utc_now,
-) -> tuple[Path, Certificate, Path | None]:
+) -> Rotated:
     """Make a party's next key and certificate, ``NAME.1.crt``, ``NAME.2.crt`` …, and ``NAME.N.endorsement``.
+
+    Where an authority issued the certificate of now, it has to issue the next one, too: then there is a request for it.
 
     Args:
         name: the party's, whose ``NAME.crt`` lies in the folder.
@@ -107,9 +137,6 @@ def rotate(
         kind: of the new key.
         now: this machine's clock.
 
-    Returns:
-        The certificate's file, the certificate, and the endorsement's file.
-
     Raises:
         InputError: the folder holds no certificate of the party, or files cannot be written.
     """
@@ -117,15 +144,19 @@ def rotate(
         raise InputError(mistake)
     first = folder / f"{name}.crt"
     (known,) = read_certificates(first)
-    last = Identity(known, first, first.with_suffix(".key")).newest_file()
-    counter = Identity(known, last, last.with_suffix(".key")).renewals + 1
+    numbers = [int(one[1]) for path in folder.iterdir() if (one := re.fullmatch(_NUMBERED % name, path.name))]
+    counter = max(numbers, default=0) + 1
     stem = f"{name}.{counter}"
-    found = _write_party(name, stem, folder, Key.generate(kind), days, now)
+    by_authority = not known.self_signed
+    if by_authority and signer is not None:
+        raise InputError(f"{first} was issued by an authority, and peers trust that one: rotate without an endorsement")
+    found = _write_party(name, stem, folder, Key.generate(kind), days, now, by_authority=by_authority)
+    file = folder / f"{stem}.crt"
     if signer is None:
-        return folder / f"{stem}.crt", found, None
-    out = folder / f"{stem}.endorsement"
+        return Rotated(file, None if by_authority else found, None)
+    out = file.with_suffix(".endorsement")
     write_new(out, Endorsement(name, counter, agreement, found).signed(signer))
-    return folder / f"{stem}.crt", found, out
+    return Rotated(file, found, out)
 
 
 def new_authority(name: str, folder: Path, *, now: Callable[[], datetime] = utc_now) -> Certificate:

@@ -95,19 +95,15 @@ class Identity:
         Raises:
             InputError: the newest cannot be used.
         """
-        newest = self.newest_file()
+        stem = _stem(self.certificate_file)
+        there = (path for path in self.certificate_file.parent.glob(f"{stem}.*.crt") if _stem(path) == stem)
+        newest = max(there, key=_number, default=self.certificate_file)
         if _number(newest) <= self.renewals:
             return self
         found = Identity.load(newest, newest.with_suffix(".key"), now=now)
         if found.name != self.name:
             raise InputError(f"{newest} names {found.name!r}, and {self.certificate_file} names {self.name!r}")
         return found
-
-    def newest_file(self) -> Path:
-        """The file of the newest certificate of this party beside this one, which is not read."""
-        stem = _stem(self.certificate_file)
-        there = (path for path in self.certificate_file.parent.glob(f"{stem}.*.crt") if _stem(path) == stem)
-        return max(there, key=_number, default=self.certificate_file)
 
     def _check_key(self) -> None:
         content = read_private(self.key_file, _KEY, "the private key of the certificate (PEM)")
