@@ -17,8 +17,8 @@ from securevfl.jobs.agreement.approvals import (
 from securevfl.jobs.agreement.approving import Held, approve, hold
 from securevfl.jobs.agreement.bounds import Spent, check_running, check_versions
 from securevfl.jobs.agreement.cards import PartyCard, TableSchema
-from securevfl.jobs.agreement.differences import differences, field_digests, named_differences
-from securevfl.jobs.agreement.party_file import Address, PartyFile, PeerSection, read_party_file
+from securevfl.jobs.agreement.differences import differences, field_digests
+from securevfl.jobs.agreement.party_file import Address, Budget, PartyFile, PeerSection, read_party_file
 from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers
 from securevfl.jobs.agreement.proposal import Limits, Proposal, ServingTerms
 from securevfl.jobs.agreement.proposing import card_of, planned_epsilon, propose, read_card
@@ -28,6 +28,7 @@ __all__ = [
     "Address",
     "Agreement",
     "Approval",
+    "Budget",
     "Held",
     "Limits",
     "PartyCard",
@@ -47,7 +48,6 @@ __all__ = [
     "field_digests",
     "hold",
     "identity_of",
-    "named_differences",
     "peer_book",
     "planned_epsilon",
     "propose",

@@ -185,7 +185,7 @@ def _no_address(what: str, text: str | None) -> list[str]:
 class _Sections(Config):
     """All that a party file holds."""
 
-    party: Word = ""
+    party: Annotated[str, Meta(max_length=64)] = ""
     state: Word = "state"
     device: Word = "cpu"
     listen: Word | None = None

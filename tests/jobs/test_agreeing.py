@@ -1,0 +1,386 @@
+"""From a party file to a card, from cards and a job file to a proposal, from a proposal to an approval."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from agreement_parties import NOW, Company, card, proposal
+
+import securevfl as sv
+from securevfl import cli
+from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.identity import Identity
+from securevfl.identity.making import Key, make_authority
+from securevfl.jobs.agreement import (
+    Budget,
+    Limits,
+    Proposal,
+    Spent,
+    TableSchema,
+    approve,
+    card_of,
+    check_running,
+    check_versions,
+    differences,
+    hold,
+    peer_book,
+    propose,
+    read_agreement,
+    read_party_file,
+    require_peers,
+)
+from securevfl.jobs.agreement.proposing import planned_epsilon, when
+from securevfl.jobs.agreement.words import in_words
+from securevfl.privacy import PrivateKey
+
+JOB = """
+[job]
+epochs = 2
+device = "cuda"
+
+[protection.dp.features]
+mechanism = "gaussian"
+epsilon = 4.0
+
+[protection]
+name = "plain"
+
+[policy.shop]
+sealed = true
+
+[data]
+name = "breast_cancer"
+"""
+
+
+@pytest.fixture
+def bank(tmp_path: Path) -> Company:
+    return Company(tmp_path / "bank", "bank")
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Company:
+    return Company(tmp_path / "shop", "shop")
+
+
+@pytest.fixture
+def made(tmp_path: Path, bank: Company, shop: Company) -> Proposal:
+    cards = [card_of(read_party_file(one.file)) for one in (shop, bank)]
+    (tmp_path / "job.toml").write_text(JOB)
+    return propose(tmp_path / "job.toml", cards, purpose="score credit", expires="30d", now=NOW)
+
+
+def _command(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as ended:
+        cli.main([str(word) for word in words])
+    said = capsys.readouterr()
+    return int(str(ended.value.code or 0)), " ".join((said.out + said.err).split())
+
+
+def test_two_companies_agree_by_commands(
+    tmp_path: Path, bank: Company, shop: Company, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.toml").write_text(JOB)
+    for one in (bank, shop):
+        code, said = _command(capsys, "card", one.file)
+        assert code == 0
+        assert "signs with ed25519:" in said
+    cards = ["--card", bank.folder / "bank.card", "--card", shop.folder / "shop.card"]
+    file = tmp_path / "agreement.toml"
+    code, said = _command(capsys, "propose", tmp_path / "job.toml", *cards, "--purpose", "score credit", "-o", file)
+    assert code == 0
+    assert "shop: ε up to 8 at δ = 1e-05, over all attempts; one attempt plans ε = 4" in said
+    assert _command(capsys, "propose", tmp_path / "job.toml", *cards, "--purpose", "x", "-o", file)[0] == 2
+    code, said = _command(capsys, "approve", file, "--file", bank.file)
+    assert code == 2
+    assert "nobody is asked here" in said
+    for one in (bank, shop):
+        code, said = _command(capsys, "approve", file, "--file", one.file, "--yes")
+        assert code == 0
+        assert "[leak]" in said
+    assert read_agreement(file).complete
+    code, said = _command(capsys, "agreement", "show", file, "--as", "bank")
+    assert code == 0
+    assert "shop: approved, the signature verifies" in said
+    assert "bank (you)" in said
+
+
+def test_a_job_file_gives_the_job_alone(made: Proposal) -> None:
+    for private in (b"policy", b"sealed", b"device", b"cuda", b"breast_cancer", b"bank.csv"):
+        assert private not in made.raw
+    assert made.job.epochs == 2
+    assert made.owners == ("bank",)
+    assert made.passive == ("shop",)
+    assert made.card("bank").table == TableSchema(
+        numbers=("age",), categories=("region",), label="late", classes=("0", "1")
+    )
+    assert made.card("bank").epsilon is None
+    assert made.card("shop").epsilon == 8.0
+
+
+def test_parties_with_other_devices_agree(made: Proposal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl.party.job._usable", lambda device: device == "cuda")
+    assert made.job_of(device="cuda").digest == made.job_of(device="cpu").digest == made.job_of().digest
+    assert made.job_of(device="cuda").device == "cuda"
+
+
+def test_the_person_reads_all_that_is_signed(made: Proposal) -> None:
+    text = "\n".join(line for one in in_words(made, me="shop") for line in (one.title, *one.lines))
+    tree = made.tree()
+    for section in ("job", "algorithm", "versions"):
+        for key, value in tree[section].items():
+            assert f"{key} {str(value).lower() if isinstance(value, bool) else value}" in text
+    for one in made.party:
+        assert one.key.fingerprint in text
+        assert one.tls[0].fingerprint in text
+    for words in ("score credit", made.digest, "2026-12-22", "age", "region", "late", "0, 1", "epsilon 4.0", "[leak]"):
+        assert words in text
+
+
+OTHER = PrivateKey.generate().public.fingerprint
+
+
+def _new_key(one: Company) -> None:
+    from securevfl.privacy.ledger import make_key
+
+    make_key(one.name, one.folder / "keys")
+
+
+def _new_certificate(one: Company) -> None:
+    from identity_parties import World
+
+    for file in (one.folder / "certs").iterdir():
+        file.unlink()
+    World(one.folder / "certs").own(one.name)
+
+
+CHANGES: dict[str, tuple[Callable[[Company], None], str]] = {
+    "another column": (
+        lambda one: (one.folder / "shop.csv").write_text("customer,spent,calls\nP1,1,2\nP2,1,3\n") and None,
+        'party.shop.table.numbers: the agreement has ["spent", "visits"], shop.toml has ["spent", "calls"]',
+    ),
+    "counts": (lambda one: setattr(one, "data", one.data + 'show = "counts"\n'), "shop.toml has 2"),
+    "a category": (
+        lambda one: setattr(one, "data", one.data + 'categorical = ["visits"]\n'),
+        "party.shop.table.categories",
+    ),
+    "another signing key": (
+        lambda one: (one.folder / "keys/shop.key").unlink() or (one.folder / "keys/shop.pub").unlink() or _new_key(one),
+        "party.shop.signing_key",
+    ),
+    "another certificate": (_new_certificate, "party.shop.certificates"),
+    "a pinned peer": (
+        lambda one: setattr(one, "sections", f'[peer.bank]\ndial = "a:1"\nsigned_by = "{OTHER}"\n'),
+        f"[peer.bank] expects {'ed25519:'}",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_differences_are_named_by_field(made: Proposal, shop: Company, what: str) -> None:
+    change, words = CHANGES[what]
+    change(shop)
+    with pytest.raises(InputError) as told:
+        approve(made, read_party_file(shop.file), NOW)
+    assert words in str(told.value)
+
+
+def test_a_stranger_cannot_approve(made: Proposal, bank: Company) -> None:
+    shutil.copytree(bank.folder, bank.folder.with_name("other"))
+    file = bank.folder.with_name("other") / "bank.toml"
+    file.write_text(bank.file.read_text().replace('party = "bank"', 'party = "bamk"'))
+    with pytest.raises(InputError, match="party of the agreement"):
+        approve(made, read_party_file(file), NOW)
+
+
+REFUSALS = {
+    "a seal": ("[policy]\nsealed = true\n", "demands them sealed"),
+    "no leak": ("[policy]\nleaks = false\n", "accepts no known leak"),
+    "less ε": ("[policy]\nmax_epsilon = 3.0\n", "spends ε = 4; the policy allows 3"),
+    "fewer attempts": ("[budget]\nattempts = 3\n", "it allows 20 attempts; [budget] in shop.toml allows 3"),
+    "fewer seconds": ("[budget]\nseconds = 60\n", "it allows 604,800 seconds; [budget] in shop.toml allows 60"),
+    "less ε over attempts": (
+        "[budget]\nepsilon = 6.0\n",
+        "it allows ε = 8 at δ = 1e-05; [budget] in shop.toml allows 6",
+    ),
+    "a smaller δ": ("[budget]\nepsilon = 9.0\ndelta = 1e-6\n", "allows 9 at 1e-06"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_own_rules_refuse_by_name(
+    made: Proposal, shop: Company, tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    shop.sections, words = REFUSALS[what]
+    with pytest.raises(PolicyError) as told:
+        approve(made, read_party_file(shop.file), NOW)
+    assert words in str(told.value)
+    (tmp_path / "agreement.toml").write_bytes(made.raw)
+    code, said = _command(capsys, "approve", tmp_path / "agreement.toml", "--file", shop.file, "--yes")
+    assert code == 3
+    assert " ".join(words.split()) in said
+    assert not (tmp_path / "agreement.toml.shop.approval").exists()
+
+
+def test_what_ended_or_is_for_other_versions_is_not_signed(made: Proposal, bank: Company) -> None:
+    own = read_party_file(bank.file)
+    assert not hold(made, own, NOW).differences
+    with pytest.raises(PolicyError, match="it ended at"):
+        approve(made, own, NOW + timedelta(days=31))
+    newer = made.replace(versions=made.versions.replace(securevfl="9.9", wire=9))
+    with pytest.raises(InputError, match=r"versions\.wire is 1 here and 9 in the agreement"):
+        approve(newer, own, NOW)
+
+
+def test_a_bound_below_the_plan_is_refused(made: Proposal, shop: Company) -> None:
+    less = made.replace(party=(made.card("bank"), made.card("shop").replace(epsilon=2.0)))
+    with pytest.raises(PolicyError, match="plans ε = 4 for 'shop', and it allows 2"):
+        approve(less, read_party_file(shop.file), NOW)
+
+
+def test_a_bound_is_twice_the_plan_unless_given(tmp_path: Path, made: Proposal) -> None:
+    assert planned_epsilon(made, "shop").epsilon == 4.0
+    given = propose(
+        tmp_path / "job.toml", made.party, purpose="x", expires="1h", now=NOW, epsilon={"shop": (5.0, 1e-6)}
+    )
+    assert (given.card("shop").epsilon, given.card("shop").delta) == (5.0, 1e-6)
+    with pytest.raises(InputError, match="party of the agreement"):
+        propose(tmp_path / "job.toml", made.party, purpose="x", expires="1h", now=NOW, epsilon={"shob": (5.0, 1e-6)})
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"),
+    [
+        ("30d", "2026-12-22T12:00:00Z"),
+        ("90m", "2026-11-22T13:30:00Z"),
+        ("2026-12-24", "2026-12-25T00:00:00Z"),
+        ("2026-12-24T08:00:00Z", "2026-12-24T08:00:00Z"),
+    ],
+)
+def test_ends_are_given_as_people_do(text: str, ends: str) -> None:
+    assert when(text, NOW) == ends
+    assert Limits(expires=ends).end.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    "text", ["", "tomorrow", "0d", "2026-11-01", "2026-02-30", "30", "99999w1", "2026-12-24T08:00:00"]
+)
+def test_other_ends_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="the end is"):
+        when(text, NOW)
+
+
+def test_two_proposals_are_compared_by_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = proposal(id="0" * 32, job={"epochs": 10})
+    other = proposal(
+        id="0" * 32,
+        job={"epochs": 12, "patience": 3},
+        party=(card("bank"), card("shop", table=TableSchema(numbers=("spent",)))),
+    )
+    found = differences(one, other, me="bank", peer="shop")
+    assert found == [
+        "job.epochs: bank has 10, shop has 12",
+        'party.shop.table.numbers: bank has ["spent", "visits"], shop has ["spent"]',
+        "job.patience: bank has nothing, shop has 3",
+    ]
+    assert differences(one, one) == []
+    for name, made in (("one.toml", one), ("other.toml", other)):
+        (tmp_path / name).write_bytes(made.raw)
+    code, said = _command(capsys, "agreement", "compare", tmp_path / "one.toml", tmp_path / "other.toml")
+    assert code == 2
+    assert "job.epochs:" in said
+    assert _command(capsys, "agreement", "compare", tmp_path / "one.toml", tmp_path / "one.toml")[0] == 0
+
+
+def test_lists_that_read_alike_differ() -> None:
+    cards = [card("shop", table=TableSchema(numbers=names)) for names in (("a, b",), ("a", "b"))]
+    one, other = (proposal(id="0" * 32, party=(card("bank"), one)) for one in cards)
+    assert len(differences(one, other)) == 1
+
+
+SPENT = {
+    "time": (Spent(), NOW.replace(year=2027), Expired, "ended at 2026-12-31T00:00:00Z, and it is 2027-11-22"),
+    "attempts": (Spent(attempts=21), NOW, Expired, "used 21 attempts; the agreement allows 20"),
+    "own attempts": (Spent(attempts=11), NOW, Expired, "used 11 attempts; the budget allows 10"),
+    "seconds": (Spent(seconds=604_801), NOW, Expired, "used 604,801 seconds; the agreement allows 604,800"),
+    "ε": (Spent(epsilon=8.1, delta=1e-5), NOW, PolicyError, "ε = 8.1 over 0 attempts; the agreement allows 8"),
+    "own ε": (Spent(epsilon=7.5, delta=1e-5), NOW, PolicyError, "the budget allows 7"),
+    "δ": (Spent(epsilon=1.0, delta=1e-4), NOW, PolicyError, "counted at δ = 0.0001; the agreement allows 1e-05"),
+}
+
+
+@pytest.mark.parametrize("what", SPENT)
+def test_bounds_hold_while_a_job_runs(what: str) -> None:
+    from agreement_parties import agreed
+
+    found = agreed(proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5))))
+    budget = Budget(attempts=10, epsilon=7.0)
+    spent, now, kind, words = SPENT[what]
+    with pytest.raises(kind) as told:
+        check_running(found, "shop", spent, now, budget=budget)
+    assert words in str(told.value)
+    check_running(found, "shop", Spent(attempts=10, seconds=604_800, epsilon=7, delta=1e-5), NOW, budget=budget)
+
+
+@pytest.mark.parametrize(("minutes", "over"), [(-1, False), (4, False), (5, False), (6, True)])
+def test_clocks_may_differ_by_five_minutes(minutes: int, over: bool) -> None:
+    limits = Limits(expires="2026-12-31T00:00:00Z")
+    assert limits.is_over(datetime(2026, 12, 31, tzinfo=UTC) + timedelta(minutes=minutes)) is over
+
+
+def test_versions_are_compared(made: Proposal) -> None:
+    from securevfl.jobs.agreement import Agreement
+
+    check_versions(Agreement(made))
+    with pytest.raises(InputError, match="ledger is 3 here and 4 in the agreement"):
+        check_versions(Agreement(made.replace(versions=made.versions.replace(ledger=4))))
+
+
+def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Company) -> None:
+    from securevfl.jobs.agreement import Agreement
+
+    own, agreement = read_party_file(bank.file), Agreement(made)
+    book = peer_book(agreement, own, now=lambda: datetime.now(UTC))
+    assert book.accepts(made.card("shop").tls[0].der) == "shop"
+    with pytest.raises(InputError, match=r"does not say how shop is reached: add \[peer.shop\]"):
+        require_peers(agreement, own)
+    bank.sections = '[peer.shop]\ndial = "shop:1"\n[peer.else]\ndial = "else:1"\n'
+    assert list(require_peers(agreement, read_party_file(bank.file))) == ["shop"]
+
+
+def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
+    from identity_parties import World
+
+    from securevfl.jobs.agreement import Agreement
+
+    world = World(shop.folder / "certs")
+    ca = world.authority()
+    issued: Identity = world.issued(ca, "shop")
+    file = shop.file
+    file.write_text(file.read_text().replace("[keys]\n", '[keys]\nauthority = "certs/ca.crt"\n'))
+    known = card_of(read_party_file(file))
+    assert known.certificates == ()
+    assert known.issuer == ca.certificate
+    made = proposal(party=(card_of(read_party_file(bank.file)), known))
+    with pytest.raises(InputError, match=r"crl = … in \[peer.shop\]"):
+        peer_book(Agreement(made), read_party_file(bank.file))
+    bank.sections = f'[peer.shop]\ndial = "shop:1"\ncrl = "{ca.crl}"\n'
+    book = peer_book(Agreement(made), read_party_file(bank.file), now=lambda: datetime.now(UTC))
+    assert book.accepts(issued.certificate.der) == "shop"
+    key = Key.generate()
+    (shop.folder / "certs/ca.crt").write_bytes(make_authority("ca", key, NOW).pem)
+    with pytest.raises(InputError, match="did not issue"):
+        card_of(read_party_file(file))
+
+
+def test_sealed_jobs_show_no_leak_of_the_cut(tmp_path: Path, bank: Company, shop: Company) -> None:
+    (tmp_path / "job.toml").write_text('[protection]\nname = "bfv"\n')
+    cards = [card_of(read_party_file(one.file)) for one in (bank, shop)]
+    made = propose(tmp_path / "job.toml", cards, purpose="x", expires="1d", now=NOW)
+    text = "\n".join(line for one in in_words(made) for line in one.lines)
+    assert "in the clear" not in text
+    assert made.protection == sv.BFV()
