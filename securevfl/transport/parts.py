@@ -125,9 +125,11 @@ class Assembler:
             WireError: the part does not fit; nothing was taken.
         """
         if total is not None:
-            if self._whole is None and total == len(data):
-                self._check(total, bound)
-                return data
+            self._check(total, bound)
+            if total <= len(data):
+                if total == len(data):
+                    return data
+                raise WireError(f"a message of {total} bytes is announced with a part of {len(data)}")
             self.begin(total, bound)
         room = self.room()
         if len(data) > len(room):

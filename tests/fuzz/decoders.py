@@ -21,6 +21,7 @@ import securevfl_crypto as crypto
 import securevfl_psi as psi
 import torch
 from fuzz.mutators import Mutator, blind, headed_json, json_values, lines, mixed
+from fuzz.sessions import frames, session
 from securevfl_crypto import CryptoError
 from securevfl_psi import filters, gcs, wire
 from securevfl_psi.command.certificates import Pins, make_certificate
@@ -369,6 +370,12 @@ _CRYPTO = (CryptoError,)
 
 DECODERS: tuple[Decoder, ...] = (
     Decoder(name="message", make=lambda: (_messages(), transport.decode), errors=_OURS),
+    Decoder(
+        name="session, opening end", make=session(first=True), errors=_OURS, change=mixed(blind, frames), weight=0.4
+    ),
+    Decoder(
+        name="session, answering end", make=session(first=False), errors=_OURS, change=mixed(blind, frames), weight=0.4
+    ),
     Decoder(name="ledger", make=_ledger, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.3),
     Decoder(name="audit", make=_audited, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.1),
     Decoder(name="private key of a party", make=_party_key("key"), errors=_OURS, weight=0.3),

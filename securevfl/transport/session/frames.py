@@ -52,6 +52,7 @@ __all__ = [
     "data_head",
     "frame",
     "read_blocked",
+    "read_head",
     "read_refuse",
     "refuse_frame",
     "text_bytes",
@@ -140,6 +141,15 @@ def data_head(tag: bytes, number: int, size: int, total: int | None) -> bytes:
     if total is None:
         return _DATA.pack(FrameKind.DATA, 0, 0, 16 + size, tag, number)
     return _DATA_FIRST.pack(FrameKind.DATA, FIRST, 0, 24 + size, tag, number, total)
+
+
+def read_head(view: memoryview, at: int, first: bool) -> tuple[bytes, int, int | None]:
+    """View tag, number and, on a first part, the message's length of the DATA frame that begins at `at`."""
+    if first:
+        _, _, _, _, tag, number, total = _DATA_FIRST.unpack_from(view, at)
+        return tag, number, total
+    _, _, _, _, tag, number = _DATA.unpack_from(view, at)
+    return tag, number, None
 
 
 def text_bytes(text: str, most: int) -> bytes:

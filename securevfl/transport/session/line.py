@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from securevfl.transport.session.frames import BODY, FIRST, PREFIX, FrameKind
+from securevfl.transport.session.frames import BODY, FIRST, PREFIX, FrameKind, read_head
 from securevfl.transport.session.refusal import Refusal
 from securevfl.transport.session.streams import Incoming
 
@@ -180,8 +180,7 @@ class Line:
             start = at + (32 if flags else 24)
             if start > have:
                 break
-            tag, number = bytes(view[at + 8 : at + 16]), int.from_bytes(view[at + 16 : at + 24], "little")
-            total = int.from_bytes(view[at + 24 : start], "little") if flags == FIRST else None
+            tag, number, total = read_head(view, at, flags == FIRST)
             size = end - start
             incoming = owner.on_head(self, tag, number, size, total)
             if end <= have:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from transport.session.ends import AGREEMENT, SMALL, incarnation, pair, view
 
 from securevfl.transport.session import (
+    CODES,
     OVERHEAD,
     Aborted,
     Beaten,
@@ -170,3 +173,12 @@ def test_limits_that_cannot_work_are_refused() -> None:
             SessionLimits(**wrong)
     assert SMALL.window > SMALL.part + OVERHEAD
     assert Blocked("x").step == "x"
+
+
+def test_the_page_lists_every_frame_and_every_refusal() -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/session.md").read_text(encoding="utf-8")
+    for kind in FrameKind:
+        assert f"| {kind.value} | {kind.name} |" in page
+    for code, words in CODES.items():
+        assert f"| `{code}` | {words} |" in page
+    assert f"and {OVERHEAD} more" in page
