@@ -24,6 +24,7 @@ from securevfl.cli import (
     policies,
     relays,
     runs,
+    serving,
     terminal,
 )
 from securevfl.cli.application import app
@@ -41,6 +42,7 @@ __all__ = [
     "policies",
     "relays",
     "runs",
+    "serving",
     "terminal",
 ]
 

@@ -13,6 +13,7 @@ import typer
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.serving import predict_as
 from securevfl.durable import make_folder, write_whole
 
 if TYPE_CHECKING:
@@ -155,12 +156,29 @@ def run_command(
 
 @app.command("predict")
 def predict_command(
-    job: Annotated[Path, typer.Argument(help="The job file that trained the model, with the new tables in it.")],
-    model: Annotated[Path, typer.Argument(help="The model's folder, runs/<name>/model.")],
+    job: Annotated[
+        Path,
+        typer.Argument(help="The job file that trained the model, with the new tables in it; with --as the agreement."),
+    ],
+    model: Annotated[Path | None, typer.Argument(help="The model's folder, runs/<name>/model; not with --as.")] = None,
     file: Annotated[Path, typer.Option("--out", help="Where the predictions go, CSV.")] = Path("predictions.csv"),
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels.")] = "",
+    party: Annotated[str, typer.Option("--as", help="Take part as this party alone, over the network.")] = "",
+    own: Annotated[Path | None, typer.Option("--file", help="With --as: the party's own file, TOML.")] = None,
+    data: Annotated[Path | None, typer.Option(help="With --as: the new table, in the place of the file's.")] = None,
 ) -> None:
-    """Predict on new rows with a trained model, all parties in this process."""
+    """Predict on new rows with a trained model: all parties in this process, or with --as one of them."""
+    if party:
+        if own is None or model is not None:
+            raise sv.InputError(
+                "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
+            )
+        predict_as(job, party, own, data, file)
+        return
+    if model is None or own is not None or data is not None:
+        raise sv.InputError(
+            "give the job file and the model's folder; or the agreement with --as PARTY --file PARTY.toml"
+        )
     from securevfl.jobs.folder import ledgers_kept
     from securevfl.jobs.interrupts import resumable
 

@@ -166,6 +166,12 @@ class ServeActive(PartyServer):
         """
         return int(await self._command("refresh"))
 
+    async def begun(self) -> None:
+        """Wait until a session has begun, with a model or without."""
+        while self._live is None:
+            self._news.clear()
+            await self._news.wait()
+
     async def finish(self) -> None:
         """Let the session be the last one, for this party and for those that are there for it alone."""
         await self._command("finish")

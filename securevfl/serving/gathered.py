@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
@@ -32,6 +32,8 @@ class Gathered(ABC):
         why: why the last session was parked.
         failure: why the last session ended; empty after one that ended as it should.
         sessions: how many began.
+        approval: this party's signature of the agreement, for the peers.
+        admits: whether the party serves in a view of these reports; see `Gathering`.
         over: whether no session is to follow the one that goes.
     """
 
@@ -40,6 +42,8 @@ class Gathered(ABC):
         self.away = dict.fromkeys(mesh.peers, "not connected yet")
         self.why = self.failure = ""
         self.sessions = 0
+        self.approval = b""
+        self.admits: Callable[[Mapping[str, Report]], bool] = _everybody
         self.over = False
         self._gathering: Gathering | None = None
         self._session: asyncio.Task[None] | None = None
@@ -64,7 +68,7 @@ class Gathered(ABC):
             SecureVFLError: what no other session would mend: a refused job, tables that cannot be used.
             PeerEnded: a peer ended it for all.
         """
-        gathering = self._gathering = Gathering(self.mesh.me, self.mesh.peers, self._report())
+        gathering = self._gathering = Gathering(self.mesh.me, self.mesh.peers, self._report(), admits=self.admits)
         hearing = asyncio.ensure_future(self.mesh.next())
         actions: list[Action] = [] if self.mesh.peers else gathering.parked(self._report())
         try:
@@ -95,7 +99,7 @@ class Gathered(ABC):
         return {} if self._gathering is None else self._gathering.waits()
 
     def _report(self) -> Report:
-        return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment())
+        return Report(incarnation=str(self.mesh.incarnation), alignment=self.alignment(), approval=self.approval)
 
     def _heard(self, gathering: Gathering, event: MeshEvent) -> list[Action]:
         actions: list[Action] = []
@@ -166,6 +170,10 @@ class Gathered(ABC):
             await self._judge(session, why)
         self.changed()
         return gathering.parked(self._report())
+
+
+def _everybody(reports: Mapping[str, Report]) -> bool:
+    return True
 
 
 def _content(note: Noted) -> bytes:

@@ -18,15 +18,14 @@ import base64
 import hashlib
 import hmac
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Literal
-
-from msgspec import Meta
+from typing import Literal
 
 from securevfl.config import Config, Mistaken
 from securevfl.durable import make_folder, write_whole
@@ -39,6 +38,8 @@ Scope = Literal["score", "status", "admin"]
 SCOPES: tuple[Scope, ...] = ("score", "status", "admin")
 """What a client may do: ask for scores; read the status; activate models and refresh the index."""
 
+_CLIENT = re.compile("[a-z][a-z0-9_-]{0,31}")
+_DIGEST = re.compile("[0-9a-f]{64}")
 _PREFIX = "svfl_"
 _TOKEN_BYTES = 32
 _LONGEST = 256
@@ -55,9 +56,9 @@ class TokenEntry(Config):
         expires: the last day on which it works, UTC; None for no end.
     """
 
-    client: Annotated[str, Meta(pattern="^[a-z][a-z0-9_-]{0,31}$", description="a lower-case word")]
+    client: str
     scopes: tuple[Scope, ...] = ("score",)
-    sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$", description="64 hexadecimal digits")]
+    sha256: str
     kind: Literal["token", "certificate"] = "token"
     expires: date | None = None
 
@@ -67,6 +68,10 @@ class TokenEntry(Config):
 
     def problems(self) -> list[str]:
         found = super().problems()
+        if _CLIENT.fullmatch(self.client) is None:
+            found.append(f"client is {self.client[:40]!a}; a lower-case word of up to 32 letters, digits, - and _")
+        if _DIGEST.fullmatch(self.sha256) is None:
+            found.append("sha256 is not 64 hexadecimal digits: make the token with `securevfl serve token`")
         if not self.scopes:
             found.append(f"scopes is empty; give at least one of {', '.join(SCOPES)}")
         return found

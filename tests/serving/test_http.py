@@ -56,7 +56,7 @@ async def asked(
         metrics = Metrics(running.bank)
         front = Front(Desk(running.bank, local), metrics, tokens=tokens, limits=limits)
         hosts = ("localhost",) if tokens is None else None
-        transport = httpx.ASGITransport(Guarded(application(front), hosts=hosts))  # type: ignore[arg-type]
+        transport = httpx.ASGITransport(Guarded(application(front), hosts=hosts))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             yield Asked(http, running, metrics)
 

@@ -12,6 +12,7 @@ import pytest
 from servers import JOB, places, put, ready, scores_of, served, trained, unlabelled
 
 import securevfl as sv
+from securevfl.cut import Protection
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.jobs.parts import ModelPart
@@ -52,7 +53,7 @@ def test_scores_are_those_of_a_prediction(tmp_path: Path, plain: Parts) -> None:
 
 
 @pytest.mark.parametrize("protection", [sv.BFV(), sv.Plain(fixed_point=True)], ids=["bfv", "fixed point"])
-def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: sv.Protection) -> None:
+def test_sealed_scores_are_those_of_a_prediction(tmp_path: Path, protection: Protection) -> None:
     job = JOB.replace(protection=protection)
     parts = trained(tmp_path / "trained", job)
     expected = predicted(parts, job)

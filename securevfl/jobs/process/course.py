@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.jobs.checkpoint import FolderKeeper, data_digests
-from securevfl.jobs.parts import MODEL_PART, PART, model_part
+from securevfl.jobs.parts import MODEL_PART, PART, model_part, write_run
 from securevfl.jobs.process.chains import Chains
 from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.runner.place import first_secret, site_of
@@ -142,4 +142,5 @@ class Course:
             part = model_part(self.job, self.name, trained.model)
             site.ledger.note(MODEL_PART, {"sha256": tree_digest(part)})
             write_tree(self.state.model / f"{self.name}{PART}", part)
+            write_run(self.state.model, self.state.agreement)
         return kept.alignments, aligning, trained

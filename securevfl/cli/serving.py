@@ -1,0 +1,182 @@
+"""Commands of a party that predicts or serves with its partners: predict --as, serve, serve token, serve add."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from securevfl.cli import terminal
+from securevfl.cli.application import app
+from securevfl.durable import make_folder, write_whole
+from securevfl.errors import InputError, Parked
+
+if TYPE_CHECKING:
+    from securevfl.serving.process import PartyProcess
+
+__all__ = ["predict_as"]
+
+_FILE = "The party's own file, TOML; nobody else sees it."
+_LOOK = 0.5
+
+
+class _Serve(TyperGroup):
+    """``securevfl serve AGREEMENT …`` is ``securevfl serve start AGREEMENT …``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Puts the name of the command in, where none stands."""
+        if args and args[0] not in self.commands and args[0] != "--help":
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+serve = typer.Typer(
+    cls=_Serve,
+    help="Serve a trained model with the other parties: securevfl serve AGREEMENT --as PARTY --file PARTY.toml",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(serve, name="serve")
+
+
+def _say(line: str) -> None:
+    terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@serve.command("start")
+def start_command(
+    agreement: Annotated[Path, typer.Argument(help="The agreement that the model was trained under.")],
+    party: Annotated[str, typer.Option("--as", help="Which party this is.")],
+    file: Annotated[Path, typer.Option(help=_FILE)],
+    serving: Annotated[Path | None, typer.Option(help="The party's serving file, TOML: policy, HTTP, limits.")] = None,
+    run: Annotated[str, typer.Option(help="The model to begin with, by its run; the one of the agreement.")] = "",
+) -> None:
+    """Stay connected and take part in scores; the active party answers HTTP. Ends at Ctrl-C or SIGTERM."""
+    signals = asyncio.run(_start(agreement, party, file, serving, run))
+    if signals:
+        raise typer.Exit(Parked.exit_code)
+
+
+async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
+    from securevfl.jobs.operations import keep_to_quota, stopping
+    from securevfl.serving.process import at_work
+
+    keep_to_quota()
+    end = asyncio.Event()
+    with stopping(end.set) as came:
+        async with at_work(agreement, party, file, serving=serving, run=run) as process:
+            await _stay(process, end)
+    return came
+
+
+async def _stay(process: PartyProcess, end: asyncio.Event) -> None:
+    """Serve until a signal comes or the server fails; requests in flight end first."""
+    from securevfl.serving.active import ServeActive
+
+    server = process.server
+    listening = ", ".join(str(one) for one in getattr(server.mesh, "listening", ()))
+    _say(f"{server.place.name} serves{f', and peers reach it at {listening}' if listening else ''}; Ctrl-C ends it.")
+    async with process.running() as task:
+        if isinstance(server, ServeActive):
+            from securevfl.serving.whole import answering
+
+            async with answering(server, process.file) as (address, metrics):
+                _say(f"Questions: {address}")
+                if metrics:
+                    _say(f"Metrics: {metrics}")
+                await _either(task, end)
+        else:
+            await _either(task, end)
+
+
+async def _either(task: asyncio.Task[None], end: asyncio.Event) -> None:
+    waiting = asyncio.ensure_future(end.wait())
+    try:
+        await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        waiting.cancel()
+    if task.done():
+        task.result()
+
+
+@serve.command("token")
+def token_command(
+    client: Annotated[str, typer.Argument(help="Who will use it: a lower-case word.")],
+    file: Annotated[Path, typer.Option(help="The file that holds the digests of tokens.")] = Path("tokens.toml"),
+    scope: Annotated[list[str] | None, typer.Option(help="score, status or admin; score if not given.")] = None,
+    expires: Annotated[str, typer.Option(help="The last day on which it works: 2027-03-31.")] = "",
+) -> None:
+    """Make a client's token and print it, once; the file holds its digest alone."""
+    from securevfl.serving.tokens import SCOPES, make_token
+
+    wrong = [one for one in scope or () if one not in SCOPES]
+    if wrong:
+        raise InputError(f"--scope is {wrong[0]!r}; one of {', '.join(SCOPES)} was expected")
+    try:
+        last = date.fromisoformat(expires) if expires else None
+    except ValueError:
+        raise InputError(f"--expires is {expires!r}; a day was expected: 2027-03-31") from None
+    scopes = tuple(one for one in SCOPES if one in (scope or ["score"]))
+    token = make_token(file, client, scopes, expires=last)
+    print(token)
+    terminal.say(f"{file} holds its digest. The token is shown this once: give it to {client!r} over a safe way.")
+
+
+@serve.command("add")
+def add_command(
+    part: Annotated[Path, typer.Argument(help="The party's part of a new model, or the folder that it is in.")],
+    agreement: Annotated[Path, typer.Option(help="The agreement under which the party serves.")],
+    file: Annotated[Path, typer.Option(help=_FILE)],
+) -> None:
+    """Put the party's part of a new model beside the one that is served; it is activated over HTTP once all have it."""
+    from securevfl.jobs.agreement import read_agreement, read_party_file
+    from securevfl.serving.process import put_part
+
+    own = read_party_file(file)
+    job = read_agreement(agreement).proposal.job_of()
+    found = put_part(own.state / "serving", part, own.party, job)
+    _say(f"{own.party} holds its part of run {found.run}")
+
+
+def predict_as(agreement: Path, party: str, file: Path, data: Path | None, out: Path) -> None:
+    """One party's part in a prediction; the active party writes the scores to `out`."""
+    found = asyncio.run(_predict(agreement, party, file, data))
+    if found is None:
+        _say(f"{party} took part; the active party has the scores.")
+        return
+    classes, rows = found
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(["id", *classes])
+    for name, row in rows:
+        writer.writerow([name, *(f"{value:.6f}" for value in row)])
+    make_folder(out.parent)
+    write_whole(out, text.getvalue().encode(), private=True)
+    _say(f"{len(rows):,} rows that all parties hold: {out}")
+
+
+async def _predict(
+    agreement: Path, party: str, file: Path, data: Path | None
+) -> tuple[tuple[str, ...], list[tuple[str, list[float]]]] | None:
+    from securevfl.jobs.operations import keep_to_quota, stopping
+    from securevfl.serving.process import at_work
+    from securevfl.serving.whole import predict_all
+
+    keep_to_quota()
+    end = asyncio.Event()
+    with stopping(end.set):
+        async with at_work(agreement, party, file, data=data, once=True) as process, process.running() as task:
+            working = asyncio.ensure_future(predict_all(process.server, task))
+            waiting = asyncio.ensure_future(end.wait())
+            await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+            if not working.done():
+                working.cancel()
+                raise Parked(f"{party!r} was stopped before the prediction was done; start it again")
+            return working.result()

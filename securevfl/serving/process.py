@@ -1,0 +1,253 @@
+"""A party's process that serves or predicts, from its files: the agreement, its party file, its serving file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+from securevfl.data import PartyTable
+from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.jobs.agreement import Address as Parsed
+from securevfl.jobs.agreement import Agreement, PartyFile, PeerSection, read_agreement, read_party_file
+from securevfl.jobs.agreement.party_file import DataSection
+from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers
+from securevfl.jobs.files import read_job
+from securevfl.jobs.machine import versions
+from securevfl.jobs.parts import PART, ModelPart
+from securevfl.jobs.state import StateFolder
+from securevfl.party import Job
+from securevfl.party.reports import Report
+from securevfl.serving.active import ServeActive
+from securevfl.serving.passive import ServePassive
+from securevfl.serving.place import Place
+from securevfl.serving.policy import ServingPolicy
+from securevfl.serving.questions import Batching
+from securevfl.serving.settings import ServingFile, read_serving_file
+from securevfl.serving.shelf import ModelShelf
+from securevfl.transport import Incarnation
+from securevfl.transport.gate import Address, NetworkMesh, Route
+
+__all__ = ["PartyProcess", "at_work", "local_part", "put_part"]
+
+
+class Admission:
+    """Whether a party may serve in a view: all have approved, and the agreement has not ended.
+
+    Args:
+        agreement: with this party's own approval.
+        party: this one.
+    """
+
+    def __init__(self, agreement: Agreement, party: str) -> None:
+        if party not in agreement.approvals:
+            raise InputError(f"{party!r} has not approved the agreement: run `securevfl approve` first")
+        self.agreement = agreement
+        self.approval = agreement.approvals[party].raw
+
+    def __call__(self, reports: Mapping[str, Report]) -> bool:
+        """See `Gathering`.
+
+        Raises:
+            Expired: the agreement has ended.
+        """
+        self.check()
+        for name, report in sorted(reports.items()):
+            if report.approval and name not in self.agreement.approvals:
+                self.agreement = self.agreement.with_approval(report.approval, of=name)
+        return self.agreement.complete
+
+    def check(self) -> None:
+        """See `__call__`."""
+        limits = self.agreement.proposal.limits
+        if limits.is_over(datetime.now(UTC)):
+            raise Expired(f"agreement {self.agreement.digest[:16]} ended at {limits.expires}: propose a new one")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyProcess:
+    """A party at work.
+
+    Attributes:
+        server: the party's, not yet running.
+        file: its serving file.
+        agreement: SHA-256 of the proposal, hexadecimal.
+    """
+
+    server: ServeActive | ServePassive
+    file: ServingFile
+    agreement: str
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Serve as long as the block lasts; yields the server's task, which ends when it fails."""
+        task = asyncio.ensure_future(self.server.run())
+        try:
+            yield task
+        finally:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+@asynccontextmanager
+async def at_work(
+    agreement: Path,
+    party: str,
+    own_file: Path,
+    *,
+    serving: Path | None = None,
+    data: Path | None = None,
+    once: bool = False,
+    run: str = "",
+) -> AsyncIterator[PartyProcess]:
+    """A party's server over the network; its state folder is held and its gate runs as long as the block lasts.
+
+    Args:
+        agreement: file of the agreement.
+        party: its name.
+        own_file: its party file.
+        serving: its serving file; None for the defaults.
+        data: table in the place of the one that the party file names.
+        once: whether it is for one prediction, and not to stay.
+        run: the model to begin with; the one of the state folder unless given.
+
+    Raises:
+        InputError: files that cannot be used.
+        PolicyError: the agreement is about training alone, or does not let the active party ask.
+        Expired: the agreement has ended.
+    """
+    own, whole, file = read_party_file(own_file), read_agreement(agreement), read_serving_file(serving)
+    if own.party != party:
+        raise InputError(f"{own_file} is the file of {own.party!r}; --as says {party!r}")
+    terms = _terms(whole)
+    admission = Admission(whole, party)
+    admission.check()
+    proposal = whole.proposal
+    job = proposal.job_of(device=own.device, policies={party: own.policy})
+    async with AsyncExitStack() as held:
+        state = held.enter_context(StateFolder.take(own.state, party=party, agreement=whole.digest))
+        folder = own.state / "serving"
+        first = put_part(folder, state.model, party, job, run=whole.digest)
+        place = Place(
+            name=party,
+            active=proposal.owners[0],
+            passive=proposal.passive,
+            job=job,
+            load=partial(_table, own, data, first),
+            folder=folder,
+            policy=file.policy.stricter(terms),
+            key=own.signing_key(),
+            software=f"securevfl {versions().get('securevfl', '')}".rstrip(),
+        )
+        mesh = await _mesh(whole, own, Incarnation(*state.started()))
+        held.push_async_callback(mesh.close)
+        batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
+        server: ServeActive | ServePassive
+        if place.name == place.active:
+            server = ServeActive(mesh, place, batching, run=run or first.run)
+        else:
+            server = ServePassive(mesh, place, once=once)
+        server.approval, server.admits = admission.approval, admission
+        yield PartyProcess(server=server, file=file, agreement=whole.digest)
+
+
+def put_part(folder: Path, place: Path, party: str, job: Job, *, run: str = "") -> ModelPart:
+    """Put a part where a party serves from, so that its model can be activated.
+
+    Args:
+        folder: where the party serves, ``serving/`` in its state folder.
+        place: the part's file, or the folder that it is in.
+        party: whose.
+        job: that trained it.
+        run: names the run, where nothing beside the part does.
+
+    Raises:
+        InputError: no part there, or one that cannot be served.
+    """
+    if place.is_dir() and not (place / f"{party}{PART}").exists():
+        raise InputError(f"{place} holds no part of a model: train one first, with `securevfl party`")
+    part = ModelPart.load(place, party, job, run=run)
+    ModelShelf(folder / "models", party, job).put(part)
+    return part
+
+
+def local_part(file: ServingFile, party: str) -> ModelPart | None:
+    """The active party's own model, where its serving file names one.
+
+    Raises:
+        InputError: it cannot be used.
+    """
+    if file.local is None:
+        return None
+    job = read_job(file.folder / file.local.job).job
+    return ModelPart.load(file.folder / file.local.model, party, job)
+
+
+def _terms(agreement: Agreement) -> ServingPolicy:
+    """What all parties agreed on, as a floor of each party's own policy."""
+    proposal = agreement.proposal
+    if len(proposal.owners) != 1 or proposal.coordinator:
+        raise InputError("a model of several label owners cannot be served yet; each scores its rows in training")
+    terms = proposal.serving
+    if terms is None or proposal.owners[0] not in terms.asks:
+        raise PolicyError(
+            f"the agreement does not let {proposal.owners[0]!r} ask for scores: propose one with --asks "
+            f"{proposal.owners[0]}"
+        )
+    return ServingPolicy(
+        min_batch=terms.min_batch, rows_per_day=terms.rows_per_day, scores_per_record=terms.scores_per_record
+    )
+
+
+def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
+    """The party's table, without labels, with the columns that its model takes."""
+    section = own.data
+    if section is None:
+        raise InputError(f"{own.path} names no table: give [data]")
+    columns = tuple(map(str, part.tree["encoder"]["columns"]))
+    bare: DataSection = section.replace(
+        label=None,
+        classes=None,
+        features=columns,
+        categorical=tuple(name for name in section.categorical if name in columns),
+    )
+    if data is not None:
+        return bare.replace(file=str(data)).read(Path(), own.party)
+    return bare.read(own.folder, own.party)
+
+
+async def _mesh(agreement: Agreement, own: PartyFile, incarnation: Incarnation) -> NetworkMesh:
+    sections = require_peers(agreement, own)
+    routes = {name: route for name, one in sections.items() if (route := _route(own, one)) is not None}
+    return await NetworkMesh.start(
+        identity_of(own),
+        peer_book(agreement, own, store=own.state / "endorsements"),
+        agreement=bytes.fromhex(agreement.digest),
+        incarnation=incarnation,
+        listen=() if own.listen is None else (Address(own.listen.host, own.listen.port),),
+        routes=routes,
+    )
+
+
+def _route(own: PartyFile, section: PeerSection) -> Route | None:
+    """How a peer is called; None where it calls."""
+    target = section.dial or section.relay
+    if target is None:
+        return None
+    token = "" if section.token is None else own.at(section.token).read_text(encoding="ascii").strip()
+    return Route(
+        _address(target),
+        proxy=None if section.proxy is None else _address(section.proxy),
+        rendezvous=section.rendezvous or "",
+        token=token,
+    )
+
+
+def _address(text: str) -> Address:
+    found = Parsed.of(text)
+    return Address(found.host, found.port)

@@ -1,0 +1,99 @@
+"""What a party's process does with its server: answer HTTP, or score all common rows once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
+
+import numpy as np
+
+from securevfl.errors import InputError, PolicyError
+from securevfl.jobs.agreement import Address
+from securevfl.serving.active import ServeActive
+from securevfl.serving.passive import ServePassive
+from securevfl.serving.policy import ScoringRefused
+from securevfl.serving.settings import ServingFile
+
+__all__ = ["Scored", "answering", "predict_all"]
+
+Scored = tuple[tuple[str, ...], list[tuple[str, list[float]]]]
+"""Names of the classes; identifier and probabilities of each row."""
+
+_NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
+
+
+@asynccontextmanager
+async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tuple[str, str]]:
+    """Answer HTTP and show metrics as long as the block lasts; yields both addresses, the second empty without one.
+
+    Raises:
+        InputError: the extra packages are not there, or a file or an address cannot be used.
+    """
+    try:
+        from securevfl.serving.desk import Desk
+        from securevfl.serving.front import Front
+        from securevfl.serving.listening import listening
+        from securevfl.serving.metrics import Metrics, served_metrics
+    except ImportError as error:
+        raise InputError(f"{_NO_EXTRA} ({error.name} is missing)") from None
+    from securevfl.serving.process import local_part
+    from securevfl.serving.tokens import TokenFile
+
+    http, metrics = file.http, Metrics(server)
+    tokens = None if http.tokens is None else TokenFile(file.folder / http.tokens)
+    front = Front(Desk(server, local_part(file, server.place.name)), metrics, tokens=tokens, limits=file.limits)
+    with ExitStack() as held:
+        figures = ""
+        if http.metrics is not None:
+            place = Address.of(http.metrics)
+            port = held.enter_context(served_metrics(metrics, place.host, place.port))
+            figures = f"http://{Address(place.host, port)}/metrics"
+        async with listening(front, file) as address:
+            yield f"{'http' if http.certificate is None else 'https'}://{address}", figures
+
+
+async def predict_all(server: ServeActive | ServePassive, task: asyncio.Task[None]) -> Scored | None:
+    """Score all common rows once; at a passive party, take part until the active one is done.
+
+    Args:
+        server: the party's, which runs.
+        task: in which it runs.
+
+    Returns:
+        The scores at the active party, None at a passive one.
+
+    Raises:
+        InputError: the parties' parts are not of one model.
+        ScoringRefused: a party's serving policy forbids it.
+        SecureVFLError: whatever ended it.
+    """
+    if isinstance(server, ServePassive):
+        await task
+        return None
+    working = asyncio.ensure_future(_all_scores(server))
+    await asyncio.wait({task, working}, return_when=asyncio.FIRST_COMPLETED)
+    if not working.done():
+        working.cancel()
+        task.result()
+        raise PolicyError("the server ended before the prediction was done")
+    found = working.result()
+    await task  # until the others have heard that it is over
+    return found
+
+
+async def _all_scores(server: ServeActive) -> Scored:
+    await server.begun()
+    if server.problem:
+        await server.finish()
+        raise InputError(server.problem)
+    names = sorted(server.common)
+    outcomes = await server.scores(names)
+    classes = server.classes
+    await server.finish()
+    rows = []
+    for name, outcome in zip(names, outcomes, strict=True):
+        if not isinstance(outcome, np.ndarray):
+            raise ScoringRefused(outcome)
+        rows.append((name, outcome.tolist()))
+    return classes, rows
