@@ -12,13 +12,20 @@ from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, PolicyError
-from securevfl.jobs.agreement import Address as Parsed
-from securevfl.jobs.agreement import Agreement, PartyFile, PeerSection, read_agreement, read_party_file
+from securevfl.jobs.agreement import (
+    Agreement,
+    PartyFile,
+    check_versions,
+    identity_of,
+    peer_book,
+    read_agreement,
+    read_party_file,
+)
 from securevfl.jobs.agreement.party_file import DataSection
-from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers
 from securevfl.jobs.files import read_job
 from securevfl.jobs.machine import versions
 from securevfl.jobs.parts import PART, ModelPart
+from securevfl.jobs.process.start import Start
 from securevfl.jobs.state import StateFolder
 from securevfl.party import Job
 from securevfl.party.reports import Report
@@ -30,7 +37,7 @@ from securevfl.serving.questions import Batching
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
 from securevfl.transport import Incarnation
-from securevfl.transport.gate import Address, NetworkMesh, Route
+from securevfl.transport.gate import Address, NetworkMesh
 
 __all__ = ["PartyProcess", "at_work", "local_part", "put_part"]
 
@@ -124,6 +131,7 @@ async def at_work(
     own, whole, file = read_party_file(own_file), read_agreement(agreement), read_serving_file(serving)
     if own.party != party:
         raise InputError(f"{own_file} is the file of {own.party!r}; --as says {party!r}")
+    check_versions(whole)
     terms = _terms(whole)
     admission = Admission(whole, party)
     admission.check()
@@ -222,32 +230,11 @@ def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
 
 
 async def _mesh(agreement: Agreement, own: PartyFile, incarnation: Incarnation) -> NetworkMesh:
-    sections = require_peers(agreement, own)
-    routes = {name: route for name, one in sections.items() if (route := _route(own, one)) is not None}
     return await NetworkMesh.start(
         identity_of(own),
-        peer_book(agreement, own, store=own.state / "endorsements"),
+        peer_book(agreement, own, store=own.state / "endorsements.json"),
         agreement=bytes.fromhex(agreement.digest),
         incarnation=incarnation,
         listen=() if own.listen is None else (Address(own.listen.host, own.listen.port),),
-        routes=routes,
+        routes=Start(agreement=agreement, own=own).routes(),
     )
-
-
-def _route(own: PartyFile, section: PeerSection) -> Route | None:
-    """How a peer is called; None where it calls."""
-    target = section.dial or section.relay
-    if target is None:
-        return None
-    token = "" if section.token is None else own.at(section.token).read_text(encoding="ascii").strip()
-    return Route(
-        _address(target),
-        proxy=None if section.proxy is None else _address(section.proxy),
-        rendezvous=section.rendezvous or "",
-        token=token,
-    )
-
-
-def _address(text: str) -> Address:
-    found = Parsed.of(text)
-    return Address(found.host, found.port)

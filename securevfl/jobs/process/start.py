@@ -110,7 +110,7 @@ class Start:
             agreement=bytes.fromhex(agreement.digest),
             incarnation=party.incarnation,
             listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
-            routes=self._routes(),
+            routes=self.routes(),
             known=party.attempts.known,
         )
         for address in mesh.listening:
@@ -122,7 +122,12 @@ class Start:
             mesh.kill()  # peers see a connection that is gone: whoever ended the job for all said so before
             raise
 
-    def _routes(self) -> dict[str, Route]:
+    def routes(self) -> dict[str, Route]:
+        """Peer → how it is called; the others call this party.
+
+        Raises:
+            InputError: a relay's token that cannot be read.
+        """
         found = {}
         for name, peer in require_peers(self.agreement, self.own).items():
             where = peer.dial or peer.relay
