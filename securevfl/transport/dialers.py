@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from securevfl.errors import InputError
 from securevfl.identity import Code, Refusal
 from securevfl.identity.files import read_private
@@ -28,8 +30,7 @@ _HOST = re.compile(r"[0-9A-Za-z._:%-]{1,253}")
 _BACKLOG = 64
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """Where somebody listens.
 
     Attributes:

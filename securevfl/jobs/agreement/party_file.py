@@ -136,6 +136,7 @@ class PeerSection(Config):
         rendezvous: 64 hexadecimal digits that both give the relay.
         token: file with the relay's token.
         proxy: address of an HTTP proxy that dials for this party (CONNECT).
+        proxy_login: private file with the proxy's ``user:password`` in one line.
         signed_by: fingerprint of the peer's signing key, ``"ed25519:…"``, as the peer told it in person: an agreement
             with another one is refused.
         crl: file with the list of certificates that the peer's authority revoked, where it is known by one.
@@ -148,6 +149,7 @@ class PeerSection(Config):
     rendezvous: Hex | None = None
     token: Word | None = None
     proxy: Word | None = None
+    proxy_login: Word | None = None
     signed_by: Word | None = None
     crl: Word | None = None
     window: Annotated[int, Meta(ge=1 << 16, le=1 << 32)] = 32 << 20
@@ -162,11 +164,13 @@ class PeerSection(Config):
         if len(ways) != 1:
             found.append(f"a peer is reached by one of dial, relay and listen; given: {', '.join(ways) or 'none'}")
         if (self.relay is None) != (self.rendezvous is None):
-            found.append("relay and rendezvous go together; make one with: openssl rand -hex 32")
+            found.append("relay and rendezvous go together; make one with: securevfl relay --new-meeting")
         if self.rendezvous is not None and set(self.rendezvous) - set("0123456789abcdef"):
             found.append("rendezvous is not 64 hexadecimal digits, lower case")
-        if self.token is not None and self.relay is None:
-            found.append("token is for a relay; leave it out")
+        if (self.relay is None) != (self.token is None):
+            found.append("relay and token go together; make one with: securevfl relay --new-token NAME")
+        if self.proxy_login is not None and self.proxy is None:
+            found.append("proxy_login is for a proxy; leave it out")
         if self.proxy is not None and self.listen:
             found.append("a proxy dials, and this party listens; leave one out")
         for name in ("dial", "relay", "proxy"):

@@ -28,10 +28,9 @@ from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.state import StateFolder
 from securevfl.site import Observer
 from securevfl.transport.gate import Address, NetworkMesh, Route
+from securevfl.transport.relay import read_token
 
 __all__ = ["Start", "read_start"]
-
-_TOKEN = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,8 @@ class Start:
                 address=_address(where),
                 proxy=None if peer.proxy is None else _address(peer.proxy),
                 rendezvous=peer.rendezvous or "",
-                token="" if peer.token is None else _token(self.own.at(peer.token)),
+                token="" if peer.token is None else read_token(self.own.at(peer.token)).hex(),
+                login="" if peer.proxy_login is None else str(self.own.at(peer.proxy_login).absolute()),
             )
         return found
 
@@ -171,11 +171,3 @@ def read_start(agreement: str | Path, name: str, own: str | Path | None = None) 
 def _address(text: str) -> Address:
     found = OwnAddress.of(text)
     return Address(found.host, found.port)
-
-
-def _token(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            return file.read(_TOKEN).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is no token of a relay ({error})") from None

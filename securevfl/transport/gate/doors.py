@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Callable
 
 from securevfl.errors import InputError, PeerRefused
-from securevfl.transport.gate.settings import Address, Route
+from securevfl.identity import Code, Refusal
+from securevfl.transport.dialers import Address, Dialer
 
 __all__ = ["Callers", "Listener"]
 
@@ -89,19 +90,18 @@ class Callers:
         os.set_blocking(self._woken, False)
         selector.register(self._wake, selectors.EVENT_READ, self.collect)
 
-    def call(self, peer: int, route: Route, seconds: float) -> None:
+    def call(self, peer: int, dialer: Dialer, seconds: float) -> None:
         """Call in the background."""
-        threading.Thread(target=self._run, args=(peer, route, seconds), daemon=True).start()
+        threading.Thread(target=self._run, args=(peer, dialer, seconds), daemon=True).start()
 
-    def _run(self, peer: int, route: Route, seconds: float) -> None:
+    def _run(self, peer: int, dialer: Dialer, seconds: float) -> None:
         result: socket.socket | str | PeerRefused
         try:
-            result = connected(route, seconds)
-        except PeerRefused as refusal:
-            result = refusal
+            result = dialer.dial(seconds)
+        except Refusal as refusal:
+            result = refusal.words if refusal.code is Code.NO_ANSWER else refusal
         except (OSError, UnicodeError, InputError) as error:
-            why = getattr(error, "strerror", None) or error
-            result = f"nobody answers at {route.address} ({why})"
+            result = str(getattr(error, "strerror", None) or error)
         self._results.append((peer, result))
         os.write(self._woken, b".")
 
@@ -114,12 +114,3 @@ class Callers:
             pass
         while self._results:
             self._ended(*self._results.popleft())
-
-
-def connected(route: Route, seconds: float) -> socket.socket:
-    """A connection along a route; waits.
-
-    Raises:
-        OSError: nobody answers.
-    """
-    return socket.create_connection((route.address.host, route.address.port), timeout=seconds)

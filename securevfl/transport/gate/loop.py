@@ -61,6 +61,7 @@ class Gate:
         self._peers = [self._peer(index, name) for index, name in enumerate(settings.peers)]
         self._by_name = {peer.name: peer for peer in self._peers}
         self._callers = Callers(self._selector, self._called)
+        self._dialers = {name: way.dialer(server=settings.me < name) for name, way in settings.routes.items()}
         self._told = 0
         self._next_tick = self._next_reload = 0.0
         self._minute = 0.0
@@ -310,7 +311,9 @@ class Gate:
                 busy = busy or one.phase == Phase.LINGER
             if peer.due(now) and not self._farewell:
                 peer.dialling = True
-                self._callers.call(peer.index, self._settings.routes[peer.name], self._timing.handshake)
+                meets = bool(self._settings.routes[peer.name].rendezvous)
+                seconds = self._timing.meeting if meets else self._timing.handshake
+                self._callers.call(peer.index, self._dialers[peer.name], seconds)
         for listener in self._listeners:
             self._wait_listener(listener, now)
         calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]

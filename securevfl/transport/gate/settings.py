@@ -8,27 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from securevfl.errors import InputError
 from securevfl.identity import Authority, Certificate, Identity, PeerBook, Pin
+from securevfl.transport.dialers import Address, Dialer, Direct, Proxy, Relay
+from securevfl.transport.relay import Side, read_rendezvous
 
 if TYPE_CHECKING:
     from securevfl.identity import Endorsement
 
 __all__ = ["Address", "BookSettings", "GateSettings", "Route", "Timing"]
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where a party listens or is called.
-
-    Attributes:
-        host: a name or a number.
-        port: 0 lets the system choose one to listen at.
-    """
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -38,13 +26,37 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         address: of the peer itself, or of the relay at which both meet.
         proxy: an HTTP proxy that is asked to CONNECT; None calls directly.
         rendezvous: 64 hexadecimal digits that both parties know and nobody else; empty where the peer itself is called.
-        token: that the relay asks for; empty where it asks for none.
+        token: of this party at the relay, 64 hexadecimal digits.
+        login: private file with the proxy's user:password; empty where it asks for none.
     """
 
     address: Address
     proxy: Address | None = None
     rendezvous: str = ""
     token: str = ""
+    login: str = ""
+
+    def dialer(self, *, server: bool) -> Dialer:
+        """What calls along this route.
+
+        Args:
+            server: this party's role in TLS, which a relay is told.
+
+        Raises:
+            InputError: the meeting id or the token is none.
+        """
+        way: Dialer = Direct(self.address)
+        if self.proxy is not None:
+            way = Proxy(Direct(self.proxy), self.address, Path(self.login) if self.login else None)
+        if not self.rendezvous:
+            return way
+        try:
+            token = bytes.fromhex(self.token)
+        except ValueError:
+            token = b""
+        if not token:
+            raise InputError(f"the relay at {self.address} needs a token: make one with `securevfl relay --new-token`")
+        return Relay(way, read_rendezvous(self.rendezvous), token, Side.SERVER if server else Side.CLIENT)
 
 
 class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,6 +64,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         handshake: in which a caller has to be known; slower ones are hung up on.
+        meeting: for which a call waits at a relay for the other party.
         ping: between two signs of life.
         silent: without a byte after which a connection counts as dead.
         first, most: pause after the first attempt to call that failed, and the longest one; the pauses between grow by
@@ -64,6 +77,7 @@ class Timing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     handshake: float = 10.0
+    meeting: float = 45.0
     ping: float = 2.0
     silent: float = 20.0
     first: float = 0.1

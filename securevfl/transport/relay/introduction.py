@@ -62,6 +62,8 @@ ANSWERS = {
     b"N": "the other party did not come in time",
     b"X": "another connection of the same side took this one's place",
 }
+_AGAIN = {b"N", b"X"}
+"""Answers that are no fault: the other party is not there yet, or this one called again."""
 
 
 class Side(IntEnum):
@@ -103,7 +105,8 @@ def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, sec
         seconds: to wait in all.
 
     Raises:
-        Refusal: the relay does not want it, the other party did not come, or it is no relay.
+        Refusal: the relay does not want it or it is no relay (``relay``), or the other party did not come
+            (``no-answer``).
     """
     end = time.monotonic() + seconds
     try:
@@ -115,12 +118,12 @@ def introduce(sock: socket.socket, meeting: bytes, token: bytes, side: Side, sec
         if answer == WAITING:
             answer = _exactly(sock, 1, end)
     except TimeoutError:
-        raise Refusal(Code.RELAY, f"the relay has not brought the other party within {seconds:g} s") from None
+        raise Refusal(Code.NO_ANSWER, f"the relay has not brought the other party within {seconds:g} s") from None
     except OSError as error:
         raise Refusal(Code.RELAY, f"the relay hung up ({error.strerror or error}): is one at this address?") from None
     if answer != PAIRED:
         words = ANSWERS.get(answer, f"it answers {answer!r}, as no relay does: is one at this address?")
-        raise Refusal(Code.RELAY, f"the relay refuses: {words}")
+        raise Refusal(Code.NO_ANSWER if answer in _AGAIN else Code.RELAY, f"the relay refuses: {words}")
 
 
 def _exactly(sock: socket.socket, count: int, end: float) -> bytes:
