@@ -143,18 +143,19 @@ class SessionEnd:
         return found
 
     def tick(self, waits: str = "") -> None:
-        """About a second has gone by. Grows the window, or reports a deadlock, where both programs wait for room.
+        """About a second has gone by. Grows the window where the peer waits for room and this end's program waits too,
+        and reports a deadlock where both wait for each other and the window cannot grow.
 
         Args:
-            waits: for what the program waits at another peer's end, where it does; it reads nothing here meanwhile.
+            waits: for what the program waits at another peer's end, where it does; it reads nothing here meanwhile. It
+                makes the window grow and is no deadlock: that peer may only be slow.
         """
         self._control = 0
         step = self._out.blocked
-        if step is None:
-            step = waits or None
         theirs = self._theirs
         now = (self._in.received, self._in.allowed, self._out.acked, self._out.allowed)
-        if step is None or theirs is None or theirs[0] != self._in.allowed or not self.up:
+        waiting = step is not None or bool(waits)
+        if not waiting or theirs is None or theirs[0] != self._in.allowed or not self.up:
             self._still, self._idle = None, 0
             return
         if now != self._still:
@@ -164,7 +165,7 @@ class SessionEnd:
         if self._in.window < self.limits.max_window:
             self._in.window = min(2 * self._in.window, self.limits.max_window)
             self._owes, self._still, self._idle = True, None, 0
-        elif self._idle == self.limits.patience:
+        elif step is not None and self._idle == self.limits.patience:
             self._events.append(ev.Deadlocked(step, theirs[1], self._in.window))
 
     # --- the program's side

@@ -36,7 +36,7 @@ class SessionLimits:
     message: int = 1 << 30
     note: int = 64 << 10
     control: int = 100_000
-    patience: int = 30
+    patience: int = 60
 
     def __post_init__(self) -> None:
         for name, least, most in (

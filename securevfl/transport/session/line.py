@@ -202,7 +202,7 @@ class Line:
 
     def _expect(self, kind: int) -> None:
         """Refuse a frame that comes before its time."""
-        if self.up or kind in (FrameKind.REFUSE, FrameKind.ABORT):
+        if self.up or kind == FrameKind.REFUSE:
             if kind in (FrameKind.HELLO, FrameKind.ACCEPT):
                 raise Refusal("broken-rule", f"a {_NAMES[kind]} frame on a connection that was accepted")
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import struct
 import tracemalloc
 
@@ -15,6 +16,7 @@ from securevfl.transport.session import (
     Bye,
     Deadlocked,
     Event,
+    Line,
     Part,
     Refused,
     SessionLimits,
@@ -192,6 +194,11 @@ def test_a_program_that_waits_for_a_third_party_gets_more_room_from_its_peer() -
     for _ in range(3):
         both.ends[1].tick(waits="to club")
     assert both.ends[1].window > SMALL.window
+    for _ in range(200):
+        both.ends[1].tick(waits="to club")
+        both.settle(pipe)
+    assert both.ends[1].window <= SMALL.max_window
+    assert not _only(both, 1, Deadlocked), "the third party may only be slow"
 
 
 def test_room_outlives_a_cut() -> None:
@@ -419,6 +426,18 @@ def test_parts_that_fit_no_message_are_not_sent(size: int, total: int | None) ->
         both.ends[0].send(memoryview(bytes(37)), first_total=None)
     with pytest.raises(InputError, match="36 are left"):
         both.ends[0].send(memoryview(bytes(1)), first_total=1)
+
+
+def test_connections_that_are_over_are_forgotten() -> None:
+    both = pair()
+    before = sum(type(one) is Line for one in gc.get_objects())
+    for _ in range(50):
+        pipe = both.meet()
+        pipe.close()
+        for end in both.ends:
+            assert len(end.events()) == 1
+    gc.collect()
+    assert sum(type(one) is Line for one in gc.get_objects()) <= before + 2
 
 
 @pytest.mark.parametrize("step", [1, 3, 7, 100])

@@ -228,9 +228,11 @@ def test_a_recorded_acceptance_is_refused() -> None:
         frame(FrameKind.ACK, Position(view(1)[:8], 0, 99).pack()),
         frame(FrameKind.NOTE, b"early"),
         frame(FrameKind.PING, b"early"),
+        frame(FrameKind.ABORT, b"early"),
         frame(FrameKind.BYE),
         frame(FrameKind.ACCEPT, bytes(16) + Position().pack()),
     ],
+    ids=["data", "ack", "note", "ping", "abort", "bye", "accept"],
 )
 def test_nothing_comes_before_the_handshake(side: int, early: bytes) -> None:
     both = pair()
@@ -308,20 +310,25 @@ def _speaks(pipe: Pipe, both: Pair, side: int) -> list[Event]:
     return both.ends[1 - side].events()
 
 
-def test_of_two_connections_both_ends_use_the_one_that_the_smaller_name_opened_last() -> None:
-    for order in ((0, 1), (1, 0)):
-        both = pair()
-        pipes = [Pipe((both.ends[0].connected(), None)), Pipe((both.ends[0].connected(), None))]  # type: ignore[arg-type]
-        for at in order:  # the other end sees them in either order
-            pipes[at].lines = (pipes[at].lines[0], both.ends[1].connected())
-        both.settle(*pipes)
-        assert pipes[0].lines[0].over
-        assert pipes[1].lines[0].up
-        assert pipes[1].lines[1].up
-        for end in both.ends:
-            end.events()
-        assert _speaks(pipes[1], both, 0)
-        assert _speaks(pipes[1], both, 1)
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_of_two_connections_both_ends_use_the_one_that_the_smaller_name_opened_last(order: tuple[int, int]) -> None:
+    """Whatever hello comes first at the other end."""
+    both = pair()
+    pipes = [both.connect()]
+    pipes[0].write(0)
+    pipes.append(both.connect())
+    pipes[1].write(0)
+    for at in order:
+        pipes[at].carry(0)
+    both.settle(*pipes)
+    assert pipes[0].lines[0].over
+    assert pipes[0].lines[1].over
+    assert pipes[1].lines[0].up
+    assert pipes[1].lines[1].up
+    for end in both.ends:
+        assert [type(event) for event in end.events()] == [Up]
+    assert _speaks(pipes[1], both, 0)
+    assert _speaks(pipes[1], both, 1)
 
 
 def test_bytes_of_an_earlier_connection_are_dropped() -> None:
