@@ -164,10 +164,15 @@ class Keeper:
 
     Attributes:
         start: the epoch to go on from; None to begin anew.
+        step: batches of the epoch after it that were done too.
+        steps: batches from one checkpoint inside an epoch to the next, where the algorithm can go on from there; 0 for
+            checkpoints between epochs alone. A matter of long epochs: see `securevfl.training.checkpoints`.
         scope: for whom the releases in the journal are, where the party has several lists of them; see `Journal`.
     """
 
     start: int | None = None
+    step: int = 0
+    steps: int = 0
     scope: str = ""
 
     @cached_property
@@ -183,8 +188,8 @@ class Keeper:
         """Whether a checkpoint after `epoch` is kept."""
         return False
 
-    def save(self, epoch: int, state: dict[str, object]) -> None:
-        """Keep the party's state after `epoch`."""
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
+        """Keep the party's state after `epoch`, and after `step` batches of the one that follows."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -106,6 +106,10 @@ class _Placed(Role):
         self.places = places(self.table, self.site.active, self.site.seed, epoch, keep_aligned=keep)
         return False
 
+    @property
+    def goes_on_in_epochs(self) -> bool:
+        return True  # the same places follow from the same seed
+
     def feed(self, rows: np.ndarray) -> np.ndarray:
         fed: np.ndarray = self.places[self.site.name][rows]
         return fed

@@ -35,21 +35,30 @@ class FolderKeeper(Keeper):
         job: digest of the job; checkpoints of another job are refused.
         data: what else a checkpoint belongs to → its digest; see `data_digests`.
         every: epochs between two checkpoints.
+        steps: see `Keeper.steps`.
 
     Attributes:
-        start: the epoch to go on from; None to begin anew.
+        start, step: the epoch to go on from, and batches of the next one; None to begin anew.
         attempt: that checkpoints are written in, where the parties number their attempts.
         notes: what the report should tell of how the run went on.
     """
 
     def __init__(
-        self, folder: Path, party: str, job: str, *, data: Mapping[str, str] | None = None, every: int = 1
+        self,
+        folder: Path,
+        party: str,
+        job: str,
+        *,
+        data: Mapping[str, str] | None = None,
+        every: int = 1,
+        steps: int = 0,
     ) -> None:
         self.folder = folder
         self.party = party
         self.job = job
         self.data = dict(data or {})
         self.every = every
+        self.steps = steps
         self.start: int | None = None
         self.attempt = 0
         self.notes: list[str] = []
@@ -69,50 +78,59 @@ class FolderKeeper(Keeper):
         found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
         return {int(match[1]) for match in found if match}
 
-    def path(self, epoch: int) -> Path:
-        """Where the checkpoint after `epoch` lies."""
-        return self.folder / f"{self.party}.epoch-{epoch}.safetensors"
+    def places(self) -> set[tuple[int, int]]:
+        """Epochs, and batches of the one after each, of which there is a checkpoint, whole or not."""
+        pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)(?:-step-(\d+))?\.safetensors")
+        found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
+        return {(int(match[1]), int(match[2] or 0)) for match in found if match}
 
-    def read(self, epoch: int) -> dict[str, object]:
-        """The state after `epoch`; see `_tree`."""
-        state: dict[str, object] = self._tree(epoch)["state"]  # type: ignore[assignment]
+    def path(self, epoch: int, step: int = 0) -> Path:
+        """Where the checkpoint after `epoch`, and `step` batches of the next one, lies."""
+        within = f"-step-{step}" if step else ""
+        return self.folder / f"{self.party}.epoch-{epoch}{within}.safetensors"
+
+    def read(self, epoch: int, step: int = 0) -> dict[str, object]:
+        """The state after `epoch` and `step` batches of the next one; see `_tree`."""
+        state: dict[str, object] = self._tree(epoch, step)["state"]  # type: ignore[assignment]
         return state
 
-    def whole(self) -> dict[int, int]:
-        """Epoch of each whole checkpoint → the attempt that wrote it; a damaged one is left out.
+    def whole(self) -> dict[tuple[int, int], int]:
+        """Epoch and batches of the next one of each whole checkpoint → the attempt that wrote it. A damaged one is left
+        out.
 
         Raises:
             InputError: see `_tree`.
         """
         found = {}
-        for epoch in sorted(self.epochs()):
+        for epoch, step in sorted(self.places()):
             try:
-                attempt = self._tree(epoch).get("attempt")
+                attempt = self._tree(epoch, step).get("attempt")
             except Damaged:
                 continue
-            found[epoch] = attempt if isinstance(attempt, int) else 0
+            found[epoch, step] = attempt if isinstance(attempt, int) else 0
         return found
 
-    def take_up(self, attempt: int, start: int | None) -> None:
+    def take_up(self, attempt: int, start: tuple[int, int] | None) -> None:
         """Begin an attempt: from now on what was released before it counts as released by earlier ones.
 
         Args:
             attempt: its number.
-            start: the epoch that it goes on after; None to begin anew.
+            start: the epoch that it goes on after, and batches of the next one; None to begin anew.
         """
         self.__dict__.pop("journal", None)  # read again: what this process released before is an earlier attempt's
-        self.attempt, self.start = attempt, start
-        self.forget_after(start or 0)
+        self.attempt = attempt
+        self.start, self.step = (None, 0) if start is None else start
+        self.forget_after(self.start or 0, self.step)
 
-    def _tree(self, epoch: int) -> dict[str, object]:
-        """What the checkpoint after `epoch` holds.
+    def _tree(self, epoch: int, step: int = 0) -> dict[str, object]:
+        """What a checkpoint holds.
 
         Raises:
             Damaged: bits of the file changed, or it is no checkpoint.
             InputError: it is of another job, party, table, alignment or epoch, or the journal that goes with it is not
                 there.
         """
-        path = self.path(epoch)
+        path = self.path(epoch, step)
         try:
             tree = read_tree(path)
         except InputError as error:
@@ -123,8 +141,10 @@ class FolderKeeper(Keeper):
             raise InputError(
                 f"{path} is of another job or party: use another folder for checkpoints, or the same job file as before"
             )
-        if tree.get("epoch") != epoch:
-            raise InputError(f"{path} holds epoch {tree.get('epoch')}: give the file its own name back")
+        if (tree.get("epoch"), tree.get("step", 0)) != (epoch, step):
+            raise InputError(
+                f"{path} holds epoch {tree.get('epoch')}, step {tree.get('step', 0)}: give the file its own name back"
+            )
         data = tree.get("data")
         for what, digest in self.data.items():
             kept = data.get(what) if isinstance(data, dict) else None
@@ -146,26 +166,26 @@ class FolderKeeper(Keeper):
         Raises:
             InputError: see `read`.
         """
-        return None if self.start is None else self.read(self.start)
+        return None if self.start is None else self.read(self.start, self.step)
 
     def wants(self, epoch: int) -> bool:
         return epoch % self.every == 0
 
-    def save(self, epoch: int, state: dict[str, object]) -> None:
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         make_folder(self.folder, private=True)
         self.journal.begin(self.start or 0)
-        where = {"job": self.job, "party": self.party, "epoch": epoch, "data": self.data, "journal": self.journal.head}
-        where["attempt"] = self.attempt
-        write_tree(self.path(epoch), where | {"state": state})
-        for old in sorted(self.epochs())[:-_KEPT]:
-            self.path(old).unlink(missing_ok=True)
+        where: dict[str, object] = {"job": self.job, "party": self.party, "epoch": epoch, "data": self.data, "journal": self.journal.head}
+        where |= {"attempt": self.attempt, "step": step}
+        write_tree(self.path(epoch, step), where | {"state": state})
+        for old in sorted(self.places())[:-_KEPT]:
+            self.path(*old).unlink(missing_ok=True)
 
-    def forget_after(self, start: int) -> None:
-        """Put aside what was kept after epoch `start`: of an attempt that broke off before all parties had it. Beside
+    def forget_after(self, start: int, step: int = 0) -> None:
+        """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off before all parties had it. Beside
         files of this attempt it would look as if it belonged to them."""
-        for epoch in self.epochs():
-            if epoch > start:
-                self.path(epoch).replace(self.path(epoch).with_suffix(".left"))
+        for place in self.places():
+            if place > (start, step):
+                self.path(*place).replace(self.path(*place).with_suffix(".left"))
 
 
 class Damaged(InputError):

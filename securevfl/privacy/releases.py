@@ -253,7 +253,8 @@ class Releases:
 
         Args:
             journal: the party's own.
-            start: the epoch after which the run goes on; 0 for one that begins anew.
+            start: the epoch after which the run goes on, or another number that grows from checkpoint to checkpoint; 0
+                for a run that begins anew.
             scope: for whom these releases are, where a party has several lists of them in one journal.
 
         Raises:
@@ -271,14 +272,19 @@ class Releases:
                 if isinstance(release, LabelRelease):
                     release.draw_counted()
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, place: int | None = None) -> None:
         """Put the exact counts of the epoch that ended in the place of what was reserved for it; also for what comes
-        after the last epoch."""
+        after the last epoch.
+
+        Args:
+            place: of the checkpoint that is written now, in the same count as `start` of `go_on`; the next epoch unless
+                given.
+        """
         for name, release in self._named():
             counts = release.counts.end_epoch()
             if counts.any():
                 self._journal.close(self._epoch, name, counts)
-        self._epoch += 1
+        self._epoch = self._epoch + 1 if place is None else place + 1
 
     def _named(self) -> Iterator[tuple[str, Counted]]:
         """Each release with its name in the journal, the same in every attempt."""

@@ -160,7 +160,7 @@ class _Kept(Keeper):
     def wants(self, epoch: int) -> bool:
         return self.start is None
 
-    def save(self, epoch: int, state: dict[str, object]) -> None:
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         write_tree(self._file(epoch), state)
 
     def _file(self, epoch: int) -> Path:

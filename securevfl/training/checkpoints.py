@@ -1,4 +1,13 @@
-"""Checkpoints of one party's program: what is kept after an epoch, and how a run goes on from it."""
+"""Checkpoints of one party's program: what is kept after an epoch, and how a run goes on from it.
+
+A sealed epoch can take hours. So a keeper may ask for checkpoints inside epochs too, after every so many batches. All
+parties count the same batches, so all have the same places, without a word about it and without a clock. An algorithm
+that does something at the beginning of an epoch which cannot be done again goes on from epochs alone; see
+`Role.goes_on_in_epochs`.
+
+The journal counts what was released from one checkpoint to the next. Where there are some inside epochs, its lines name
+places, ``epoch << 20 | step``, in place of epochs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,15 @@ from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict, as_flag, as_int
 
-__all__ = ["Checkpoints"]
+__all__ = ["Checkpoints", "step_of"]
+
+
+_PLACES = 20
+
+
+def step_of(saved: State) -> int:
+    """Batches of the epoch after a kept one that were done too."""
+    return as_int(saved.get("step", 0))
 
 
 class Checkpoints:
@@ -16,12 +33,14 @@ class Checkpoints:
     Args:
         role: what is kept.
         trained: the history that goes with it.
+        within: whether the program can go on from a checkpoint inside an epoch.
     """
 
-    def __init__(self, role: Role, trained: Trained) -> None:
+    def __init__(self, role: Role, trained: Trained, *, within: bool = False) -> None:
         self._role = role
         self._trained = trained
         self._keeper = role.site.keeper
+        self._steps = self._keeper.steps if within and role.goes_on_in_epochs else 0
 
     def begin(self, start: int | None = None) -> None:
         """Begin an attempt, before anything is released: count what earlier ones may have released.
@@ -35,7 +54,7 @@ class Checkpoints:
         """
         if start is None:
             saved = self._keeper.saved()
-            start = 0 if saved is None else as_int(saved["epoch"])
+            start = 0 if saved is None else self._place(as_int(saved["epoch"]), step_of(saved))
         releases, journal = self._role.releases, self._keeper.journal
         if start and len(releases) and not journal.head:
             raise InputError(
@@ -53,14 +72,37 @@ class Checkpoints:
         """
         role = self._role
         if not self._keeper.wants(epoch):
-            role.releases.end_epoch()
+            role.releases.end_epoch(self._place(epoch))
             return
+        self._save(epoch, 0, more)
+
+    def wants(self, step: int, steps: int) -> bool:
+        """Whether a checkpoint is kept after `step` of an epoch's `steps` batches."""
+        return self._steps > 0 and step % self._steps == 0 and step < steps
+
+    def keep_within(self, epoch: int, step: int, more: State) -> None:
+        """Write a checkpoint inside an epoch.
+
+        Args:
+            epoch: that runs, from 1.
+            step: batches of it that are done.
+            more: what the program itself remembers.
+        """
+        self._save(epoch - 1, step, more)
+
+    def _place(self, epoch: int, step: int = 0) -> int:
+        """A checkpoint's place, as the journal counts it."""
+        return epoch << _PLACES | step if self._steps else epoch
+
+    def _save(self, epoch: int, step: int, more: State) -> None:
+        role = self._role
         role.before_checkpoint()
-        role.releases.end_epoch()
+        role.releases.end_epoch(self._place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
         kept = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
         kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
-        self._keeper.save(epoch, kept | {"epochs": role.plan.epochs, "epoch": epoch} | more)
+        kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
+        self._keeper.save(epoch, kept | more, step=step)
 
     def resume(self) -> State | None:
         """Load the last checkpoint, after the role's `setup`; what the program remembered, or None to begin anew."""

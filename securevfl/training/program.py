@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass
-from typing import Generic, TypeVar
+from dataclasses import asdict, dataclass, field, replace
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, Reading, Spent, fan_out
-from securevfl.training.checkpoints import Checkpoints
+from securevfl.training.checkpoints import Checkpoints, step_of
 from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import Epoch, Trained
@@ -60,13 +60,18 @@ class RoleProgram(Program, Generic[R]):
 
     Args:
         role: what the algorithm says; it is begun here.
+
+    Attributes:
+        goes_on_in_epochs: whether it can go on from a checkpoint inside an epoch, as far as the role can.
     """
+
+    goes_on_in_epochs: ClassVar[bool] = True
 
     def __init__(self, role: R) -> None:
         role.begin()
         self.role = role
         self.trained = Trained(split=role.table.split)
-        self.checkpoints = Checkpoints(role, self.trained)
+        self.checkpoints = Checkpoints(role, self.trained, within=self.goes_on_in_epochs)
 
     async def prepare(self) -> State | None:
         """Set up, and come back to the last checkpoint where there is one; what else it holds, or None."""
@@ -139,8 +144,28 @@ class Progress:
     stop: bool = False
 
 
+@dataclass
+class Within:
+    """Where an epoch stands, at the active party.
+
+    Attributes:
+        step: batches that are done.
+        losses: of these batches, each the sum over its rows.
+        rows: how many rows they had.
+    """
+
+    step: int = 0
+    losses: list[float] = field(default_factory=list)
+    rows: int = 0
+
+
 class ActiveProgram(RoleProgram[ActiveRole]):
     """The active party's program: it counts the epochs and decides when to stop."""
+
+    def __init__(self, role: ActiveRole) -> None:
+        super().__init__(role)
+        self.progress = Progress(kept=None)
+        self._within = Within()
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
@@ -148,7 +173,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")
-        progress = Progress(kept=role.snapshot()) if saved is None else self.resumed(saved)
+        self.progress = progress = Progress(kept=role.snapshot()) if saved is None else self.resumed(saved)
         while not progress.stop:
             await self.one_epoch(progress)
         role.restore(progress.kept)
@@ -202,14 +227,20 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         Raises:
             RangeError: the loss is not finite.
         """
-        role, losses, count = self.role, [], 0
+        role = self.role
         batches = role.batches(epoch)
+        first, self._within = self._within, Within()
+        losses: list[float | torch.Tensor] = [*first.losses]
+        count = first.rows
         site, observer = role.site, role.site.observer
-        for done, rows in enumerate(batches, 1):
+        for done, rows in enumerate(batches[first.step :], first.step + 1):
             observer.batch(site.name, site.active, epoch, rows)
             losses.append(await role.train_batch(rows))
             count += len(rows)
             observer.step(epoch, done, len(batches))
+            if self.checkpoints.wants(done, len(batches)):
+                sums = [float(loss) for loss in losses]
+                self.checkpoints.keep_within(epoch, done, self.standing(Within(done, sums, count)))
         self.trained.rows = len(role.training_rows(epoch))
         mean = sum(map(float, losses)) / max(count, 1)
         if not math.isfinite(mean):
@@ -245,10 +276,17 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.readings.append(self.lap())
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
+        self.checkpoints.keep(progress.epoch, self.standing())
+
+    def standing(self, within: Within | None = None) -> State:
+        """Where training stands, for a checkpoint; `within` an epoch, where it is in the middle of one."""
+        progress = replace(self.progress, epoch=self.progress.epoch - (within is not None))
         history = [[item.loss, item.valid] for item in self.trained.epochs]
         more: State = {"progress": asdict(progress), "stop": progress.stop, "history": history}
         more |= {"best_epoch": self.trained.best_epoch, "stopped": self.trained.stopped}
-        self.checkpoints.keep(progress.epoch, more | self.remember())
+        if within is not None:
+            more["within"] = asdict(within)
+        return more | self.remember()
         self.tell_spent()
 
     def remember(self) -> State:
@@ -261,6 +299,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.epochs = [Epoch(loss, valid) for loss, valid in as_list(saved["history"])]
         progress = Progress(**as_dict(saved["progress"]))  # type: ignore[arg-type]
         progress.stop = self.checkpoints.over(saved)
+        if "within" in saved:
+            self._within = Within(**as_dict(saved["within"]))  # type: ignore[arg-type]
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
         return progress
 
@@ -296,6 +336,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 class PassiveProgram(RoleProgram[PassiveRole]):
     """A passive party's program: it follows the active party's epochs."""
 
+    def __init__(self, role: PassiveRole) -> None:
+        super().__init__(role)
+        self._step = 0
+        self._kept: object = None
+
     async def run(self) -> Trained:
         role, split, observer = self.role, self.role.table.split, self.role.site.observer
         observer.phase("setup")
@@ -304,8 +349,10 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         epoch = 0 if saved is None else as_int(saved["epoch"])
         kept = role.snapshot() if saved is None else saved["kept"]
         stop = saved is not None and self.checkpoints.over(saved)
+        self._step = 0 if saved is None else step_of(saved)
         while not stop:
             epoch += 1
+            self._kept = kept
             await self.train_epoch(epoch)
             await self.answer_all(split.valid)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
@@ -325,10 +372,13 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         """Take part in an epoch's batches."""
         await self.role.begin_epoch(epoch)
         site, batches = self.role.site, self.role.batches(epoch)
-        for done, rows in enumerate(batches, 1):
+        first, self._step = self._step, 0
+        for done, rows in enumerate(batches[first:], first + 1):
             site.observer.batch(site.name, site.active, epoch, rows)
             await self.role.train_batch(rows)
             site.observer.step(epoch, done, len(batches))
+            if self.checkpoints.wants(done, len(batches)):
+                self.checkpoints.keep_within(epoch, done, {"kept": self._kept, "stop": False})
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""

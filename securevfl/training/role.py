@@ -186,6 +186,12 @@ class Role(ABC):
         """What an algorithm does before `epoch`. True where a new model begins: the best so far is void."""
         return False
 
+    @property
+    def goes_on_in_epochs(self) -> bool:
+        """Whether a run can go on from a checkpoint inside an epoch: nothing happens when an epoch begins, or it is
+        done again."""
+        return type(self).begin_epoch is Role.begin_epoch
+
     def remember(self) -> State:
         """What has to be kept beside the parts: what was imputed, labelled or chosen."""
         return {}

@@ -182,7 +182,7 @@ class Everything(Keeper):
     def wants(self, epoch: int) -> bool:
         return self.start is None
 
-    def save(self, epoch: int, state: dict[str, object]) -> None:
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         self.kept[epoch] = state
 
 

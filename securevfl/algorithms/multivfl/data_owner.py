@@ -47,7 +47,7 @@ class _Shelf(Keeper):
     def wants(self, epoch: int) -> bool:
         return self._keeper.wants(epoch)
 
-    def save(self, epoch: int, state: State) -> None:
+    def save(self, epoch: int, state: State, *, step: int = 0) -> None:
         self.held = state
 
 

@@ -99,6 +99,8 @@ class LabelOwnerProgram(ActiveProgram):
 
     role: LabelOwner
 
+    goes_on_in_epochs = False  # an epoch ends with averaging
+
     def __init__(self, role: LabelOwner, site: Site, averaging: Averaging) -> None:
         super().__init__(role)
         self.averaging = averaging
