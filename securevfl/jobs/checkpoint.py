@@ -117,6 +117,7 @@ class FolderKeeper(Keeper):
             attempt: its number.
             start: the epoch that it goes on after, and batches of the next one; None to begin anew.
         """
+        make_folder(self.folder, private=True)
         self.__dict__.pop("journal", None)  # read again: what this process released before is an earlier attempt's
         self.attempt = attempt
         self.start, self.step = (None, 0) if start is None else start
@@ -174,15 +175,21 @@ class FolderKeeper(Keeper):
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
         make_folder(self.folder, private=True)
         self.journal.begin(self.start or 0)
-        where: dict[str, object] = {"job": self.job, "party": self.party, "epoch": epoch, "data": self.data, "journal": self.journal.head}
+        where: dict[str, object] = {
+            "job": self.job,
+            "party": self.party,
+            "epoch": epoch,
+            "data": self.data,
+            "journal": self.journal.head,
+        }
         where |= {"attempt": self.attempt, "step": step}
         write_tree(self.path(epoch, step), where | {"state": state})
         for old in sorted(self.places())[:-_KEPT]:
             self.path(*old).unlink(missing_ok=True)
 
     def forget_after(self, start: int, step: int = 0) -> None:
-        """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off before all parties had it. Beside
-        files of this attempt it would look as if it belonged to them."""
+        """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off
+        before all parties had it. Beside files of this attempt it would look as if it belonged to them."""
         for place in self.places():
             if place > (start, step):
                 self.path(*place).replace(self.path(*place).with_suffix(".left"))

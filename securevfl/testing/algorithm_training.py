@@ -138,50 +138,69 @@ def _check_tested(ran: Ran, how: str) -> None:
         raise CheckFailed(f"{how}, no party has metrics of the test rows")
 
 
+_STEPS = 1
+"""Batches from one checkpoint inside an epoch to the next."""
+
+
 class _Kept(Keeper):
     """Keeps all checkpoints of a party in files, and hands out one of them.
 
     Args:
         folder: where files are.
         party: whose.
-        start: the epoch to go on from; None keeps every epoch.
+        start: the epoch to go on from, and batches of the next one; None keeps every epoch.
+        steps: see `Keeper.steps`.
     """
 
-    def __init__(self, folder: Path, party: str, start: int | None = None) -> None:
-        self.start = start
+    def __init__(self, folder: Path, party: str, start: tuple[int, int] | None = None, *, steps: int = 0) -> None:
+        self.start, self.step = (None, 0) if start is None else start
+        self.steps = steps
         self._path = folder / party
 
     def saved(self) -> dict[str, object] | None:
         if self.start is None:
             return None
-        tree = read_tree(self._file(self.start))
+        tree = read_tree(self._file(self.start, self.step))
         return tree if isinstance(tree, dict) else None
 
     def wants(self, epoch: int) -> bool:
         return self.start is None
 
     def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
-        write_tree(self._file(epoch), state)
+        if self.start is None:
+            write_tree(self._file(epoch, step), state)
 
-    def _file(self, epoch: int) -> Path:
-        return self._path.with_suffix(f".{epoch}.safetensors")
+    def _file(self, epoch: int, step: int) -> Path:
+        return self._path.with_suffix(f".{epoch}-{step}.safetensors")
+
+    def within(self) -> list[tuple[int, int]]:
+        """Places inside epochs that are kept."""
+        found = [file.name.split(".")[-2].split("-") for file in self._path.parent.glob(f"{self._path.name}.*-*.*")]
+        return sorted((int(epoch), int(step)) for epoch, step in found if step != "0")
 
 
 def check_resuming(trial: Trial) -> None:
-    """A run that goes on from the checkpoint of any epoch gives the same bits as one that was not interrupted."""
+    """A run that goes on from the checkpoint of any epoch, or from one inside an epoch where the algorithm can, gives
+    the same bits as one that was not interrupted."""
     names = [*trial.people(), *([COORDINATOR] if trial.algorithm.many_owners else [])]
     with tempfile.TemporaryDirectory() as folder:
         work = trial.job()
         try:
-            whole = trial.run(work, keepers={name: _Kept(Path(folder), name) for name in names})
+            first = {name: _Kept(Path(folder), name, steps=_STEPS) for name in names}
+            whole = trial.run(work, keepers=first)
         except TypeError as error:
             raise CheckFailed(f"its state cannot be kept: {error}") from error
         same(trial.plain, whole, "a run that keeps checkpoints, and one that does not")
         last = max(len(trained.epochs) for trained in whole.trained.values())
-        for epoch in range(1, last + 1):
+        places = [(epoch, 0) for epoch in range(1, last + 1)]
+        within = sorted(set.intersection(*(set(one.within()) for one in first.values())))
+        for epoch, step in [*places, *within[len(within) // 2 :][:1]]:
             what = f"resumed after epoch {epoch} of {last} (does remember() give all that later epochs depend on?)"
+            if step:
+                what = f"resumed in epoch {epoch + 1} after {step} batches (can begin_epoch() be done again?)"
+            kept = {name: _Kept(Path(folder), name, (epoch, step), steps=_STEPS) for name in names}
             try:
-                again = trial.run(work, keepers={name: _Kept(Path(folder), name, epoch) for name in names})
+                again = trial.run(work, keepers=kept)
             except (SecureVFLError, TypeError) as error:
                 raise CheckFailed(f"{what}, the run ends with {type(error).__name__}: {error}") from error
             same(whole, again, what)

@@ -99,7 +99,7 @@ class Checkpoints:
         role.before_checkpoint()
         role.releases.end_epoch(self._place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]
-        kept = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
+        kept: State = {"role": role.state(), "releases": role.releases.state(), "readings": readings}
         kept |= {"secret": role.site.secret.text}  # what is drawn from it later is drawn as if nothing had happened
         kept |= {"epochs": role.plan.epochs, "epoch": epoch} | ({"step": step} if step else {})
         self._keeper.save(epoch, kept | more, step=step)

@@ -27,7 +27,11 @@ from securevfl.site import Observer, Site
 from securevfl.training import Trained
 from securevfl.transport import Channel
 
-__all__ = ["Course", "Finished"]
+__all__ = ["STEPS", "Course", "Finished"]
+
+STEPS = 64
+"""Batches of a sealed epoch from one checkpoint to the next: minutes, where an epoch can take hours. All parties count
+the same ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,13 @@ class Course:
                 f"{self.name!r} aligned another table than this one: go on with the table of the first start, or agree "
                 "anew, with another state folder"
             )
-        self.keeper = FolderKeeper(self.state.checkpoints, self.name, self.job.digest, data=self._data(kept))
+        self.keeper = FolderKeeper(
+            self.state.checkpoints,
+            self.name,
+            self.job.digest,
+            data=self._data(kept),
+            steps=STEPS if self.job.protection.sealed else 0,
+        )
         self.secret = self.state.secret(first_secret(self.job, self.name))
 
     def _data(self, kept: StoredAlignment | None) -> dict[str, str]:
@@ -91,7 +101,7 @@ class Course:
 
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> Finished:
         began = time.perf_counter()
-        self.keeper.take_up(view.attempt, None if view.start is None else view.start[0])
+        self.keeper.take_up(view.attempt, None if view.start is None else view.start[:2])
         site = site_of(
             self.job,
             self.roster,

@@ -55,8 +55,8 @@ class StoredAttempts(Attempts):
 
     def report(self) -> Report:
         kept = [
-            Kept(epoch, 0, attempt, file_digest(self._keeper.path(epoch)))
-            for epoch, attempt in self._keeper.whole().items()
+            Kept(epoch, step, attempt, file_digest(self._keeper.path(epoch, step)))
+            for (epoch, step), attempt in self._keeper.whole().items()
         ]
         alignment = self._state.alignment()
         mine = self.agreement.approvals.get(self._state.party)
