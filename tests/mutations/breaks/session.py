@@ -89,14 +89,14 @@ BREAKS: tuple[Break, ...] = (
         file=_STREAMS,
         old="        self.queue.extendleft(reversed(self.unacked))\n",
         new="",
-        tests=_TESTS,
+        tests=_MODEL,
     ),
     Break(
         name="all that left is sent again, also what the peer has",
         file=_STREAMS,
         old="        self.acknowledged(position)\n",
         new="        self.allowed = position.allowed\n",
-        tests=_TESTS,
+        tests=_MODEL,
     ),
     Break(
         name="an acknowledgement of what was never sent is taken",
