@@ -6,14 +6,13 @@ import base64
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from identity_parties import Side as End
 from identity_parties import World, pinned
+from proxies import proxy
 from relays import LIMIT, MEETING, TOKEN, relay
 
 from securevfl.errors import InputError
@@ -25,52 +24,6 @@ from securevfl.transport.relay import Side
 def _here(sock: socket.socket) -> Address:
     host, port = sock.getsockname()[:2]
     return Address(host, port)
-
-
-@contextmanager
-def proxy(answer: Callable[[bytes], bytes | None], seen: list[bytes] | None = None) -> Iterator[Address]:
-    """A small HTTP proxy for one tunnel: `answer` gets the request and gives the bytes to say, or None to open one."""
-
-    def pump(source: socket.socket, target: socket.socket) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-            target.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-
-    def serve() -> None:
-        try:
-            near, _ = listener.accept()
-        except OSError:
-            return
-        with near:
-            request = b""
-            while not request.endswith(b"\r\n\r\n"):
-                request += near.recv(1)
-            if seen is not None:
-                seen.append(request)
-            said = answer(request)
-            if said is not None:
-                near.sendall(said)
-                return
-            host, port = request.split(b" ")[1].decode().rsplit(":", 1)
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=LIMIT) as far:
-                near.sendall(b"HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\n")
-                back = threading.Thread(target=pump, args=(far, near))
-                back.start()
-                pump(near, far)
-                back.join(LIMIT)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
-            yield _here(listener)
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(LIMIT)
-            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize(
