@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from securevfl.errors import InputError, PolicyError
+from securevfl.identity import read_certificates
 from securevfl.jobs.agreement.approvals import Approval
+from securevfl.jobs.agreement.cards import PartyCard
 from securevfl.jobs.agreement.differences import leaves
 from securevfl.jobs.agreement.party_file import PartyFile
 from securevfl.jobs.agreement.proposal import Proposal
@@ -82,13 +85,20 @@ def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
 
 def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:
     named = dict(leaves({key: value for key, value in proposal.card(own.party).shown().items() if key not in _BOUNDS}))
-    mine = dict(leaves(card_of(own).shown()))
+    mine = dict(leaves(card_of(own).shown() | _known_by(proposal.card(own.party), own)))
     return [
         f"party.{own.party}.{path}: the agreement has {named.get(path, 'nothing')[:200]}, {own.path.name} has "
         f"{mine.get(path, 'nothing')[:200]}"
         for path in dict.fromkeys([*named, *mine])
         if named.get(path) != mine.get(path)
     ]
+
+
+def _known_by(card: PartyCard, own: PartyFile) -> dict[str, Any]:
+    """The certificates of the agreement, where this party's first one is among them: those that were rotated in since
+    are endorsed by its signing key, not agreed on."""
+    (first,) = read_certificates(own.at(own.keys.certificate))
+    return {"certificates": card.shown()["certificates"]} if first in card.tls else {}
 
 
 def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:

@@ -93,7 +93,7 @@ class Attending:
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, budget)
         self.finished: Finished | None = None
         self.record: Record | None = None
-        self._patience = patience or Patience(gather=proposal.limits.reconnect)
+        self._patience = patience or Patience(away=proposal.limits.reconnect, gather=proposal.limits.gather)
         self._command = command
         self._runner: PartyRunner[Finished] | None = None
 

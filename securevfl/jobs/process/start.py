@@ -77,7 +77,7 @@ class Start:
         with StateFolder.take(own.state, party=own.party, agreement=agreement.digest) as state:
             if state.outcome is not None:
                 return None
-            seconds = float(agreement.proposal.limits.reconnect) if wait is None else wait
+            limits = agreement.proposal.limits
             party = Attending(
                 state,
                 agreement,
@@ -87,7 +87,7 @@ class Start:
                 policy=own.policy,
                 budget=own.budget,
                 device=own.device,
-                patience=Patience(gather=seconds),
+                patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
                 hearers=hearers,
                 command=command,
             )
