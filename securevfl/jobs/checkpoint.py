@@ -143,9 +143,8 @@ class FolderKeeper(Keeper):
                 f"{path} is of another job or party: use another folder for checkpoints, or the same job file as before"
             )
         if (tree.get("epoch"), tree.get("step", 0)) != (epoch, step):
-            raise InputError(
-                f"{path} holds epoch {tree.get('epoch')}, step {tree.get('step', 0)}: give the file its own name back"
-            )
+            within = f", step {tree['step']}" if tree.get("step") else ""
+            raise InputError(f"{path} holds epoch {tree.get('epoch')}{within}: give the file its own name back")
         data = tree.get("data")
         for what, digest in self.data.items():
             kept = data.get(what) if isinstance(data, dict) else None
