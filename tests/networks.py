@@ -8,7 +8,7 @@ from pathlib import Path
 
 from identity_parties import World
 
-from securevfl.identity import Identity, PeerBook, Pin
+from securevfl.identity import Authority, Identity, PeerBook, Pin
 from securevfl.transport import Incarnation
 from securevfl.transport.gate import Address, NetworkMesh, Route, Timing
 from securevfl.transport.session import SessionLimits
@@ -94,8 +94,10 @@ class Loopback:
         self.counts: dict[str, int] = {}
 
     def book(self, me: str) -> PeerBook:
-        pins = {name: Pin((one.certificate,)) for name, one in self.identities.items() if name != me}
-        return PeerBook(me, pins, agreement=AGREEMENT)
+        return PeerBook(me, self.pins(me), agreement=AGREEMENT)
+
+    def pins(self, me: str) -> dict[str, Pin | Authority]:
+        return {name: Pin((one.certificate,)) for name, one in self.identities.items() if name != me}
 
     async def start(
         self, names: Iterable[str], *, limits: SessionLimits = SMALL, timing: Timing = QUICK

@@ -217,6 +217,8 @@ class Connection:
         done, blocked = self._write(line)
         more = self._read(line) if self.reads and not line.over else False
         if line.over and done:
+            done, blocked = self._write(line)  # its last words
+        if line.over and done:
             self._linger(line.why)
             return Turn.OVER if self.phase == Phase.OVER else Turn.WAIT
         self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)

@@ -157,6 +157,8 @@ class Gate:
             peer.look(watch.worked, watch.spoke)
             if not self._out.urgent:
                 peer.noted = 0
+            if peer.calls and not peer.dialling and peer.aged(time.monotonic()):
+                self._next_tick = 0.0
             held = peer.noted > NOTED
             for one in peer.connections:
                 if one.reads == held:
@@ -221,7 +223,7 @@ class Gate:
     def _called(self, index: int, result: socket.socket | str | PeerRefused) -> None:
         """A call of this party ended."""
         peer = self._peers[index]
-        peer.dialling = False
+        peer.dialling = not isinstance(result, PeerRefused | str)
         if isinstance(result, PeerRefused):
             peer.refused(result.code, str(result), ours=True)
             peer.failed(str(result))
@@ -240,9 +242,9 @@ class Gate:
                     direct=not self._settings.routes[peer.name].rendezvous,
                 )
             except OSError as error:
+                peer.dialling = False
                 peer.failed(str(error))
             else:
-                peer.next_call = time.monotonic() + self._timing.handshake
                 self._meet(connection)
 
     def _meet(self, connection: Connection) -> None:
@@ -254,6 +256,8 @@ class Gate:
         """Both sides said that they let the other in."""
         self._strangers.remove(connection)
         peer = self._by_name[connection.party]
+        if connection.dialled:
+            peer.dialling = False
         if connection.server != (self._settings.me < peer.name):
             connection.end(f"{peer.name!r} plays the part in TLS that is this party's")
             return
@@ -269,6 +273,7 @@ class Gate:
         name = connection.expected or (refusal.party if refusal is not None else "")
         peer = self._by_name.get(name)
         if connection.dialled and peer is not None:
+            peer.dialling = False
             peer.failed(connection.why)
         if refusal is None:
             return
