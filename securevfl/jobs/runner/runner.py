@@ -239,7 +239,6 @@ class PartyRunner(Generic[T]):
             elif isinstance(action, Park):
                 await self._halt(action.why)
                 todo.extend(self._gathering.parked(self._attempts.report()))
-        self._tell_waits()
 
     def _go(self, view: View) -> None:
         self._attempts.begin(view)
@@ -276,7 +275,6 @@ class PartyRunner(Generic[T]):
             self._news.happened("finished", "the result is stored; waiting until all parties have theirs")
             for peer in self._mesh.peers:
                 await self._mesh.note(peer, _FINISHED + self.view.mark)
-            self._tell_waits()
         elif isinstance(error, Parked):
             self._work = None  # the mesh parked, and tells next why
         elif isinstance(error, PeerEnded):
@@ -293,6 +291,7 @@ class PartyRunner(Generic[T]):
             raise self._peer_ended[1]
         if now - self._looked < _LOOK:
             return
+        self._tell_waits()
         if self.view is not None and not self._has_result:
             self._use()
             self._attempts.check(self.view.attempt)
