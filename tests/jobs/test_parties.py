@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from party_runs import Company, found
 
 import securevfl as sv
 from securevfl.cut import Protection
@@ -14,6 +13,7 @@ from securevfl.jobs.parts import model_part
 from securevfl.jobs.store import read_tree, tree_digest
 from securevfl.report import Record
 from securevfl.site import PartySecret
+from securevfl.testing.company import Company, found
 from securevfl.testing.parties import label_owners, parties
 
 

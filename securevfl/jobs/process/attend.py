@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
-from securevfl.jobs.agreement import Agreement
+from securevfl.jobs.agreement import Agreement, Proposal
 from securevfl.jobs.agreement.party_file import Budget
 from securevfl.jobs.machine import versions
 from securevfl.jobs.process.chains import Chains
@@ -72,7 +72,7 @@ class Attending:
         self.state = state
         self.table = table
         self.proposal = proposal
-        self.job = proposal.job_of(device=device, policies={} if policy is None else {name: policy})
+        self.job = proposal.job_of(device=device, policies={name: _bounded(policy or Policy(), proposal, name, budget)})
         self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
@@ -164,3 +164,13 @@ class Attending:
         """The chain that names the party's own results, once all parties have theirs."""
         if self.record is not None:
             self.chains.bind({"metrics.json": sha256(self.record.to_json())})
+
+
+def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | None) -> Policy:
+    """The party's policy with the bounds on ε that the agreement and its own budget set: each plan, and what earlier
+    attempts may have released, is held against it before anything is sent."""
+    card, own = proposal.card(name), budget or Budget()
+    if card.epsilon is None or card.delta is None:
+        return policy
+    bounds = [card.epsilon, *([] if own.epsilon is None else [own.epsilon])]
+    return policy.stricter(Policy(max_epsilon=min(bounds), max_delta=card.delta))

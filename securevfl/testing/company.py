@@ -1,5 +1,8 @@
-"""Parties of an agreement as tests need them: files with cards, keys, certificates and approvals, and their runs over
-memory, over gates in one process, and as processes."""
+"""Parties that agreed, with everything that each has on its own machine, in one folder: for tests and benchmarks.
+
+Files with tables, keys, certificates, the agreement and its approvals; and their runs over memory, over gates in one
+process, and as processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +146,7 @@ class Company:
 
     def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
         """Start a party as a process of its own."""
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603 - this interpreter, and names that the caller chose
             [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name, *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
