@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from securevfl.data import Parties, PartyTable
 from securevfl.durable import make_folder, write_whole
@@ -54,7 +55,8 @@ def _write_table(table: PartyTable, path: Path) -> list[str]:
     lines = [f'file = "{path.name}"', 'id = "id"']
     names = list(table.columns)
     head = ["id", *names]
-    columns: list[list[object]] = [list(table.ids), *([repr(float(v)) for v in table.columns[n]] for n in names)]
+    columns: list[list[Any]] = [list(table.ids)]
+    columns += [[repr(float(value)) for value in table.columns[name]] for name in names]
     if table.label is not None:
         lines += ['label = "label"', f"classes = {list(table.classes)}"]
         head.append("label")
