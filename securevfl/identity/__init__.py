@@ -8,6 +8,7 @@ from securevfl.identity.handshake import Accepted, Handshake, Want, shake
 from securevfl.identity.own import Identity
 from securevfl.identity.refusal import Code, Refusal
 from securevfl.identity.revocation import RevocationList
+from securevfl.identity.row import Row
 from securevfl.identity.tls import ALPN, context
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "Pin",
     "Refusal",
     "RevocationList",
+    "Row",
     "Want",
     "context",
     "read_certificates",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from glob import escape
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
@@ -14,7 +15,7 @@ from securevfl.errors import InputError
 from securevfl.identity.certificate import TOLERANCE, Certificate, read_certificates, shown_time, utc_now
 from securevfl.identity.files import read_private
 
-__all__ = ["Identity"]
+__all__ = ["Identity", "row_files"]
 
 _KEY = 8 << 10
 """Bytes of a key file; one of P-256 has about 240."""
@@ -95,9 +96,7 @@ class Identity:
         Raises:
             InputError: the newest cannot be used.
         """
-        stem = _stem(self.certificate_file)
-        there = (path for path in self.certificate_file.parent.glob(f"{stem}.*.crt") if _stem(path) == stem)
-        newest = max(there, key=_number, default=self.certificate_file)
+        newest = row_files(self.certificate_file)[0]
         if _number(newest) <= self.renewals:
             return self
         found = Identity.load(newest, newest.with_suffix(".key"), now=now)
@@ -123,6 +122,17 @@ class Identity:
 
 
 _RENEWED = re.compile(r"(.+?)(?:\.([1-9][0-9]{0,8}))?\.crt")
+
+
+def row_files(certificate: Path) -> tuple[Path, ...]:
+    """The certificates of a row that are there, ``bank.2.crt``, ``bank.1.crt``, ``bank.crt``, newest first.
+
+    Args:
+        certificate: file of one of them, which is among them whether it is there or not.
+    """
+    stem = _stem(certificate)
+    there = {path for path in certificate.parent.glob(f"{escape(stem)}*.crt") if _stem(path) == stem}
+    return tuple(sorted({certificate, *there}, key=_number, reverse=True))
 
 
 def _stem(path: Path) -> str:

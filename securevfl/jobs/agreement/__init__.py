@@ -19,7 +19,7 @@ from securevfl.jobs.agreement.bounds import Spent, check_running, check_versions
 from securevfl.jobs.agreement.cards import PartyCard, TableSchema
 from securevfl.jobs.agreement.differences import differences, field_digests
 from securevfl.jobs.agreement.party_file import Address, Budget, PartyFile, PeerSection, read_party_file
-from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers
+from securevfl.jobs.agreement.peers import identity_of, peer_book, require_peers, row_of
 from securevfl.jobs.agreement.proposal import Limits, Proposal, ServingTerms
 from securevfl.jobs.agreement.proposing import card_of, planned_epsilon, propose, read_card
 from securevfl.jobs.agreement.versions import Versions
@@ -55,5 +55,6 @@ __all__ = [
     "read_card",
     "read_party_file",
     "require_peers",
+    "row_of",
     "write_approval",
 ]

@@ -7,13 +7,13 @@ from datetime import datetime
 from pathlib import Path
 
 from securevfl.errors import InputError
-from securevfl.identity import GRACE, Authority, Identity, PeerBook, Pin
+from securevfl.identity import GRACE, Authority, Identity, PeerBook, Pin, Row
 from securevfl.identity.certificate import utc_now
 from securevfl.jobs.agreement.approvals import Agreement
 from securevfl.jobs.agreement.cards import PartyCard
 from securevfl.jobs.agreement.party_file import PartyFile, PeerSection
 
-__all__ = ["identity_of", "peer_book", "require_peers"]
+__all__ = ["identity_of", "peer_book", "require_peers", "row_of"]
 
 
 def identity_of(own: PartyFile) -> Identity:
@@ -25,6 +25,26 @@ def identity_of(own: PartyFile) -> Identity:
     found = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key)).renewed()
     if found.name != own.party:
         raise InputError(f"{found.certificate_file} names {found.name!r}; {own.path} is the file of {own.party!r}")
+    return found
+
+
+def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Row:
+    """The party's row of certificates, and which of them its peers know.
+
+    Args:
+        agreement: names the certificates.
+        own: the party's file.
+        note: file that keeps which one is in use, over restarts.
+
+    Raises:
+        InputError: they cannot be used, or name another party.
+    """
+    card = next(card for card in agreement.proposal.party if card.name == own.party)
+    pinned = card.tls if card.issuer is None else ()
+    found = Row(own.at(own.keys.certificate), own.at(own.keys.key), pinned, note=note)
+    if found.shown.name != own.party:
+        file = found.shown.certificate_file
+        raise InputError(f"{file} names {found.shown.name!r}; {own.path} is the file of {own.party!r}")
     return found
 
 

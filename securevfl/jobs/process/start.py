@@ -15,14 +15,15 @@ from securevfl.jobs.agreement import (
     PartyFile,
     check_versions,
     hold,
-    identity_of,
     peer_book,
     read_agreement,
     read_party_file,
     require_peers,
+    row_of,
 )
 from securevfl.jobs.agreement.party_file import Address as OwnAddress
 from securevfl.jobs.process.attend import Attending
+from securevfl.jobs.process.renewing import renewed
 from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.state import StateFolder
@@ -103,8 +104,9 @@ class Start:
     ) -> None:
         """Open the party's gate, and let it take part; see `run`."""
         own, agreement = self.own, self.agreement
+        row = row_of(agreement, own, note=state.path / "certificate")
         mesh = await NetworkMesh.start(
-            identity_of(own),
+            row.shown,
             peer_book(agreement, own, store=state.path / "endorsements.json"),
             agreement=bytes.fromhex(agreement.digest),
             incarnation=party.incarnation,
@@ -116,7 +118,11 @@ class Start:
             party.news.happened("listening", f"listening at {address}", host=address.host, port=address.port)
         try:
             with stopping(party):
-                await party.attend(mesh)
+                renewing = asyncio.create_task(renewed(row, mesh, party.news))
+                try:
+                    await party.attend(mesh)
+                finally:
+                    renewing.cancel()
         except BaseException:
             mesh.kill()  # peers see a connection that is gone: whoever ended the job for all said so before
             raise
