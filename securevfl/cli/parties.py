@@ -32,8 +32,14 @@ def party_command(
     wait: Annotated[
         float | None, typer.Option(help="Seconds to wait for peers while nothing runs; as agreed if not given.")
     ] = None,
+    silence: Annotated[
+        float, typer.Option(help="Seconds without a sign of life after which a peer's program counts as lost.", min=1)
+    ] = 600.0,
     log: Annotated[
         Literal["text", "json"] | None, typer.Option(help="Lines instead of progress bars: for people or for tools.")
+    ] = None,
+    log_file: Annotated[
+        Path | None, typer.Option(help="Where else JSON lines go; the state folder has them in log.jsonl.")
     ] = None,
     metrics: Annotated[
         int | None, typer.Option(help="Port of this machine for Prometheus; 0 for any that is free.")
@@ -52,22 +58,26 @@ def party_command(
     state = start.own.state
     with (
         operating(
-            name, start.peers, start.agreement.digest, files=_log_files(state), screen=style, port=metrics
+            name, start.peers, start.agreement.digest, files=_log_files(state, log_file), screen=style, port=metrics
         ) as told,
         _progress(bars=style is None) as bars,
     ):
         party = start.run(
-            wait=wait, hearers=[*told.hearers, *bars], command=terminal.command(), stopping=_stopping(told.log)
+            wait=wait,
+            silence=silence,
+            hearers=[*told.hearers, *bars],
+            command=terminal.command(),
+            stopping=_stopping(told.log),
         )
     _say_results(start, party)
 
 
-def _log_files(state: Path) -> list[Path]:
-    """The log in the state folder, which is made here where it is not there yet."""
+def _log_files(state: Path, other: Path | None) -> list[Path]:
+    """The log in the state folder, which is made here where it is not there yet, and the one that was asked for."""
     from securevfl.durable import make_folder
 
     make_folder(state, private=True)
-    return [state / "log.jsonl"]
+    return [state / "log.jsonl", *([] if other is None else [other])]
 
 
 def _stopping(log: Any) -> Any:

@@ -26,7 +26,7 @@ from securevfl.jobs.written import sha256
 from securevfl.privacy import Policy, PrivateKey
 from securevfl.privacy.ledger import Closing
 from securevfl.report import Record, write
-from securevfl.site import Observer
+from securevfl.site import SILENCE, Observer
 from securevfl.transport import Incarnation, Mesh
 
 __all__ = ["Attending"]
@@ -48,6 +48,7 @@ class Attending:
         budget: its own.
         device: its own.
         patience: how long it waits.
+        silence: see `Site.silence`.
         hearers: of what happens, observers and `News`.
         command: what makes the report again.
     """
@@ -64,6 +65,7 @@ class Attending:
         budget: Budget | None = None,
         device: str = "cpu",
         patience: Patience | None = None,
+        silence: float = SILENCE,
         hearers: Iterable[News | Observer] = (),
         command: str = "",
     ) -> None:
@@ -89,6 +91,7 @@ class Attending:
             note=self._note,
             observer=Audience([one for one in everyone if isinstance(one, Observer)]),
             keep=self._keep,
+            silence=silence,
         )
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, budget)
         self.finished: Finished | None = None

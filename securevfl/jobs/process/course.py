@@ -23,7 +23,7 @@ from securevfl.party import Alignments, Job, align_party, consent_party, train_p
 from securevfl.party.program import closing, note_spent
 from securevfl.party.reports import View
 from securevfl.privacy import Ledger
-from securevfl.site import Observer, Site
+from securevfl.site import SILENCE, Observer, Site
 from securevfl.training import Trained
 from securevfl.transport import Channel
 
@@ -67,6 +67,7 @@ class Course:
         note: what every chain holds of the agreement.
         observer: hears how it goes on.
         keep: stores what an attempt left, before anybody hears that this party has it.
+        silence: see `Site.silence`.
     """
 
     state: StateFolder
@@ -78,6 +79,7 @@ class Course:
     note: Callable[[], Mapping[str, str]]
     observer: Observer = field(default_factory=Observer)
     keep: Callable[[Finished], None] = lambda finished: None
+    silence: float = SILENCE
 
     def __post_init__(self) -> None:
         kept = self.state.alignment()
@@ -112,6 +114,7 @@ class Course:
             secret=self.secret,
             keeper=self.keeper,
             observer=self.observer,
+            silence=self.silence,
         )
         site.ledger.note("agreement", self.note())
         alignments, aligning, trained = await closing(site, self._run(site, view))

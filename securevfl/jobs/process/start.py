@@ -14,7 +14,6 @@ from securevfl.jobs.agreement import (
     Agreement,
     PartyFile,
     check_versions,
-    field_digests,
     hold,
     peer_book,
     read_agreement,
@@ -28,7 +27,7 @@ from securevfl.jobs.process.renewing import renewed
 from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.state import StateFolder
-from securevfl.site import Observer
+from securevfl.site import SILENCE, Observer
 from securevfl.transport.gate import Address, NetworkMesh, Route
 from securevfl.transport.relay import read_token
 
@@ -56,6 +55,7 @@ class Start:
         self,
         *,
         wait: float | None = None,
+        silence: float = SILENCE,
         hearers: Iterable[News | Observer] = (),
         command: str = "",
         stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
@@ -64,6 +64,7 @@ class Start:
 
         Args:
             wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
+            silence: see `Site.silence`.
             hearers: of what happens.
             command: what makes the report again.
             stopping: entered in the event loop, as long as the party runs: for signals.
@@ -90,6 +91,7 @@ class Start:
                 budget=own.budget,
                 device=own.device,
                 patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
+                silence=silence,
                 hearers=hearers,
                 command=command,
             )
@@ -110,7 +112,6 @@ class Start:
             row.shown,
             peer_book(agreement, own, store=state.path / "endorsements.json"),
             agreement=bytes.fromhex(agreement.digest),
-            fields=field_digests(agreement.proposal),
             incarnation=party.incarnation,
             listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
             routes=self.routes(),
