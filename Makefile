@@ -6,10 +6,10 @@ STAMP := $(VENV)/.stamp
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check gate lint types contracts docs bench clean
+.PHONY: help setup demo demo-parties test check gate lint types contracts docs bench clean
 
 help: ## Show what can be made.
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 setup: $(STAMP) ## Make .venv with exact versions.
 
@@ -24,6 +24,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP) ## Run the main job and show its report (ARGS=--full for the whole table).
 	$(BIN)/securevfl demo $(ARGS)
+
+demo-parties: $(STAMP) ## Three processes over mutual TLS: train plain and sealed, kill one, resume, audit, serve.
+	$(BIN)/python examples/demo_parties.py $(ARGS)
 
 test: $(STAMP) ## Run the tests.
 	$(BIN)/python -m pytest -n $(WORKERS)
