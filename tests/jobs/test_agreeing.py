@@ -35,6 +35,7 @@ from securevfl.jobs.agreement import (
 )
 from securevfl.jobs.agreement.proposing import planned_epsilon, when
 from securevfl.jobs.agreement.words import in_words
+from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
 
 JOB = """
@@ -224,6 +225,20 @@ def test_own_rules_refuse_by_name(
     assert code == 3
     assert " ".join(words.split()) in said
     assert not (tmp_path / "agreement.toml.shop.approval").exists()
+
+
+def test_a_label_book_is_shown_and_refused(tmp_path: Path, made: Proposal, shop: Company) -> None:
+    third = card("shop2", table=TableSchema(numbers=1))
+    table = made.card("bank").table
+    assert table is not None
+    owner = made.card("bank").replace(table=table.replace(book=True))
+    booked = made.replace(
+        party=(owner, made.card("shop"), third), algorithm=sv.RandomMatch(), protection=sv.Plain(), job=JobTerms()
+    )
+    assert any("labels of people that its table lacks" in line for one in in_words(booked) for line in one.lines)
+    shop.sections = "[policy]\npairwise_intersections = false\n"
+    with pytest.raises(PolicyError, match="pairwise intersection"):
+        approve(booked, read_party_file(shop.file), NOW)
 
 
 def test_what_ended_or_is_for_other_versions_is_not_signed(made: Proposal, bank: Company) -> None:

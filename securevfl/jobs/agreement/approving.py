@@ -109,8 +109,11 @@ def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
     if card.role != COORDINATOR:
         job = proposal.job_of(device=own.device, policies={own.party: own.policy})
         owners = [own.party] if card.role == ACTIVE else proposal.owners
+        passive, me = proposal.passive, own.party
         found += [
-            rule for owner in owners if (rule := rule_against(job, own.party, active=owner, passive=proposal.passive))
+            rule
+            for owner in owners
+            if (rule := rule_against(job, me, active=owner, passive=passive, pairwise=proposal.has_book(owner)))
         ]
     for what, asked, bound in (
         ("attempts", proposal.limits.attempts, budget.attempts),

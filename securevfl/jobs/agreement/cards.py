@@ -39,6 +39,7 @@ class TableSchema(Config):
         categories: the columns of categories; likewise.
         label: the label's column; None at a passive party.
         classes: the label's values as texts, in the order of their indexes; or how many there are.
+        book: whether a label owner also has labels of people that its table lacks.
     """
 
     identifiers: Annotated[str, Meta(min_length=1, max_length=128)] = RULES.tag()
@@ -46,6 +47,7 @@ class TableSchema(Config):
     categories: Number | Names = 0
     label: Column | None = None
     classes: Annotated[int, Meta(ge=2, le=_MOST_COLUMNS)] | Names | None = None
+    book: bool = False
 
     @classmethod
     def path(cls) -> str:
@@ -55,6 +57,8 @@ class TableSchema(Config):
         found = super().problems()
         if (self.label is None) != (self.classes is None):
             found.append("label and classes go together: a label owner gives both, a passive party neither")
+        if self.book and self.label is None:
+            found.append("book is true: only a label owner has labels of other people")
         for what in ("numbers", "categories", "classes"):
             names = getattr(self, what)
             if isinstance(names, tuple) and len(set(names)) < len(names):
@@ -91,6 +95,7 @@ class TableSchema(Config):
             categories=categories if names else len(categories),
             label=None if table.label is None else (table.label_name or "label") if names else "label",
             classes=None if table.label is None else classes if names else len(classes),
+            book=table.book is not None,
         )
 
     @property

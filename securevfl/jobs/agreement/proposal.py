@@ -207,6 +207,11 @@ class Proposal(Config, dict=True):
         """The party without a table; empty where there is none."""
         return next((card.name for card in self.party if card.role == COORDINATOR), "")
 
+    def has_book(self, name: str) -> bool:
+        """Whether a party's table comes with a label book."""
+        table = self.card(name).table
+        return table is not None and table.book
+
     def card(self, name: str) -> PartyCard:
         """A party's card.
 

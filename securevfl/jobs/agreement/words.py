@@ -84,6 +84,7 @@ def _columns(table: TableSchema) -> str:
     parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
     if table.label is not None and table.classes is not None:
         parts.append(f"the label {table.label} with {_names(table.classes, 'class', 'classes')}")
+    parts += ["labels of people that its table lacks"] if table.book else []
     return "; ".join(part for part in parts if part) or "no columns"
 
 

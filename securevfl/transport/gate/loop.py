@@ -85,6 +85,7 @@ class Gate:
             own=Incarnation.read(settings.incarnation),
             known=Incarnation.read(known) if known else None,
             limits=SessionLimits(**settings.limits),
+            fields=settings.fields,
         )
         return GatePeer(index, session, self._out, settings.timing, calls=name in settings.routes)
 

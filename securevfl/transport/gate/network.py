@@ -106,6 +106,7 @@ class NetworkMesh:
         book: PeerBook,
         *,
         agreement: bytes,
+        fields: Mapping[str, bytes] | None = None,
         incarnation: Incarnation,
         listen: Iterable[Address] = (),
         routes: Mapping[str, Route] | None = None,
@@ -119,6 +120,7 @@ class NetworkMesh:
             identity: the party's certificate; its name is the party's.
             book: the peers. Endorsements are checked by it, in this process.
             agreement: SHA-256 of the proposal.
+            fields: of the agreement, name → digest of its value: a peer with another one is told where they differ.
             incarnation: of this start; it was stored before.
             listen: where to listen; nowhere, if only this party calls.
             routes: peer → how to call it; the others call.
@@ -137,6 +139,7 @@ class NetworkMesh:
             me=identity.name,
             peers=peers,
             agreement=agreement,
+            fields=dict(fields or {}),
             incarnation=str(incarnation),
             known={peer: str(one) for peer, one in (known or {}).items()},
             certificate=str(identity.certificate_file.absolute()),

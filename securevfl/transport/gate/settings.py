@@ -153,6 +153,7 @@ class GateSettings(msgspec.Struct, frozen=True):
         me: the party.
         peers: its peers, sorted.
         agreement: SHA-256 of the proposal.
+        fields: of the agreement, name → digest of its value.
         incarnation: the party's own, as text.
         known: newest incarnation that was seen of each peer, as text.
         certificate, key: paths of the party's own.
@@ -166,6 +167,7 @@ class GateSettings(msgspec.Struct, frozen=True):
     me: str
     peers: list[str]
     agreement: bytes
+    fields: dict[str, bytes]
     incarnation: str
     known: dict[str, str]
     certificate: str

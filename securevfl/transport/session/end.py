@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import secrets
 from collections import deque
+from collections.abc import Mapping
 
 from securevfl.errors import InputError
 from securevfl.transport.incarnation import NONCE, Incarnation
 from securevfl.transport.session import events as ev
+from securevfl.transport.session.facts import facts
 from securevfl.transport.session.frames import (
     NO_VIEW,
     REASON,
@@ -54,6 +56,8 @@ class SessionEnd:
         own: this process.
         known: the newest incarnation of the peer that this party has seen, if any.
         limits: bounds.
+        fields: of the agreement, name → digest of its value: so that a peer with another one can be told where the two
+            differ, see `facts`.
 
     Raises:
         InputError: two parties of one name, or an agreement that is no SHA-256.
@@ -68,6 +72,7 @@ class SessionEnd:
         own: Incarnation,
         known: Incarnation | None = None,
         limits: SessionLimits = DEFAULT_SESSION_LIMITS,
+        fields: Mapping[str, bytes] | None = None,
     ) -> None:
         if me == peer or not me or not peer or max(len(me.encode()), len(peer.encode())) > 200:
             raise InputError(f"a session between {me!r} and {peer!r}; two names of 1 to 200 bytes are needed")
@@ -79,6 +84,7 @@ class SessionEnd:
         self.limits = limits
         self.known = known
         self._agreement = agreement
+        self._fields = dict(fields or {})
         self._first = me < peer
         self._line: Line | None = None
         self._young: list[Line] = []
@@ -423,10 +429,11 @@ class SessionEnd:
             tag=position.tag,
             received=position.received,
             allowed=position.allowed,
+            facts=b"" if answers or not self._first else facts(self._fields, line.id),
         )
 
     def _on_hello(self, line: Line, hello: Hello) -> None:
-        hello.check(self._hello(line, b"", Position()), line.id if self._first else b"")
+        hello.check(self._hello(line, b"", Position()), line.id if self._first else b"", self._fields)
         known_or_newer(hello.incarnation, self.known, self.peer)
         line.greeted = True
         if self._first:

@@ -4,7 +4,8 @@ Fields of the MessagePack array that follows the versions, in order: the version
 bytes of a part, SHA-256 of the agreement, the sender's name, the receiver's name, the sender's incarnation (count,
 nonce), the incarnation that it expects of the receiver (null where it knows none), the number of the connection, the
 connection's id (16 random bytes), the id that it answers (empty in the first hello), and a position: view tag, number
-of the last part that arrived, limit to which the receiver may send (void in the first hello).
+of the last part that arrived, limit to which the receiver may send (void in the first hello). A first hello may have
+one field more: which fields its agreement has, see `facts`.
 
 Between two parties the one whose name is the smaller says hello first; the other answers on the same connection and
 repeats the id, and the smaller name alone accepts and repeats the answer's id. Nothing else may come before. So a hello
@@ -15,10 +16,12 @@ which the smaller name said hello last.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 
 import msgspec
 
 from securevfl.transport.incarnation import NONCE, Incarnation
+from securevfl.transport.session.facts import MOST, differing
 from securevfl.transport.session.frames import MAGIC, TAG, VERSIONS, FrameKind, Position, frame
 from securevfl.transport.session.refusal import Refusal
 
@@ -26,6 +29,8 @@ __all__ = ["Hello", "hello_frame", "known_or_newer", "read_hello"]
 
 _VERSIONS = struct.Struct("<4sHH")
 _MOST = 1 << 63
+_SHOWN = 6
+"""Fields of two agreements that a refusal names."""
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True):
@@ -44,6 +49,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
     tag: bytes
     received: int
     allowed: int
+    facts: bytes = b""
 
     @property
     def incarnation(self) -> Incarnation:
@@ -55,12 +61,13 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
         """Where the sender is in the stream that it receives."""
         return Position(self.tag, self.received, self.allowed)
 
-    def check(self, mine: Hello, answers: bytes) -> None:
+    def check(self, mine: Hello, answers: bytes, fields: Mapping[str, bytes] | None = None) -> None:
         """Compare it with what this end says or would say.
 
         Args:
             mine: this end's hello.
             answers: the id that it has to repeat; empty for a first hello.
+            fields: of this end's agreement, name → digest of the value.
 
         Raises:
             Refusal: it differs where it must not; names the difference.
@@ -80,7 +87,7 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
             raise Refusal(
                 "other-agreement",
                 f"{self.me!r} runs agreement {self.agreement.hex()[:16]}, {mine.me!r} {mine.agreement.hex()[:16]}: "
-                "compare the agreement files",
+                + self._differences(fields or {}),
             )
         if self.part != mine.part:
             raise Refusal(
@@ -95,6 +102,15 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
             )
         if self.expected is not None:
             known_or_newer(mine.incarnation, Incarnation(*self.expected), mine.me)
+
+    def _differences(self, fields: Mapping[str, bytes]) -> str:
+        """Which fields of the two agreements differ, as far as the hello tells; values are in the files."""
+        names = differing(fields, self.facts, self.id) if self.facts and fields else []
+        shown = [name for name in names if name != "id"][:_SHOWN]
+        if not names:
+            return "compare the agreement files"
+        more = len(names) - ("id" in names) - len(shown)
+        return f"they differ in {', '.join(shown) or 'id alone'}{f' and {more} more' if more else ''}"
 
 
 def known_or_newer(found: Incarnation, known: Incarnation | None, party: str) -> None:
@@ -121,7 +137,9 @@ def known_or_newer(found: Incarnation, known: Incarnation | None, party: str) ->
 
 def hello_frame(hello: Hello) -> bytes:
     """The frame of a hello."""
-    return frame(FrameKind.HELLO, _VERSIONS.pack(MAGIC, *VERSIONS) + _encoder.encode(hello))
+    fields = msgspec.structs.astuple(hello)
+    content = _encoder.encode(fields if hello.facts else fields[:-1])
+    return frame(FrameKind.HELLO, _VERSIONS.pack(MAGIC, *VERSIONS) + content)
 
 
 def read_hello(body: memoryview) -> Hello:
@@ -149,6 +167,7 @@ def read_hello(body: memoryview) -> Hello:
         or len(hello.id) != NONCE
         or len(hello.answers) not in {0, NONCE}
         or len(hello.tag) != TAG
+        or len(hello.facts) > MOST
         or not all(0 <= number < _MOST for number in (hello.connection, hello.received, hello.allowed, hello.part))
     ):
         raise Refusal("no-session", "a hello has fields of lengths or sizes that none has")
