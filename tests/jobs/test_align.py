@@ -7,6 +7,7 @@ import itertools
 import json
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -21,7 +22,7 @@ from securevfl.align import EXCHANGES
 from securevfl.data import LabelBook, PartyTable
 from securevfl.jobs.simulation import align_parties, join_parties
 from securevfl.privacy import Link
-from securevfl.transport import Kind, memory_pair
+from securevfl.transport import Kind, MemoryHub
 
 JOB = sv.Job(seed=3)
 T = TypeVar("T")
@@ -459,8 +460,9 @@ def _with_smaller() -> sv.Parties:
 def test_no_window_of_a_channel_blocks_the_parties(monkeypatch: pytest.MonkeyPatch, window: int, kind: str) -> None:
     """Even where a channel holds one message: whoever sends keeps reading. More chunks than the window holds."""
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 16)
-    monkeypatch.setattr("securevfl.jobs.programs.memory_pair", lambda _: memory_pair(window))
-    monkeypatch.setattr("securevfl.jobs.programs.blocking", _with_deadline)
+    hub = partial(MemoryHub, window=window)
+    monkeypatch.setattr("securevfl.jobs.runner.together.MemoryHub", hub)
+    monkeypatch.setattr("securevfl.jobs.runner.together.blocking", _with_deadline)
     ids = [f"i{n:04d}" for n in range(300)]
     people = {
         "two": sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:240])),
@@ -492,7 +494,7 @@ def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         most = max(most, len(self))
 
     monkeypatch.setattr(Waiting, "add", add)
-    monkeypatch.setattr("securevfl.jobs.programs.memory_pair", lambda _: memory_pair(1 << 30))
+    monkeypatch.setattr("securevfl.jobs.runner.together.MemoryHub", partial(MemoryHub, window=1 << 30))
     ids = [f"i{n:04d}" for n in range(400)]
     align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)
     assert 0 < most <= 4

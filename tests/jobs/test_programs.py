@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import closing
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
@@ -18,16 +18,18 @@ from helpers import parties, ready_keys, scarce
 import securevfl as sv
 from securevfl.algorithms import splitnn
 from securevfl.data import PartyTable, hold_out
-from securevfl.jobs import programs, simulation
-from securevfl.jobs.programs import sites_of
+from securevfl.jobs import simulation
+from securevfl.jobs.runner import simulated, together
 from securevfl.jobs.runner.blocking import blocking
+from securevfl.jobs.runner.place import site_of
+from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.privacy import Ledger, verify
 from securevfl.privacy.ledger import Chain
 from securevfl.site import PartySecret, Site
 from securevfl.training import algorithms, find_algorithm
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
-from securevfl.transport import Kind, MemoryChannel, Message
+from securevfl.transport import Kind, MemoryChannel, MemoryHub, Message
 
 T = TypeVar("T")
 PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32, seed=5)
@@ -38,11 +40,13 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Site]]:
     """The sites of every run, in order."""
     found: list[dict[str, Site]] = []
 
-    def remembers(*given: Any, **named: Any) -> dict[str, Site]:
-        found.append(sites_of(*given, **named))
-        return found[-1]
+    def remembers(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
+        if not found or name in found[-1]:
+            found.append({})
+        found[-1][name] = site_of(job, roster, name, *given, **named)
+        return found[-1][name]
 
-    monkeypatch.setattr(simulation, "sites_of", remembers)
+    monkeypatch.setattr(simulated, "site_of", remembers)
     return found
 
 
@@ -122,12 +126,13 @@ def test_an_undeclared_message_of_a_lax_peer_is_not_taken(
 ) -> None:
     """The passive party's own link lets everything through; the active party's does not."""
 
-    def lax(*given: Any, **named: Any) -> dict[str, Site]:
-        sites = sites_of(*given, **named)
-        sites["shop1"].links["bank"]._sends = None
-        return sites
+    def lax(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
+        site = site_of(job, roster, name, *given, **named)
+        if name == "shop1":
+            site.links["bank"]._sends = None
+        return site
 
-    monkeypatch.setattr(simulation, "sites_of", lax)
+    monkeypatch.setattr(simulated, "site_of", lax)
     with pytest.raises(sv.ProtocolError, match=words) as caught:
         sv.simulate(PLAIN.replace(algorithm=algorithm), parties(passive=1))
     assert "raised at party 'bank'" in "".join(caught.value.__notes__)
@@ -194,17 +199,16 @@ def test_a_window_of_one_message_changes_nothing(name: str, monkeypatch: pytest.
         people = parties(passive=2, rows=80)
     alike = {name: PartySecret.fresh() for name in people}
     reference = sv.simulate(job, people, secrets=alike)
-    windows, original = [], programs.memory_pair
+    hubs: list[MemoryHub] = []
 
-    def narrow(window: int) -> tuple[MemoryChannel, MemoryChannel]:
-        windows.append(window)
-        return original(window)
+    def narrow(names: Iterable[str]) -> MemoryHub:
+        hubs.append(MemoryHub(names, window=1))
+        return hubs[-1]
 
-    monkeypatch.setattr(programs, "memory_pair", narrow)
-    monkeypatch.setattr(simulation, "sites_of", lambda *given, **named: sites_of(*given, **named, window=1))
-    monkeypatch.setattr(programs, "blocking", _with_deadline)
+    monkeypatch.setattr(together, "MemoryHub", narrow)
+    monkeypatch.setattr(together, "blocking", _with_deadline)
     found = sv.simulate(job, people, secrets=alike)
-    assert set(windows) == {1}
+    assert {pipe.window for hub in hubs for pipe in hub.pipes.values()} == {1}
     if name not in NOISY:
         (key,) = found.scores
         np.testing.assert_array_equal(found.scores[key], reference.scores[key])

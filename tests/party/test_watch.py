@@ -11,8 +11,12 @@ import torch
 from helpers import parties
 
 import securevfl as sv
-from securevfl.jobs import programs, simulation
+from securevfl.jobs.runner import simulated, together
+from securevfl.jobs.runner.blocking import blocking
+from securevfl.jobs.runner.place import site_of
+from securevfl.jobs.runner.roster import Roster
 from securevfl.privacy import Link
+from securevfl.site import Site
 from securevfl.transport import MemoryChannel
 
 JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
@@ -23,11 +27,11 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The sites of each run, with little patience; whatever hangs all the same fails."""
     found: list[Any] = []
 
-    def impatient(*given: Any, **named: Any) -> Any:
-        found.append(original(*given, **named, silence=0.4))
-        return found[-1]
-
-    original, blocking = programs.sites_of, programs.blocking
+    def impatient(job: sv.Job, roster: Roster, name: str, *given: Any, **named: Any) -> Site:
+        if not found or name in found[-1]:
+            found.append({})
+        found[-1][name] = site_of(job, roster, name, *given, **named | {"silence": 0.4})
+        return found[-1][name]
 
     def bounded(main: Any) -> Any:
         async def within() -> Any:
@@ -35,8 +39,8 @@ def sites(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         return blocking(within)
 
-    monkeypatch.setattr(simulation, "sites_of", impatient)
-    monkeypatch.setattr(programs, "blocking", bounded)
+    monkeypatch.setattr(simulated, "site_of", impatient)
+    monkeypatch.setattr(together, "blocking", bounded)
     return found
 
 
