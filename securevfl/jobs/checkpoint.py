@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,7 @@ class FolderKeeper(Keeper):
         start, step: the epoch to go on from, and batches of the next one; None to begin anew.
         attempt: that checkpoints are written in, where the parties number their attempts.
         notes: what the report should tell of how the run went on.
+        saving: called when a checkpoint is on the disk.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class FolderKeeper(Keeper):
         self.start: int | None = None
         self.attempt = 0
         self.notes: list[str] = []
+        self.saving: Callable[[], None] = lambda: None
 
     @cached_property
     def journal(self) -> Journal:
@@ -185,6 +187,7 @@ class FolderKeeper(Keeper):
         write_tree(self.path(epoch, step), where | {"state": state})
         for old in sorted(self.places())[:-_KEPT]:
             self.path(*old).unlink(missing_ok=True)
+        self.saving()
 
     def forget_after(self, start: int, step: int = 0) -> None:
         """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off

@@ -93,7 +93,7 @@ class Attending:
             keep=self._keep,
             silence=silence,
         )
-        self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, budget)
+        self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
         self.finished: Finished | None = None
         self.record: Record | None = None
         self._patience = patience or Patience(away=proposal.limits.reconnect, gather=proposal.limits.gather)
@@ -110,6 +110,7 @@ class Attending:
         self.attempts.check(0)
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
+        self.course.keeper.saving = runner.word_is_due
         writing = asyncio.ensure_future(self._write_status(mesh))
         try:
             finished = await runner.run()

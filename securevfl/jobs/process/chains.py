@@ -4,13 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta
+
+from securevfl.errors import ProtocolError
 from securevfl.jobs.written import OWN_RESULT, RESULTS
 from securevfl.party.reports import View
 from securevfl.privacy import OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.privacy.ledger import file_of
+from securevfl.transport import Scalar
 
 __all__ = ["Chains"]
+
+
+class _Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    run: Annotated[str, Meta(max_length=256)]
+    head: Annotated[str, Meta(max_length=128)]
+    messages: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    signature: Annotated[str, Meta(max_length=256)]
 
 
 class Chains:
@@ -38,6 +51,28 @@ class Chains:
         """What opens the chain of an attempt."""
         epoch, step = (0, 0) if view.start is None else view.start[:2]
         return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
+
+    def say(self) -> bytes:
+        """The party's signed word on its chain so far, for a note to all peers; empty while it has met nobody."""
+        ledger = self.own.current
+        if ledger is None or not ledger.peers:
+            return b""
+        return msgspec.msgpack.encode(_Word(ledger.run, **self.own.give(ledger)))  # type: ignore[arg-type]
+
+    def hear(self, peer: str, payload: bytes) -> None:
+        """Write down a peer's word on its chain of the same run; one of another run came too late.
+
+        Raises:
+            ProtocolError: it is none, or is not signed with the key that the peer introduced itself with.
+        """
+        try:
+            word = msgspec.msgpack.decode(payload, type=_Word)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise ProtocolError(f"{peer!r} gave no word on its ledger: {error}") from None
+        ledger = self.own.current
+        if ledger is not None and ledger.run == word.run and peer in ledger.peers:
+            said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
+            self.own.settle(ledger, peer, said)
 
     def bind(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.

@@ -9,7 +9,8 @@ from securevfl.errors import InputError
 from securevfl.jobs.agreement import Agreement, Spent, check_running
 from securevfl.jobs.agreement.party_file import Budget
 from securevfl.jobs.checkpoint import FolderKeeper
-from securevfl.jobs.runner.attempts import Attempts
+from securevfl.jobs.process.chains import Chains
+from securevfl.jobs.runner.attempts import Attempts, Restored
 from securevfl.jobs.state import StateFolder
 from securevfl.jobs.written import file_digest
 from securevfl.party.reports import Kept, Report, View
@@ -29,6 +30,7 @@ class StoredAttempts(Attempts):
         incarnation: of this process.
         agreement: what all agreed to; with the party's own approval.
         keeper: keeps the party's checkpoints.
+        chains: the party's ledger.
         budget: the party's own.
 
     Attributes:
@@ -41,6 +43,7 @@ class StoredAttempts(Attempts):
         incarnation: Incarnation,
         agreement: Agreement,
         keeper: FolderKeeper,
+        chains: Chains,
         budget: Budget | None = None,
     ) -> None:
         super().__init__(incarnation)
@@ -48,6 +51,7 @@ class StoredAttempts(Attempts):
         self._state = state
         self._keeper = keeper
         self._budget = budget
+        self._chains = chains
         self._seconds, self._unsaved = state.used, 0.0
         before = state.attempts
         self.agreed = max((one.number for one in before), default=0)
@@ -67,13 +71,39 @@ class StoredAttempts(Attempts):
             begun=self.begun,
             alignment="" if alignment is None else alignment.digest,
             approval=b"" if mine is None else mine.raw,
+            words=tuple(sorted(self._chains.own.held.items())),
         )
 
     def admits(self, reports: Mapping[str, Report]) -> bool:
         for name, report in sorted(reports.items()):
             if report.approval and name not in self.agreement.approvals:
                 self.agreement = self.agreement.with_approval(report.approval, of=name)
+        me = self._state.party
+        for name, report in sorted(reports.items()):
+            self._check_older(me, name, report)
         return self.agreement.complete
+
+    def _check_older(self, me: str, peer: str, report: Report) -> None:
+        """Whether a peer saw more of this party than its folder knows.
+
+        Raises:
+            Restored: it did.
+        """
+        seen = [head for name, head in report.words if name == me]
+        if peer == me or (report.begun <= self.agreed and all(self._chains.own.gave(head) for head in seen)):
+            return
+        raise Restored(
+            f"{peer!r} began attempt {report.begun} and holds a signed word on {me!r}'s ledger; {self._state.path} "
+            f"knows of {self.agreed} attempts, or not of that word: it was restored from a back-up, or lines are lost, "
+            "and ε would leave out what was released since. Bring the newest folder back, or agree anew, with other state "
+            "folders, and add what was released so far to ε yourself"
+        )
+
+    def word(self) -> bytes:
+        return self._chains.say()
+
+    def heard_word(self, peer: str, payload: bytes) -> None:
+        self._chains.hear(peer, payload)
 
     def agree(self, view: View, reports: Mapping[str, Report]) -> None:
         self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from securevfl.errors import PeerRefused
 from securevfl.party.reports import Report, View
 from securevfl.transport import Incarnation
 
-__all__ = ["Attempts"]
+__all__ = ["Attempts", "Restored"]
+
+
+class Restored(PeerRefused):
+    """A state folder is older than what a peer saw of it; the code is ``"restored"``."""
+
+    def __init__(self, words: str) -> None:
+        super().__init__("restored", words)
 
 
 class Attempts:
@@ -40,6 +48,17 @@ class Attempts:
 
     def met(self, peer: str, incarnation: Incarnation) -> None:
         """Keep a peer's newest incarnation, so that an older one is refused."""
+
+    def word(self) -> bytes:
+        """The party's signed word on its ledger so far, for its peers; empty where it gives none."""
+        return b""
+
+    def heard_word(self, peer: str, payload: bytes) -> None:
+        """Keep a peer's `word`.
+
+        Raises:
+            ProtocolError: it is none.
+        """
 
     def use(self, seconds: float) -> None:
         """Count time of an attempt."""

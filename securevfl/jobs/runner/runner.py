@@ -29,7 +29,7 @@ from securevfl.errors import (
     RangeError,
     SecureVFLError,
 )
-from securevfl.jobs.runner.attempts import Attempts
+from securevfl.jobs.runner.attempts import Attempts, Restored
 from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.patience import Patience
 from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
@@ -43,8 +43,9 @@ T = TypeVar("T")
 Program = Callable[[View, Mapping[str, Channel]], Awaitable[T]]
 """Runs in one attempt."""
 
-_GATHERING, _FINISHED = b"\x01", b"\x02"
-"""First byte of a note: of the gathering, or that the party has its result in the view whose mark follows."""
+_GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
+"""First byte of a note: of the gathering; that the party has its result in the view whose mark follows; or its signed
+word on its ledger so far."""
 _LAST_WORDS = 1.0
 """Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
 _LOOK = 1.0
@@ -53,6 +54,7 @@ _CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
     "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
     "expired": (Expired, "a bound of the agreement is reached"),
     "policy": (PolicyError, "its policy forbids to go on"),
+    "restored": (Restored, "its state folder is older than what its peers saw of it: it was restored from a back-up"),
     "protocol": (ProtocolError, "a peer sent what the protocol does not allow, or was silent for too long"),
     "range": (RangeError, "training diverged, or a value left the fixed-point range"),
     "failed": (PeerEnded, "its program failed"),
@@ -99,6 +101,7 @@ class PartyRunner(Generic[T]):
         self._refused: dict[str, PeerRefused] = {}
         self._waited: dict[str, str] = {}
         self._stop: asyncio.Event | None = None
+        self._due = asyncio.Event()
         self._was_aborted = False
         self._peer_ended: tuple[float, SecureVFLError] | None = None
         self._alone = self._looked = time.monotonic()
@@ -122,17 +125,22 @@ class PartyRunner(Generic[T]):
         """
         self._stop = asyncio.Event()
         stopped = asyncio.ensure_future(self._stop.wait())
+        due = asyncio.ensure_future(self._due.wait())
         event = asyncio.ensure_future(self._mesh.next())
         self._alone = self._looked = time.monotonic()
         try:
             await self._do(self._alone_at_once())
             while not self._complete():
-                awaited: set[asyncio.Future[object]] = {event, stopped}  # type: ignore[arg-type]
+                awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
                 if self._work is not None:
                     awaited.add(self._work)  # type: ignore[arg-type]
                 await asyncio.wait(awaited, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
                 if stopped.done():
                     raise Parked(f"{self._mesh.me!r} was told to end; start it again to go on")
+                if due.done():
+                    self._due.clear()
+                    due = asyncio.ensure_future(self._due.wait())
+                    await self._say_word()
                 if event.done():
                     happened = event.result()
                     event = asyncio.ensure_future(self._mesh.next())
@@ -150,7 +158,7 @@ class PartyRunner(Generic[T]):
             await self._fail(error)
             raise
         finally:
-            for waiting in (event, stopped):
+            for waiting in (event, stopped, due):
                 waiting.cancel()
                 with suppress(BaseException):
                     await waiting
@@ -161,6 +169,15 @@ class PartyRunner(Generic[T]):
         """End in good order, so that starting again goes on: `run` raises `Parked`. For a signal handler."""
         if self._stop is not None:
             self._stop.set()
+
+    def word_is_due(self) -> None:
+        """Give all peers the party's word on its ledger: a checkpoint is on the disk."""
+        self._due.set()
+
+    async def _say_word(self) -> None:
+        word = self._attempts.word() if self._work is not None else b""
+        for peer in self._mesh.peers if word else ():
+            await self._mesh.note(peer, _WORD + word)
 
     def _alone_at_once(self) -> list[Action]:
         """A party without peers gathers with nobody."""
@@ -210,6 +227,8 @@ class PartyRunner(Generic[T]):
             await self._do(self._gathering.heard(peer, rest))
         elif kind == _FINISHED:
             self._finished[peer] = rest
+        elif kind == _WORD:
+            self._attempts.heard_word(peer, rest)
         else:
             raise ProtocolError(f"{peer!r} sent a note of kind {kind.hex() or 'nothing'}, which there is none of")
 

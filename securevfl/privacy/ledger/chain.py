@@ -226,6 +226,11 @@ class Ledger:
             self._append(Roster(time=self._now(), peers=found, prev=self._head))
 
     @property
+    def closed(self) -> bool:
+        """Whether it has its closing line."""
+        return self._closed
+
+    @property
     def peers(self) -> Mapping[str, Peer]:
         """The peers that `meet` was told of."""
         return self._peers

@@ -99,6 +99,11 @@ class OwnLedgers:
         return head in self._given
 
     @property
+    def current(self) -> Ledger | None:
+        """The ledger that this process opened last, unless it is closed."""
+        return None if self._before is None or self._before.closed else self._before
+
+    @property
     def held(self) -> dict[str, str]:
         """Peer → last line of its chain by the last word that it gave in mid-run."""
         return dict(self._held)

@@ -1,0 +1,86 @@
+"""A state folder that was restored from a back-up: its peers saw more of the party than it knows, and it is refused."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from party_runs import Company, found
+
+import securevfl as sv
+from securevfl.errors import PeerRefused
+from securevfl.jobs.agreement import Agreement
+from securevfl.jobs.process.attend import Attending
+from securevfl.jobs.process.start import read_start
+from securevfl.jobs.process.stored import StoredAttempts
+from securevfl.jobs.runner.attempts import Restored
+from securevfl.jobs.state import StateFolder
+from securevfl.party.reports import Report
+from securevfl.privacy import read
+from securevfl.testing.parties import parties
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
+    """Two parties that trained three epochs."""
+    people = parties(passive=1, rows=80)
+    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=16, seed=3)
+    made = found(tmp_path_factory.mktemp("company"), people, job)
+    made.over_memory()
+    return made
+
+
+def _words(path: Path) -> list[tuple[str, str]]:
+    """Peer and head of each word that a party wrote down in mid-run."""
+    return [(name, word.head) for _, line in read(path) for name, word in getattr(line, "words", {}).items()]
+
+
+def _attending(company: Company, name: str, state: StateFolder) -> Attending:
+    start = read_start(company.file, name)
+    own = Agreement(company.agreement.proposal, {name: company.agreement.approvals[name]})
+    return Attending(state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy)
+
+
+def _reports(company: Company, folder: Path, name: str) -> tuple[StoredAttempts, dict[str, Report]]:
+    """What a party keeps in a folder, and what both would report now."""
+    reports = {}
+    with StateFolder.take(folder, party=name, agreement=company.agreement.digest) as state:
+        mine = _attending(company, name, state).attempts
+        reports[name] = mine.report()
+    for peer in company.names:
+        if peer != name:
+            taken = StateFolder.take(company.state(peer), party=peer, agreement=company.agreement.digest)
+            with taken as state:
+                reports[peer] = _attending(company, peer, state).attempts.report()
+    return mine, reports
+
+
+def test_words_are_given_in_mid_run(company: Company) -> None:
+    for name in company.names:
+        words = [peer for peer, _ in _words(company.state(name) / "ledgers" / f"{name}.jsonl") if peer != name]
+        assert len(words) >= 2  # three checkpoints; words that come after the last epoch find a closed ledger
+        sv.audit(company.state(name))
+
+
+def test_the_newest_folder_is_admitted(company: Company) -> None:
+    for name in company.names:
+        mine, reports = _reports(company, company.state(name), name)
+        assert mine.admits(reports)
+
+
+@pytest.mark.parametrize("older", ["the ledger", "the attempts", "both"])
+def test_an_older_folder_is_refused(older: str, company: Company, tmp_path: Path) -> None:
+    copy = tmp_path / "bank.state"
+    shutil.copytree(company.state("bank"), copy)
+    ledger = copy / "ledgers" / "bank.jsonl"
+    if older != "the attempts":
+        lines = ledger.read_bytes().splitlines(keepends=True)
+        ledger.write_bytes(b"".join(lines[: next(i for i, line in enumerate(lines) if b'"line":"mark"' in line)]))
+    if older != "the ledger":
+        (copy / "attempts.json").unlink()
+    mine, reports = _reports(company, copy, "bank")
+    with pytest.raises(Restored, match="restored from a back-up") as caught:
+        mine.admits(reports)
+    assert isinstance(caught.value, PeerRefused)
+    assert caught.value.code == "restored"
