@@ -11,13 +11,13 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-from party_runs import Company, found
 
 import securevfl as sv
 from securevfl.jobs.parts import model_part
 from securevfl.jobs.process.start import read_start
 from securevfl.jobs.store import read_tree, tree_digest
 from securevfl.site import Observer, PartySecret
+from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="parties run as processes on Unix alone")

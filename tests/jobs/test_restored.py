@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from party_runs import Company, found
 
 import securevfl as sv
 from securevfl.errors import PeerRefused
@@ -18,6 +17,7 @@ from securevfl.jobs.runner.attempts import Restored
 from securevfl.jobs.state import StateFolder
 from securevfl.party.reports import Report
 from securevfl.privacy import read
+from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 
 

@@ -95,8 +95,8 @@ class StoredAttempts(Attempts):
         raise Restored(
             f"{peer!r} began attempt {report.begun} and holds a signed word on {me!r}'s ledger; {self._state.path} "
             f"knows of {self.agreed} attempts, or not of that word: it was restored from a back-up, or lines are lost, "
-            "and ε would leave out what was released since. Bring the newest folder back, or agree anew with other state "
-            "folders, and add what was released so far to ε yourself"
+            "and ε would leave out what was released since. Bring the newest folder back; or agree anew, with other "
+            "state folders, and add what was released so far to ε yourself"
         )
 
     def word(self) -> bytes:
