@@ -14,6 +14,7 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
@@ -52,9 +53,10 @@ START = 180.0
 
 
 @contextmanager
-def process(where: Companies, name: str, dials: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
-    """One party that serves."""
-    file = where.party_file(name, dials)
+def process(where: Companies, name: str, ports: dict[str, int]) -> Iterator[subprocess.Popen[str]]:
+    """One party that serves; of two, the one with the larger name dials."""
+    dials = {peer: f"127.0.0.1:{port}" for peer, port in ports.items() if peer < name}
+    file = where.party_file(name, dials, f"127.0.0.1:{ports[name]}")
     words = [sys.executable, "-m", "securevfl", "serve", str(where.agreement), "--as", name, "--file", str(file)]
     if name == "bank":
         serving = where.folder / name / "serving.toml"
@@ -70,6 +72,13 @@ def process(where: Companies, name: str, dials: dict[str, str]) -> Iterator[subp
             started.wait(30)
         except subprocess.TimeoutExpired:
             started.kill()
+
+
+def free_ports(names: tuple[str, ...]) -> dict[str, int]:
+    """A port for each; they start side by side, and each has to know where the others are."""
+    with ExitStack() as held:
+        sockets = {name: held.enter_context(socket.create_server(("127.0.0.1", 0))) for name in names}
+        return {name: int(one.getsockname()[1]) for name, one in sockets.items()}
 
 
 def said(started: subprocess.Popen[str], pattern: str) -> str:
@@ -126,7 +135,7 @@ async def ready(port: int) -> None:
     """Wait until all parties are there."""
     async with asyncio.timeout(START):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        while await request(reader, writer, "/readyz", b"") != 200:
+        while await request(reader, writer, "/readyz", b"") != 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.1)
         writer.close()
 
@@ -140,15 +149,9 @@ def served(protection: str, *, quick: bool) -> dict[str, object]:
         trained = sv.simulate(where.proposal.job_of(), people).model()
         where.put(trained.parts)
         names = list(sv.predict(trained, people).ids)
-        dials: dict[str, str] = {}
-        bank = None
-        for name in where.names:
-            started = held.enter_context(process(where, name, dials))
-            dials[name] = said(started, r"reach it at (\S+:\d+);")
-            bank = bank or started
-        if bank is None:
-            raise RuntimeError("nobody serves")
-        port = int(said(bank, r"Questions: http://127\.0\.0\.1:(\d+)"))
+        ports = free_ports(where.names)
+        started = {name: held.enter_context(process(where, name, ports)) for name in where.names}
+        port = int(said(started["bank"], r"Questions: http://127\.0\.0\.1:(\d+)"))
         limit, most = (3.0, 200) if quick else (15.0, 5000)
 
         async def all_of_it() -> dict[str, object]:

@@ -64,12 +64,13 @@ class Companies:
         for file in files.values():
             write_approval(self.agreement, approve(self.proposal, file, now))
 
-    def party_file(self, name: str, dials: Mapping[str, str]) -> Path:
+    def party_file(self, name: str, dials: Mapping[str, str], listen: str = "127.0.0.1:0") -> Path:
         """Write a party's file.
 
         Args:
             name: the party.
             dials: peer → address at which it is dialled; all others dial this party.
+            listen: where the party listens.
         """
         label = 'label = "late"\n' if name == self.names[0] else ""
         ways = {peer: "listen = true" for peer in self.names if peer != name}
@@ -77,7 +78,7 @@ class Companies:
         sections = "".join(f"\n[peer.{peer}]\n{how}\n" for peer, how in ways.items())
         path = self.folder / name / "party.toml"
         path.write_text(
-            f'party = "{name}"\nlisten = "127.0.0.1:0"\n\n[data]\nfile = "table.csv"\nid = "ref"\n{label}\n'
+            f'party = "{name}"\nlisten = "{listen}"\n\n[data]\nfile = "table.csv"\nid = "ref"\n{label}\n'
             f'[keys]\nsigning = "{name}.key"\ncertificate = "tls.crt"\nkey = "tls.key"\n{sections}',
             encoding="utf-8",
         )
