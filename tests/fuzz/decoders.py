@@ -21,6 +21,7 @@ import securevfl_crypto as crypto
 import securevfl_psi as psi
 import torch
 from fuzz.mutators import Mutator, blind, headed_json, json_values, lines, mixed
+from fuzz.parties import beats, endorsements, proxies, reports, verdicts
 from fuzz.sessions import frames, session
 from securevfl_crypto import CryptoError
 from securevfl_psi import filters, gcs, wire
@@ -376,6 +377,11 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(
         name="session, answering end", make=session(first=False), errors=_OURS, change=mixed(blind, frames), weight=0.4
     ),
+    Decoder(name="sign of life", make=beats, errors=_OURS),
+    Decoder(name="report, READY", make=reports, errors=_OURS),
+    Decoder(name="endorsement", make=endorsements, errors=_OURS, weight=0.5),
+    Decoder(name="verdict", make=verdicts, errors=_OURS),
+    Decoder(name="answer of a proxy", make=proxies, errors=_OURS),
     Decoder(name="ledger", make=_ledger, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.3),
     Decoder(name="audit", make=_audited, errors=_OURS, change=mixed(blind, lines, json_values), weight=0.1),
     Decoder(name="private key of a party", make=_party_key("key"), errors=_OURS, weight=0.3),

@@ -27,6 +27,8 @@ REGRESSIONS: tuple[tuple[str, str], ...] = (
         "audit",  # a hash of other than ASCII letters, compared in constant time
         b'{"line":"open","version":2,"party":"bank","run":"r","job":"j","policy":"none","prev":"c","hash":"\xc3\xa9"}\n'.hex(),
     ),
+    ("sign of life", "0000000000000000 96010101 a1ff a0 c400"),  # a name of other than UTF-8
+    ("sign of life", "0000c07f00000000"),  # seconds that are no number
     ("metrics.json", b'{"format": 1, "name": "r\xee", "title": "t"}'.hex()),
     ("sweep.json", b'{"format": 1, "name": "r\xff"}'.hex()),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-import struct
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.identity import Identity, PeerBook
 from securevfl.identity import Refusal as IdentityRefusal
 from securevfl.transport.channel import Beat, Channel
+from securevfl.transport.gate.beats import read_beat
 from securevfl.transport.gate.channel import NetworkChannel
 from securevfl.transport.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
 from securevfl.transport.gate.peer import LinkRow
@@ -49,8 +49,6 @@ _START = 30.0
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
 """glibc keeps the memory of parts for the next ones. Given back and asked for anew, each page of it is a fault: a third
 of a gate's time at 800 MB/s."""
-_SEEN = struct.Struct("<fI")
-_BEAT = msgspec.msgpack.Decoder(tuple[int, int, int, str, str, bytes])
 _ROWS = msgspec.msgpack.Decoder(list[LinkRow])
 _PAIR = msgspec.json.Decoder(tuple[str, str])
 
@@ -465,16 +463,12 @@ class NetworkMesh:
             channel.fail(ProtocolError(words))
 
     def _beaten(self, index: int, body: bytes) -> None:
-        worked, quiet = _SEEN.unpack_from(body)
+        found = read_beat(body)
+        if found is None:
+            return
         peer, channel = self.peers[index], self._by_index[index]
-        beat, closed = Beat(worked=worked), b""
-        if len(body) > _SEEN.size:
-            try:
-                steps, sent, read, awaits, step, closed = _BEAT.decode(body[_SEEN.size :])
-            except msgspec.DecodeError:
-                return
-            beat = Beat(steps, sent, read, awaits, step, worked)
-        self._beats[peer] = beat, time.monotonic() - quiet / 1e3
+        beat, closed, quiet = found
+        self._beats[peer] = beat, time.monotonic() - quiet
         if channel is not None:
             channel.beaten(beat, closed)
 
