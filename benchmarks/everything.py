@@ -60,6 +60,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.serving", quick=("--quick",)),
+    Benchmark("benchmarks.latency", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
 
