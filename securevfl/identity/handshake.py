@@ -116,7 +116,7 @@ class Handshake:
             der = self._tls.getpeercert(binary_form=True)
             party = self._book.accepts(der, expected=self._expected, live=self._live)
         except Refusal as found:
-            refusal = found
+            self.outcome = refusal = found  # its words may still gain what the clocks say
         except OSError as error:
             self.outcome = from_tls(error, self._expected)
             if self.outcome.by == "here":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -407,6 +408,28 @@ def test_a_peer_that_says_nothing_is_given_up(trio: Trio) -> None:
         assert handshake.step() is Want.DONE
         with pytest.raises(Refusal, match="no-answer"):
             shake(tls, Handshake(tls, trio.banks), 0.01)
+
+
+def test_a_refused_peer_that_says_nothing_more_is_refused_by_name_all_the_same(trio: Trio) -> None:
+    trio.ca.revoke(trio.shop.certificate)
+    trio.banks.reload()
+    near, far = socket.socketpair()
+    for end in (near, far):
+        end.setblocking(False)
+    server = context(trio.bank, trio.banks, server=True).wrap_socket(
+        near, server_side=True, do_handshake_on_connect=False
+    )
+    client = context(trio.shop, trio.shops, server=False).wrap_socket(far, do_handshake_on_connect=False)
+    with server, client:
+        handshake = Handshake(server, trio.banks)
+        for _ in range(10):
+            with suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            handshake.step()
+        assert handshake.step() is Want.READ  # it waits for the client's verdict and its clock
+        handshake.time_is_up()
+    assert isinstance(handshake.outcome, Refusal)
+    assert handshake.outcome.code == Code.REVOKED
 
 
 def test_words_of_a_peer_cannot_paint_the_terminal(trio: Trio) -> None:
