@@ -61,7 +61,7 @@ class _Watch:
         self._site = site
         self._task = task
         self._silent = dict.fromkeys(site.links, 0.0)
-        self._seen: dict[str, tuple[int, int, str]] = {}
+        self._seen: dict[str, tuple[int, int, float, str]] = {}
 
     async def look(self) -> None:
         """Beat, count silence, and end the program where there was too much of it."""
@@ -84,7 +84,7 @@ class _Watch:
 
     def _count(self, link: Link, passed: float) -> None:
         beat = link.heard
-        seen = (link.steps, beat.steps, link.awaits)
+        seen = (link.steps, beat.steps, beat.worked, link.awaits)
         if not link.awaits or seen != self._seen.get(link.peer):
             self._seen[link.peer], self._silent[link.peer] = seen, 0.0
             return

@@ -214,8 +214,16 @@ class Connection:
         line = self.line
         if line is None:
             return Turn.WAIT
-        done, blocked = self._write(line)
+        broken = None
+        try:
+            done, blocked = self._write(line)
+        except OSError as error:  # the peer takes nothing any more; what it said last may still be there
+            done, blocked, broken = False, False, error
         more = self._read(line) if self.reads and not line.over else False
+        if broken is not None:
+            if not more:
+                self.end(_words(broken))
+            return Turn.AGAIN if more else Turn.OVER
         if line.over and done:
             done, blocked = self._write(line)  # its last words
         if line.over and done:
@@ -273,9 +281,8 @@ class Connection:
             return Turn.WAIT
         try:
             done, blocked = self._write(line)
-        except OSError as error:
-            self.end(_words(error))
-            return Turn.OVER
+        except OSError:
+            return Turn.AGAIN
         if line.over:
             return Turn.AGAIN
         self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)

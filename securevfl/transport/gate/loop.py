@@ -64,7 +64,7 @@ class Gate:
         self._dialers = {name: way.dialer(server=settings.me < name) for name, way in settings.routes.items()}
         self._told = 0
         self._next_tick = self._next_reload = 0.0
-        self._minute = 0.0
+        self._minute = self._renewing = 0.0
         self._farewell = 0.0
         self._done = False
         self._tls(True)
@@ -302,7 +302,7 @@ class Gate:
     # --- timers
 
     def _timers(self, now: float) -> None:
-        busy = bool(self._strangers)
+        busy = bool(self._strangers) or bool(self._renewing)
         for connection in list(self._strangers):
             connection.late(now)
             self._settle(connection)
@@ -322,6 +322,8 @@ class Gate:
                 self._callers.call(peer.index, self._dialers[peer.name], seconds)
         for listener in self._listeners:
             self._wait_listener(listener, now)
+        if self._renewing:
+            self._renew(now)
         calls = [peer.next_call for peer in self._peers if peer.calls and not peer.connections and not peer.dialling]
         self._next_tick = min([now + (_SOON if busy else _TICK), *(max(call, now + 0.01) for call in calls)])
 
@@ -404,7 +406,9 @@ class Gate:
                 with suppress(Refusal):  # the program took it
                     self._book.endorse(body)
             case Frames.RENEW:
-                self._renew()
+                self._renewing = self._next_tick = time.monotonic()
+                for peer in self._peers:
+                    peer.ping(self._watch.worked, self._watch.spoke)
             case _:
                 raise ProtocolError(f"a frame of kind {kind} from the program")
 
@@ -422,8 +426,17 @@ class Gate:
             one.leave(why)
             self._again[one] = None
 
-    def _renew(self) -> None:
-        """Show the newest certificate from now on: every connection is made anew, and goes on where it was."""
+    def _renew(self, now: float) -> None:
+        """Show the newest certificate from now on: every connection is made anew, and goes on where it was.
+
+        It waits until peers that are connected answered a ping behind the endorsement: so that they have heard of it.
+        """
+        behind = 1e6 * self._renewing
+        waits = any(peer.session.up and peer.echoed < behind for peer in self._peers)
+        if waits and now < self._renewing + self._timing.silent:
+            self._next_tick = min(self._next_tick, now + _SOON)
+            return
+        self._renewing = 0.0
         self._identity = self._identity.renewed()
         self._version = -1
         for peer in self._peers:

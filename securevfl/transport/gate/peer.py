@@ -85,6 +85,7 @@ class GatePeer:
         self.noted = 0
         self.waits = ""
         self.awaits = False
+        self.echoed = 0
         self.why = "not connected yet"
         self._outbox = outbox
         self._timing = timing
@@ -276,6 +277,7 @@ class GatePeer:
         clock, echo, held, worked, quiet = _PING.unpack_from(beat)
         now = time.monotonic()
         self._theirs = clock, now
+        self.echoed = max(self.echoed, echo)
         trip = now - (echo + held) / 1e6
         if echo and 0 <= trip < self._timing.silent:
             self._round_trip = trip
