@@ -65,7 +65,7 @@ class Admission:
         self.check()
         for name, report in sorted(reports.items()):
             if report.approval and name not in self.agreement.approvals:
-                self.agreement = self.agreement.with_approval(report.approval, of=name)
+                self.agreement = self.agreement.with_approval_of(name, report.approval)
         return self.agreement.complete
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import securevfl as sv
-from securevfl.errors import AuditError, InputError, SecureVFLError
+from securevfl.errors import AuditError, InputError, PeerRefused
 from securevfl.jobs.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema
 from securevfl.jobs.agreement.canonical import MOST_BYTES, decode, encode, from_plain, number, to_plain, wrong_text
 
@@ -229,5 +229,5 @@ def test_changed_approvals_never_verify(luck: random.Random) -> None:
         at = luck.randrange(len(raw))
         raw[at : at + luck.randint(0, 2)] = bytes(luck.choices(b'0123456789abcdefABCDEF"\n =[]#', k=luck.randint(0, 2)))
     assume(bytes(raw) != agreed(WHOLE).approvals["shop"].raw)
-    with pytest.raises(SecureVFLError):
-        Agreement(WHOLE).with_approval(bytes(raw), of="shop")
+    with pytest.raises(PeerRefused):
+        Agreement(WHOLE).with_approval_of("shop", bytes(raw))

@@ -9,7 +9,7 @@ import pytest
 from agreement_parties import CERTIFICATES, KEYS, agreed, card, proposal
 
 import securevfl as sv
-from securevfl.errors import AuditError, InputError, SecureVFLError
+from securevfl.errors import AuditError, InputError, PeerRefused, SecureVFLError
 from securevfl.jobs.agreement import Agreement, Approval, TableSchema, approval_path, read_agreement, write_approval
 from securevfl.jobs.agreement.approvals import SIGNED
 from securevfl.privacy import Ledger, PrivateKey
@@ -22,7 +22,7 @@ def test_an_agreement_is_complete_with_every_party() -> None:
     for name in ("shop2", "bank", "shop"):
         with pytest.raises(InputError, match="not approved by"):
             found.require_all()
-        found = found.with_approval(Approval.sign(made, name, KEYS[name]).raw, of=name)
+        found = found.with_approval_of(name, Approval.sign(made, name, KEYS[name]).raw)
     found.require_all()
     assert found.complete
     assert set(found.note()) == {"agreement", "id", "signature of bank", "signature of shop", "signature of shop2"}
@@ -63,8 +63,9 @@ def test_signatures_cannot_be_transplanted() -> None:
     shops = Approval.sign(made, "shop", KEYS["shop"])
     with pytest.raises(AuditError, match="does not verify"):
         Agreement(made).with_approval(shops.replace(party="bank"))
-    with pytest.raises(AuditError, match="each party sends its own"):
-        Agreement(made).with_approval(shops.raw, of="bank")
+    with pytest.raises(PeerRefused, match="each party sends its own") as refused:
+        Agreement(made).with_approval_of("bank", shops.raw)
+    assert refused.value.code == "wrong-approval"
     with pytest.raises(AuditError, match="no party of the agreement"):
         Agreement(made).with_approval(shops.replace(party="mallory"))
     with pytest.raises(AuditError, match="stands for"):

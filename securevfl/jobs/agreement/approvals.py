@@ -15,7 +15,7 @@ from typing import Self
 
 from securevfl.config import Config
 from securevfl.durable import write_whole
-from securevfl.errors import AuditError, InputError
+from securevfl.errors import AuditError, InputError, PeerRefused
 from securevfl.jobs.agreement.canonical import MOST_BYTES, decode, encode
 from securevfl.jobs.agreement.proposal import Proposal
 from securevfl.privacy import PrivateKey
@@ -28,6 +28,7 @@ SIGNED = "application/vnd.securevfl.agreement+toml;version=1"
 
 _HEADER = "# securevfl approval, version 1"
 _MOST = 1024
+_CODE = "wrong-approval"
 
 
 class Approval(Config):
@@ -141,22 +142,37 @@ class Agreement:
         """
         return self.proposal.card(party).key
 
-    def with_approval(self, approval: Approval | bytes, *, of: str = "") -> Agreement:
+    def with_approval(self, approval: Approval | bytes) -> Agreement:
         """The agreement with one more approval.
 
         Args:
-            approval: or its bytes, as a peer sent them.
-            of: the party that it has to be of; any if empty.
+            approval: or the bytes of its file.
 
         Raises:
             InputError: bytes that are no approval.
-            AuditError: it does not verify, is of another proposal, of nobody, or not of the party that it has to be of.
+            AuditError: it does not verify, is of another proposal, or of nobody.
         """
         if isinstance(approval, bytes):
             approval = Approval.decode(approval)
-        if of and approval.party != of:
-            raise AuditError(f"{of!r} sent an approval of {approval.party[:40]!a}; each party sends its own")
         return Agreement(self.proposal, {**self.approvals, approval.party: approval})
+
+    def with_approval_of(self, peer: str, raw: bytes) -> Agreement:
+        """The agreement with the approval that a peer sent.
+
+        Args:
+            peer: who sent it.
+            raw: its bytes, not to be trusted.
+
+        Raises:
+            PeerRefused: it is no approval, or not the peer's own approval of this proposal.
+        """
+        try:
+            approval = Approval.decode(raw)
+            if approval.party != peer:
+                raise AuditError(f"it is one of {approval.party[:40]!a}; each party sends its own")
+            return self.with_approval(approval)
+        except (InputError, AuditError) as error:
+            raise PeerRefused(_CODE, f"{peer!r} sent an approval that is refused: {error}") from None
 
     def require_all(self) -> None:
         """Do nothing, unless approvals are missing.

@@ -77,7 +77,7 @@ class StoredAttempts(Attempts):
     def admits(self, reports: Mapping[str, Report]) -> bool:
         for name, report in sorted(reports.items()):
             if report.approval and name not in self.agreement.approvals:
-                self.agreement = self.agreement.with_approval(report.approval, of=name)
+                self.agreement = self.agreement.with_approval_of(name, report.approval)
         me = self._state.party
         for name, report in sorted(reports.items()):
             self._check_older(me, name, report)

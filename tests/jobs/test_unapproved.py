@@ -1,0 +1,176 @@
+"""Nothing of anybody's rows moves before a party holds all approvals, whatever a peer says.
+
+The peer here has the right certificate and is hostile: it speaks the protocol by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import securevfl as sv
+from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
+from securevfl.jobs.agreement import Agreement, Approval, read_agreement
+from securevfl.jobs.agreement.approvals import SIGNED
+from securevfl.jobs.process.attend import Attending
+from securevfl.jobs.process.start import read_start
+from securevfl.jobs.runner.patience import Patience
+from securevfl.jobs.state import StateFolder
+from securevfl.party.reports import Ready, Report, decode, encode, view_of
+from securevfl.privacy import PrivateKey
+from securevfl.privacy.ledger import read_private_key
+from securevfl.testing.company import Company, found
+from securevfl.testing.parties import parties
+from securevfl.transport import Kind, MemoryHub, Message, Noted
+
+ME, PEER = "bank", "shop1"
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Company:
+    return found(tmp_path, parties(passive=1, rows=60), sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1))
+
+
+def _older(company: Company) -> bytes:
+    """The peer's true approval of an older version of the proposal."""
+    before = company.agreement.proposal.replace(purpose="another purpose")
+    return Approval.sign(before, PEER, read_private_key(company.folder / "keys" / f"{PEER}.key")).raw
+
+
+def _relabelled(company: Company) -> bytes:
+    return Approval.decode(_older(company)).replace(agreement=company.agreement.digest).raw
+
+
+def _forged(company: Company) -> bytes:
+    made = company.agreement.proposal
+    signature = PrivateKey.generate().sign(SIGNED, made.raw)
+    return Approval(agreement=made.digest, party=PEER, signature=signature).raw
+
+
+ATTACKS: dict[str, tuple[Callable[[Company], bytes], str]] = {
+    "no approval": (lambda company: b"", "did not come"),
+    "an approval of an older version": (_older, "an approval of another one, or of an older version"),
+    "its digest replaced": (_relabelled, "does not verify"),
+    "signed with another key": (_forged, "does not verify"),
+    "this party's own approval": (lambda company: company.agreement.approvals[ME].raw, "each party sends its own"),
+    "an approval as this party's": (
+        lambda company: company.agreement.approvals[PEER].replace(party=ME).raw,
+        "each party sends its own",
+    ),
+    "a stranger's": (lambda company: company.agreement.approvals[PEER].replace(party="else").raw, "sends its own"),
+    "one more line": (lambda company: company.agreement.approvals[PEER].raw + b"x = 1\n", "approval has no 'x'"),
+    "other bytes": (lambda company: bytes(range(256)), "UTF-8"),
+}
+
+
+@dataclass
+class Seen:
+    """What came of it.
+
+    Attributes:
+        error: that ended this party's course.
+        views: that this party told the peer it is ready for.
+        parts: messages that the peer got.
+    """
+
+    error: SecureVFLError
+    views: int
+    parts: int
+
+
+def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
+    """Let this party meet a peer that says it is ready for whatever view there is, and sends data at once."""
+
+    async def peer(hub: MemoryHub, seen: list[int]) -> None:
+        mesh = hub[PEER]
+        own = Report(incarnation=str(mesh.incarnation), approval=approval)
+        await mesh.note(ME, b"\x01" + encode(own))
+        while True:
+            event = await mesh.next()
+            if not isinstance(event, Noted) or event.payload[:1] != b"\x01":
+                continue
+            said = decode(ME, event.payload[1:])
+            if isinstance(said, Ready):
+                seen[0] += 1
+                continue
+            view = view_of({ME: said, PEER: own})
+            await mesh.note(ME, b"\x01" + encode(Ready(view.mark)))
+            channels = mesh.begin(view.mark)
+            mesh.open()
+            task = asyncio.ensure_future(channels[ME].send(Message(Kind.CONTROL, "party/consent")))
+            with suppress(SecureVFLError, TimeoutError):
+                await asyncio.wait_for(channels[ME].receive(), 0.2)
+                seen[1] += 1
+            task.cancel()
+
+    async def meet(party: Attending) -> Seen:
+        hub = MemoryHub((ME, PEER), incarnations={ME: party.incarnation})
+        seen = [0, 0]
+        hostile = asyncio.ensure_future(peer(hub, seen))
+        with pytest.raises(SecureVFLError) as ended:
+            await party.attend(hub[ME])
+        hostile.cancel()
+        await asyncio.gather(hostile, return_exceptions=True)
+        return Seen(ended.value, *seen)
+
+    start = read_start(company.file, ME)
+    with StateFolder.take(company.state(ME), party=ME, agreement=held.digest) as state:
+        party = Attending(state, held, ME, start.own.signing_key(), start.own.table(), patience=Patience(gather=0.5))
+        seen = asyncio.run(meet(party))
+        assert not state.attempts
+        assert state.alignment() is None
+        assert not any(state.ledger.parent.iterdir())
+    return seen
+
+
+@pytest.mark.parametrize("what", ATTACKS)
+def test_nothing_moves_before_all_approvals_are_held(company: Company, what: str) -> None:
+    made, words = ATTACKS[what]
+    alone = Agreement(company.agreement.proposal, {ME: company.agreement.approvals[ME]})
+    seen = _attacked(company, made(company), alone)
+    assert (seen.views, seen.parts) == (0, 0)
+    if what == "no approval":
+        assert isinstance(seen.error, Parked)
+    else:
+        assert isinstance(seen.error, PeerRefused)
+        assert words in str(seen.error)
+        assert f"{PEER!r} sent an approval that is refused" in str(seen.error)
+
+
+def test_with_the_peers_approval_the_same_peer_is_met(company: Company) -> None:
+    """What the tests above would see if approvals were not looked at."""
+    alone = Agreement(company.agreement.proposal, {ME: company.agreement.approvals[ME]})
+    with pytest.raises(AssertionError):
+        _attacked(company, company.agreement.approvals[PEER].raw, alone)
+
+
+def test_a_party_that_has_not_approved_does_not_start(company: Company) -> None:
+    (company.folder / f"agreement.toml.{ME}.approval").unlink()
+    with pytest.raises(InputError, match="has not approved"):
+        read_start(company.file, ME)
+
+
+def test_an_approval_beside_the_file_is_verified_at_every_start(company: Company) -> None:
+    (company.folder / f"agreement.toml.{PEER}.approval").write_bytes(_older(company))
+    with pytest.raises(SecureVFLError, match="older version"):
+        read_start(company.file, ME)
+
+
+def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> None:
+    """A folder is of one agreement: another version begins nowhere, with nobody's approval."""
+    with StateFolder.take(company.state(ME), party=ME, agreement=company.agreement.digest):
+        pass
+    other = company.agreement.proposal.replace(purpose="another purpose")
+    company.file.write_bytes(other.raw)
+    with pytest.raises(SecureVFLError, match="older version"):
+        read_agreement(company.file)
+    with (
+        pytest.raises(InputError, match="give each agreement a state folder of its own"),
+        StateFolder.take(company.state(ME), party=ME, agreement=other.digest),
+    ):
+        pass
