@@ -64,13 +64,22 @@ def start_command(
 
 
 async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
-    from securevfl.jobs.operations import keep_to_quota, stopping
+    from securevfl.jobs.agreement import read_agreement, read_party_file
+    from securevfl.jobs.operations import keep_to_quota, operating, stopping
+    from securevfl.jobs.runner.news import News, Several
     from securevfl.serving.process import at_work
 
     keep_to_quota()
+    whole, state = read_agreement(agreement), read_party_file(file).state
+    make_folder(state, private=True)
     end = asyncio.Event()
-    with stopping(end.set) as came:
+    peers = [name for name in whole.proposal.names if name != party]
+    with (
+        operating(party, peers, whole.digest, files=[state / "serving.jsonl"], screen="text") as told,
+        stopping(end.set, told.log) as came,
+    ):
         async with at_work(agreement, party, file, serving=serving, run=run) as process:
+            process.server.news = Several([one for one in told.hearers if isinstance(one, News)])
             await _stay(process, end)
     return came
 

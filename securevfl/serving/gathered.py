@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
+from securevfl.jobs.runner.news import News
 from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
 from securevfl.party.reports import Report, View
 from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up
@@ -34,6 +35,7 @@ class Gathered(ABC):
         sessions: how many began.
         approval: this party's signature of the agreement, for the peers.
         admits: whether the party serves in a view of these reports; see `Gathering`.
+        news: hears who came and went, and what was served; never whom.
         over: whether no session is to follow the one that goes.
     """
 
@@ -42,6 +44,7 @@ class Gathered(ABC):
         self.away = dict.fromkeys(mesh.peers, "not connected yet")
         self.why = self.failure = ""
         self.sessions = 0
+        self.news = News()
         self.approval = b""
         self.admits: Callable[[Mapping[str, Report]], bool] = _everybody
         self.over = False
@@ -106,12 +109,15 @@ class Gathered(ABC):
         match event:
             case Up():
                 self.away.pop(event.peer, None)
+                self.news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
                 actions = gathering.up(event.peer, str(event.incarnation), event.resumed)
             case Down():
                 self.away[event.peer] = event.why
+                self.news.happened("down", f"{event.peer} is not connected: {event.why}", peer=event.peer)
                 actions = gathering.down(event.peer)
             case Ended():
                 self.away[event.peer] = "it stopped serving"
+                self.news.happened("down", f"{event.peer} stopped serving", peer=event.peer)
                 actions = gathering.down(event.peer)
             case Noted():
                 try:
@@ -119,6 +125,8 @@ class Gathered(ABC):
                 except ProtocolError as error:  # what it said is passed over; the next report replaces it
                     self.failure = str(error)
             case Refused():
+                words = f"{event.code}: {event.words}"
+                self.news.happened("refused", words, peer=event.peer, code=event.code)
                 if event.peer in self.away:
                     self.away[event.peer] = f"{event.code}: {event.words}"
             case Aborted():
@@ -149,8 +157,10 @@ class Gathered(ABC):
         error = None if session.cancelled() else session.exception()
         if session.cancelled() or isinstance(error, Parked | PeerEnded):
             self.failure = why
+            self.news.happened("parked", f"no scores for now: {why}")
         elif isinstance(error, ProtocolError | RangeError | TimeoutError | OSError):
             self.failure = str(error) or type(error).__name__
+            self.news.happened("parked", f"no scores for now: {self.failure}", error=type(error).__name__)
             self._failed += 1
             await asyncio.sleep(min(_FIRST_PAUSE * 2**self._failed, _LONGEST_PAUSE))
         elif error is not None:

@@ -219,6 +219,7 @@ class PartyServer(Gathered):
         if self._kept is not None and self._kept[0] == key:
             program.role.releases.load(self._kept[1])
         self.serving = Serving(model=model, program=program, key=key, classes=tuple(map(str, part.tree["names"])))
+        self.news.happened("activated", f"model {model.digest[:16]} is served", model=model.digest)
         self.changed()
         return self.serving
 

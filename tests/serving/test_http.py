@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import httpx
@@ -18,6 +19,7 @@ from prometheus_client import generate_latest
 from servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
+from securevfl.identity.making import Key, issue, make_authority, make_request, self_signed
 from securevfl.jobs.parts import ModelPart
 from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.desk import Desk
@@ -25,6 +27,8 @@ from securevfl.serving.front import Front
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application
 from securevfl.serving.metrics import Metrics
+from securevfl.serving.settings import read_serving_file
+from securevfl.serving.whole import answering
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]
@@ -290,6 +294,54 @@ def test_neither_logs_nor_metrics_nor_files_name_a_customer(
         assert name.encode() not in written
     for word in ("class", "probabilit"):
         assert word not in shown.replace("classes", "")
+
+
+def test_clients_show_certificates_over_tls(tmp_path: Path, plain: Parts) -> None:
+    """A client of the authority who is listed gets a score; one who is not listed, or of nobody, gets none."""
+    now = datetime.now(UTC)
+    authority_key, key = Key.generate(), Key.generate()
+    authority = make_authority("clients", authority_key, now)
+    (tmp_path / "clients.crt").write_bytes(authority.pem)
+    (tmp_path / "bank.key").write_bytes(key.pem)
+    (tmp_path / "bank.crt").write_bytes(self_signed("bank", key, now).pem)
+    contexts = {}
+    for name in ("teller", "other", "stranger"):
+        own = Key.generate()
+        certificate = (
+            self_signed(name, own, now)
+            if name == "stranger"
+            else issue(make_request(name, own), authority, authority_key, now, name=name)
+        )
+        (tmp_path / f"{name}.key").write_bytes(own.pem)
+        (tmp_path / f"{name}.crt").write_bytes(certificate.pem)
+        context = ssl.create_default_context(cafile=str(tmp_path / "bank.crt"))
+        context.check_hostname = False  # the certificate of the test names a party, not a host
+        context.load_cert_chain(tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+        contexts[name] = context
+        if name == "teller":
+            digest = hashlib.sha256(certificate.der).hexdigest()
+            listed = f'[[token]]\nclient = "teller"\nkind = "certificate"\nsha256 = "{digest}"\n'
+            (tmp_path / "tokens.toml").write_text(listed)
+    (tmp_path / "serving.toml").write_text(
+        '[http]\nlisten = "127.0.0.1:0"\ntokens = "tokens.toml"\ncertificate = "bank.crt"\nkey = "bank.key"\n'
+        'clients = "clients.crt"\n'
+    )
+
+    async def main() -> None:
+        async with (
+            served(ready(tmp_path / "state", plain)) as running,
+            answering(running.bank, read_serving_file(tmp_path / "serving.toml")) as (url, _),
+        ):
+            assert url.startswith("https://")
+            question = {"customer": min(running.bank.common)}
+            for name, status in (("teller", 200), ("other", 401)):
+                async with httpx.AsyncClient(verify=contexts[name]) as client:
+                    assert (await client.post(f"{url}/v1/score", json=question)).status_code == status
+            async with httpx.AsyncClient(verify=contexts["stranger"]) as client:
+                with pytest.raises(httpx.TransportError):
+                    await client.post(f"{url}/v1/score", json=question)
+
+    asyncio.run(main())
 
 
 def test_the_index_and_models_are_managed(tmp_path: Path, plain: Parts) -> None:

@@ -39,14 +39,14 @@ bottom = [3]
 """
 
 
-async def start(where: Companies, held: AsyncExitStack, **more: bool) -> dict[str, PartyProcess]:
+async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -> dict[str, PartyProcess]:
     """All parties; each dials those that were started before."""
     found: dict[str, PartyProcess] = {}
     for name in NAMES:
         dials = {peer: str(process.server.mesh.listening[0]) for peer, process in found.items()}  # type: ignore[attr-defined]
         file = where.party_file(name, dials)
         serving = where.folder / name / "serving.toml"
-        work = at_work(where.agreement, name, file, serving=serving if serving.exists() else None, **more)
+        work = at_work(where.agreement, name, file, serving=serving if serving.exists() else None, once=once)
         found[name] = await held.enter_async_context(work)
     return found
 
