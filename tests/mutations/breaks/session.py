@@ -10,6 +10,7 @@ _LINE = "securevfl/transport/session/line.py"
 _STREAMS = "securevfl/transport/session/streams.py"
 _TESTS = ("tests/transport/session",)
 _MODEL = ("tests/transport/session/test_model.py",)
+_FLOW = ("tests/transport/session/test_flow.py",)
 _HANDSHAKE = ("tests/transport/session/test_handshake.py",)
 
 BREAKS: tuple[Break, ...] = (
@@ -110,14 +111,14 @@ BREAKS: tuple[Break, ...] = (
         file=_STREAMS,
         old="            if end > allowed:\n                break\n",
         new="",
-        tests=_MODEL,
+        tests=_FLOW,
     ),
     Break(
         name="a peer that overdraws its room is not refused",
         file=_STREAMS,
         old="        if self.arrived + size + OVERHEAD > self.granted:\n",
         new="        if self.arrived + size > self.granted + self.window:\n",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
     Break(
         name="a part counts as received with its head",
@@ -131,48 +132,48 @@ BREAKS: tuple[Break, ...] = (
         file=_END,
         old="        if incoming is None or incoming is not self._in:\n            return\n",
         new="        if incoming is None:\n            return\n",
-        tests=_MODEL,
+        tests=_FLOW,
     ),
     Break(
         name="a part leaves in a view that the peer has left",
         file=_END,
         old="                    self._out.allowed = 0  # the peer has left this view, or has not begun it\n",
         new="",
-        tests=_MODEL,
+        tests=_FLOW,
     ),
     Break(
         name="the peer's room in a view that it began first is forgotten",
         file=_END,
         old="        if self._grant.tag == tag:\n            self._out.allowed = self._grant.allowed\n",
         new="",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
     Break(
         name="a blocked peer is not answered",
         file=_END,
         old="        if self._theirs is not None or incoming.allowed - incoming.granted >= incoming.window >> 2:\n",
         new="        if incoming.allowed - incoming.granted > incoming.window:\n",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
     Break(
         name="the window does not grow where both are blocked",
         file=_END,
         old="            self._in.window = min(2 * self._in.window, self.limits.max_window)\n",
         new="",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
     Break(
         name="bulk goes before signs of life",
         file=_END,
         old="            self._urgent(urgent)\n        size",
         new="            self._urgent(urgent if not self._out.queue else [])\n        size",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
     Break(
         name="goodbye before everything was acknowledged",
         file=_END,
         old="        if line.up and self._bye and not self._bye_sent and not self._out.held:\n",
         new="        if line.up and self._bye and not self._bye_sent and not self._out.queue:\n",
-        tests=_TESTS,
+        tests=_FLOW,
     ),
 )

@@ -125,6 +125,53 @@ def test_parts_of_a_view_that_was_left_are_dropped() -> None:
     assert (part.view, bytes(part.data)) == (view(2), b"new")
 
 
+def test_a_part_that_is_half_here_when_its_view_ends_is_dropped() -> None:
+    both = pair(SessionLimits(part=1 << 17, window=1 << 20, message=1 << 20))
+    pipe = both.meet()
+    both.begin(1, pipe)
+    for end in both.ends:
+        end.events()
+    both.ends[0].send(memoryview(bytes(1 << 17)), first_total=1 << 17)
+    pipe.write(0)
+    pipe.carry(0, 1 << 16)
+    for end in both.ends:
+        end.begin(view(2))
+        end.open()
+    both.ends[0].send(memoryview(b"new"), first_total=3)
+    both.settle(pipe)
+    (part,) = _only(both, 1, Part)
+    assert isinstance(part, Part)
+    assert bytes(part.data) == b"new"
+    assert both.ends[1].unread == 3 + OVERHEAD
+
+
+def test_nothing_is_sent_in_a_view_that_the_peer_has_left_before_the_connection_came() -> None:
+    both, pipe = _begun()
+    pipe.close()
+    both.ends[1].park()
+    pipe = both.meet()
+    both.ends[0].send(memoryview(b"x"), first_total=1)
+    both.settle(pipe)
+    assert both.ends[0].sent == 0
+    assert all(end.up for end in both.ends)
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_the_room_of_a_peer_that_began_first_is_kept(cut: bool) -> None:
+    both = pair()
+    pipe = both.meet()
+    both.ends[1].begin(view(1))
+    both.settle(pipe)
+    if cut:
+        pipe.close()
+        pipe = both.meet()
+    both.ends[0].begin(view(1))
+    both.ends[0].open()
+    both.ends[0].send(memoryview(b"x"), first_total=1)
+    both.settle(pipe)
+    assert both.ends[1].received == 1
+
+
 def test_credit_of_a_view_that_was_left_is_void_and_none_is_given_twice() -> None:
     both, pipe = _begun()
     _fill(both, 0, 1)
