@@ -59,12 +59,9 @@ BENCHMARKS = (
     Benchmark("benchmarks.kills", quick=("--quick",)),
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
-<<<<<<< HEAD
     Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
-=======
     Benchmark("benchmarks.session", quick=("--quick",)),
->>>>>>> 6489e9f (Benchmark of the session; a program that computes is alive to its peers' watch; last words are read after a broken write)
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
 

@@ -3,10 +3,10 @@
     python -m benchmarks.session [--quick] [--out NAME]
 
 Four processes: two programs and their gates; the bare socket has two. Every ratio is taken within one run, turn by
-turn, and beside it stand the CPU seconds for a gigabyte of each process: on a machine with two cores the four processes share
-them, and the wall clock of a busy machine says little. The bare socket moves the same messages in blocking calls with a
-length before each, without digests; the session's include SHA-256 of each message at both ends, as ledgers
-need them.
+turn, and beside it stand the CPU seconds for a gigabyte of each process: on a machine with two cores the four processes
+share them, and the wall clock of a busy machine says little. The bare socket moves the same messages in blocking calls
+with a length before each, without digests; the session's figures include SHA-256 of each message at both ends, as the
+ledgers need them.
 """
 
 from __future__ import annotations
