@@ -57,6 +57,8 @@ BENCHMARKS = (
     Benchmark("benchmarks.unchanged"),
     Benchmark("benchmarks.mutations", quick=("--quick",)),
     Benchmark("benchmarks.kills", quick=("--quick",)),
+    Benchmark("benchmarks.gathering", quick=("--quick",)),
+    Benchmark("benchmarks.parties_kills", quick=("--quick",)),
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.serving", quick=("--quick",)),
