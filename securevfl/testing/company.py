@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import csv
 import socket
-import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,12 +33,13 @@ from securevfl.jobs.agreement import (
 )
 from securevfl.jobs.process.attend import Attending
 from securevfl.jobs.process.start import read_start
+from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.simulated import COORDINATOR
 from securevfl.jobs.state import StateFolder
 from securevfl.party import Job, JobTerms
 from securevfl.privacy import Policy
 from securevfl.privacy.ledger import make_key
-from securevfl.site import PartySecret
+from securevfl.site import Observer, PartySecret
 from securevfl.transport import MemoryHub
 
 __all__ = ["Company", "found"]
@@ -111,49 +111,69 @@ class Company:
             with StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest) as state:
                 state.secret(secret)
 
-    def _attend(self, *, over_network: bool) -> dict[str, Attending]:
-        """Run all parties in this process."""
+    @contextmanager
+    def _attending(
+        self, names: Iterable[str], hearers: Mapping[str, Sequence[News | Observer]]
+    ) -> Iterator[dict[str, Attending]]:
+        """Parties that hold their state folders; each knows its own approval alone."""
         with ExitStack() as held:
             parties = {}
-            for name in self.names:
+            for name in names:
                 taken = StateFolder.take(self.state(name), party=name, agreement=self.agreement.digest)
-                state = held.enter_context(taken)
-                start = read_start(self.file, name)
-                own = Agreement(self.agreement.proposal, {name: self.agreement.approvals[name]})
+                own = read_start(self.file, name).own
                 parties[name] = Attending(
-                    state, own, name, start.own.signing_key(), start.own.table(), policy=start.own.policy
+                    held.enter_context(taken),
+                    Agreement(self.agreement.proposal, {name: self.agreement.approvals[name]}),
+                    name,
+                    own.signing_key(),
+                    own.table(),
+                    policy=own.policy,
+                    hearers=hearers.get(name, ()),
                 )
-
-            async def all_of_them() -> None:
-                async with asyncio.TaskGroup() as group:
-                    if over_network:
-                        for name, party in parties.items():
-                            start = read_start(self.file, name)
-                            group.create_task(start.connected(party, party.state))
-                        return
-                    hub = MemoryHub(self.names, incarnations={n: party.incarnation for n, party in parties.items()})
-                    for name, party in parties.items():
-                        group.create_task(party.attend(hub[name]))
-
-            asyncio.run(all_of_them())
-        return parties
+            yield parties
 
     def over_memory(self) -> dict[str, Attending]:
         """Run all parties in this process, over memory."""
-        return self._attend(over_network=False)
+        with self._attending(self.names, {}) as parties:
 
-    def over_network(self) -> dict[str, Attending]:
-        """Run all parties in this process, each with its own gate: sockets, TLS and certificates are real."""
-        return self._attend(over_network=True)
+            async def everybody() -> None:
+                hub = MemoryHub(self.names, incarnations={n: party.incarnation for n, party in parties.items()})
+                async with asyncio.TaskGroup() as group:
+                    for name, party in parties.items():
+                        group.create_task(party.attend(hub[name]))
 
-    def start(self, name: str, *arguments: str) -> subprocess.Popen[str]:
-        """Start a party as a process of its own."""
-        return subprocess.Popen(  # noqa: S603 - this interpreter, and names that the caller chose
-            [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+            asyncio.run(everybody())
+            return parties
+
+    def over_network(
+        self,
+        names: Iterable[str] = (),
+        *,
+        hearers: Mapping[str, Sequence[News | Observer]] | None = None,
+        beside: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> dict[str, Attending]:
+        """Run parties in this process, each with its own gate: sockets, TLS and certificates are real.
+
+        Args:
+            names: of the parties; all unless given.
+            hearers: party → what hears of it.
+            beside: runs in the same event loop.
+        """
+        with self._attending(names or self.names, hearers or {}) as parties:
+
+            async def everybody() -> None:
+                async with asyncio.TaskGroup() as group:
+                    if beside is not None:
+                        group.create_task(beside())
+                    for name, party in parties.items():
+                        group.create_task(read_start(self.file, name).connected(party, party.state))
+
+            asyncio.run(everybody())
+            return parties
+
+    def command(self, name: str) -> list[str]:
+        """What starts a party as a process of its own."""
+        return [sys.executable, "-m", "securevfl", "party", str(self.file), "--as", name]
 
 
 def found(
