@@ -11,8 +11,9 @@ Only the command line and `testing` import this folder. It names no algorithm.
 
 from securevfl.jobs.attacking import AttackResult, attack, record_job
 from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
+from securevfl.jobs.baselines import BASELINES
 from securevfl.jobs.check import Checked, check_file
-from securevfl.jobs.comparison import BASELINES, compare, simulate
+from securevfl.jobs.comparison import compare, simulate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict

@@ -10,7 +10,7 @@ from typing import Any
 from securevfl.data.sample import SAMPLE, table_mistakes
 from securevfl.errors import InputError, PolicyError
 from securevfl.fields import nearest
-from securevfl.jobs.comparison import wrong_baselines
+from securevfl.jobs.baselines import wrong_baselines
 from securevfl.jobs.files import JobSections, read_job_sections
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml

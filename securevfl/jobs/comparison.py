@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from securevfl.align import Alignment
 from securevfl.cut import Plain
-from securevfl.data import Parties, PartyTable
-from securevfl.data.table import TRAIN
+from securevfl.data import Parties
 from securevfl.errors import InputError, SecureVFLError, UnknownNameError
+from securevfl.jobs.baselines import BASELINES, run_baseline, wrong_baselines
 from securevfl.jobs.checkpoint import FolderKeeper, data_digests, kept_in
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
@@ -23,7 +21,7 @@ from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.recording import alignment_record, ledger_records, over_draws, run_record, title_of
 from securevfl.jobs.result import Result
 from securevfl.jobs.signing import Keys, signing_of
-from securevfl.jobs.simulation import COORDINATOR, Aligned, Ran, align_parties, consent_parties, run_parties
+from securevfl.jobs.simulation import COORDINATOR, Aligned, align_parties, consent_parties, run_parties
 from securevfl.jobs.written import ALIGNMENT, RESULTS
 from securevfl.party import Job
 from securevfl.party.numbering import own_split
@@ -34,12 +32,9 @@ from securevfl.report.record import (
     RunRecord,
 )
 from securevfl.site import Observer, PartySecret
-from securevfl.training import Algorithm, Split
+from securevfl.training import Split
 
-__all__ = ["BASELINES", "compare", "simulate", "wrong_baselines"]
-
-BASELINES = ("alone", "pooled")
-"""What a federation is measured against: the active party alone, and all columns pooled in the clear."""
+__all__ = ["compare", "simulate"]
 
 
 def simulate(
@@ -167,7 +162,7 @@ def compare(
         split = own_split(chief, aligned.parties[chief.name], first, secret)
         own = {name: policy for name, policy in first.policies.items() if name == chief.name}
         plain = first.replace(protection=Plain(), policies=own)
-        figures, ran = _baseline(key, plain, parties, aligned, split, observer)
+        figures, ran = run_baseline(key, plain, parties, aligned, split, observer)
         runs.append(figures)
         scores[key] = ran.trained[chief.name].scores
     for key, job in jobs.items():
@@ -298,53 +293,6 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], 
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     return first
-
-
-def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
-    """Why the algorithm cannot be measured against these baselines; empty where it can."""
-    if not (algorithm.many_owners and baselines):
-        return []
-    return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
-
-
-def _baseline(
-    key: str, job: Job, parties: Parties, aligned: Aligned, split: Split, observer: Observer
-) -> tuple[RunRecord, Ran]:
-    """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one
-    table."""
-    active = parties.active
-    rows = aligned.parties[active.name].rows
-    if key == "alone":
-        table = active
-        free = np.arange(active.rows) if active.fold is None else np.flatnonzero(active.fold == TRAIN)
-        others = np.setdiff1d(free, rows)
-        rows = np.concatenate([rows, others])
-        extra = np.arange(aligned.common, len(rows))
-        split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
-        title, note = f"{active.name} alone", "trains on all its rows, aligned or not, but those of validation and test"
-    else:
-        table, rows = _pooled(parties, aligned), np.arange(aligned.common)
-        title, note = "pooled in the clear", "the ceiling: nobody may do this"
-    own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
-    began = time.perf_counter()
-    ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
-    record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title, notes=[note])
-    return record, ran
-
-
-def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
-    """All columns of the common rows in one table, under the active party's name."""
-    columns: dict[str, np.ndarray] = {}
-    categorical: set[str] = set()
-    for name, table in parties.items():
-        part = table.take(aligned.parties[name].rows)
-        for column, values in part.columns.items():
-            label = column if column not in columns else f"{name}.{column}"
-            columns[label] = values
-            if column in part.categorical:
-                categorical.add(label)
-    active = parties.active.take(aligned.parties[parties.active.name].rows)
-    return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
 
 
 def _names(parties: Parties) -> tuple[list[str], list[str]]:

@@ -9,12 +9,13 @@ import pytest
 
 import securevfl as sv
 from securevfl.cut import Protection
+from securevfl.jobs.agreement import read_party_file
 from securevfl.jobs.parts import model_part
 from securevfl.jobs.store import read_tree, tree_digest
 from securevfl.report import Record
 from securevfl.site import PartySecret
 from securevfl.testing.company import Company, found
-from securevfl.testing.parties import label_owners, parties
+from securevfl.testing.parties import label_owners, parties, scarce
 
 
 def _secrets(company: Company) -> dict[str, PartySecret]:
@@ -72,6 +73,23 @@ def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
     company.over_memory()
     _compare(company, job)
     assert not _collected(company).incomplete
+
+
+def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
+    people = scarce(1, rows=80, labels="all")
+    company = found(tmp_path, people, sv.Job(algorithm=sv.FedCVT(bottom=(4,)), seed=3))
+    mine, theirs = people["bank"], company.people["bank"]
+    assert theirs.fold is not None
+    assert mine.fold is not None
+    assert theirs.fold.tolist() == mine.fold.tolist()
+    assert list(theirs.columns) == list(mine.columns)
+    assert (theirs.book is None) == (mine.book is None)
+    if theirs.book is not None and mine.book is not None:
+        assert (list(theirs.book.ids), theirs.book.label.tolist()) == (list(mine.book.ids), mine.book.label.tolist())
+    table = (tmp_path / "bank.csv").read_text().replace(",2\n", ",3\n")
+    (tmp_path / "bank.csv").write_text(table)
+    with pytest.raises(sv.InputError, match="is the fold; give each row 0"):
+        read_party_file(tmp_path / "bank.toml").table()
 
 
 def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ class Attending:
             SecureVFLError: whatever ended the job.
         """
         self.attempts.check(0)
+        if self.table is not None and self.table.label is not None:
+            import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time holds the import
         runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
         self._runner = runner
         self.course.keeper.saving = runner.word_is_due

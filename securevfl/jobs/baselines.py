@@ -1,0 +1,71 @@
+"""What a federation is measured against: the active party alone, and all columns pooled in the clear."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.align import Alignment
+from securevfl.data import Parties, PartyTable
+from securevfl.data.table import TRAIN
+from securevfl.jobs.recording import run_record
+from securevfl.jobs.simulation import Aligned, Ran, run_parties
+from securevfl.party import Job
+from securevfl.report.record import RunRecord
+from securevfl.site import Observer
+from securevfl.training import Algorithm, Split
+
+__all__ = ["BASELINES", "run_baseline", "wrong_baselines"]
+
+BASELINES = ("alone", "pooled")
+"""Keys of the baselines."""
+
+
+def wrong_baselines(algorithm: Algorithm, baselines: Sequence[str]) -> list[str]:
+    """Why the algorithm cannot be measured against these baselines; empty where it can."""
+    if not (algorithm.many_owners and baselines):
+        return []
+    return [f"{algorithm.title} has several label owners; the baselines are for one: leave them out"]
+
+
+def run_baseline(
+    key: str, job: Job, parties: Parties, aligned: Aligned, split: Split, observer: Observer
+) -> tuple[RunRecord, Ran]:
+    """The active party alone, on all rows of its own but the test's and validation's; or everybody's columns in one
+    table."""
+    active = parties.active
+    rows = aligned.parties[active.name].rows
+    if key == "alone":
+        table = active
+        free = np.arange(active.rows) if active.fold is None else np.flatnonzero(active.fold == TRAIN)
+        others = np.setdiff1d(free, rows)
+        rows = np.concatenate([rows, others])
+        extra = np.arange(aligned.common, len(rows))
+        split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
+        title, note = f"{active.name} alone", "trains on all its rows, aligned or not, but those of validation and test"
+    else:
+        table, rows = _pooled(parties, aligned), np.arange(aligned.common)
+        title, note = "pooled in the clear", "the ceiling: nobody may do this"
+    own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
+    began = time.perf_counter()
+    ran = run_parties(job, Parties.of(table), own, run=key, split=split, observer=observer)
+    record = run_record(key, job, ran, [table.name], (), time.perf_counter() - began, title=title, notes=[note])
+    return record, ran
+
+
+def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
+    """All columns of the common rows in one table, under the active party's name."""
+    columns: dict[str, np.ndarray] = {}
+    categorical: set[str] = set()
+    for name, table in parties.items():
+        part = table.take(aligned.parties[name].rows)
+        for column, values in part.columns.items():
+            label = column if column not in columns else f"{name}.{column}"
+            columns[label] = values
+            if column in part.categorical:
+                categorical.add(label)
+    active = parties.active.take(aligned.parties[parties.active.name].rows)
+    return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
