@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,10 +15,11 @@ import pytest
 
 import securevfl as sv
 from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
-from securevfl.jobs.agreement import Agreement, Approval, read_agreement
+from securevfl.jobs.agreement import Agreement, Approval, read_agreement, write_approval
 from securevfl.jobs.agreement.approvals import SIGNED
 from securevfl.jobs.process.attend import Attending
 from securevfl.jobs.process.start import read_start
+from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.state import StateFolder
 from securevfl.party.reports import Ready, Report, decode, encode, view_of
@@ -26,9 +27,10 @@ from securevfl.privacy import PrivateKey
 from securevfl.privacy.ledger import read_private_key
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
-from securevfl.transport import Kind, MemoryHub, Message, Noted
+from securevfl.transport import Kind, MemoryHub, Message, Noted, Scalar
 
 ME, PEER = "bank", "shop1"
+LIMIT = 120.0
 
 
 @pytest.fixture
@@ -174,3 +176,70 @@ def test_a_changed_agreement_has_no_state_and_no_approvals(company: Company) -> 
         StateFolder.take(company.state(ME), party=ME, agreement=other.digest),
     ):
         pass
+
+
+class _Heard(News):
+    """Collects why connections were refused."""
+
+    def __init__(self) -> None:
+        self.words: list[str] = []
+        self.told = asyncio.Event()
+
+    def happened(self, what: str, words: str, **values: Scalar) -> None:
+        if what == "refused" and values["code"] == "other-agreement":
+            self.words.append(words)
+            self.told.set()
+
+
+def test_other_agreements_are_refused_by_field_at_both_parties(company: Company) -> None:
+    """Over sockets and TLS: the shop approved a version of its own, with more epochs."""
+    made = company.agreement.proposal
+    other = made.replace(id="1" * 32, job=made.job.replace(epochs=7, patience=2))
+    key = read_private_key(company.folder / "keys" / f"{PEER}.key")
+    theirs = company.folder / "other.toml"
+    theirs.write_bytes(other.raw)
+    write_approval(theirs, Approval.sign(other, PEER, key))
+    starts = {ME: read_start(company.file, ME), PEER: read_start(theirs, PEER, company.folder / f"{PEER}.toml")}
+    heard = {name: _Heard() for name in starts}
+    ended: dict[str, BaseException] = {}
+    taking_part: list[Attending] = []
+
+    async def take_part(name: str, held: StateFolder) -> None:
+        start = starts[name]
+        party = Attending(
+            held,
+            start.agreement,
+            name,
+            start.own.signing_key(),
+            start.own.table(),
+            patience=Patience(gather=LIMIT),
+            hearers=[heard[name]],
+        )
+        taking_part.append(party)
+        try:
+            await start.connected(party, held)
+        except SecureVFLError as error:
+            ended[name] = error
+
+    async def both(held: dict[str, StateFolder]) -> None:
+        tasks = [asyncio.ensure_future(take_part(name, held[name])) for name in starts]
+        for one in heard.values():
+            await asyncio.wait_for(one.told.wait(), LIMIT)
+        for party in taking_part:
+            party.stop()
+        await asyncio.gather(*tasks)
+
+    with ExitStack() as stack:
+        held = {
+            name: stack.enter_context(
+                StateFolder.take(company.state(name), party=name, agreement=start.agreement.digest)
+            )
+            for name, start in starts.items()
+        }
+        asyncio.run(both(held))
+        assert not any(any(one.ledger.parent.iterdir()) for one in held.values())
+    assert set(ended) == set(starts)
+    for name in starts:
+        assert isinstance(ended[name], Parked)
+        assert all("differ in job.epochs" in words for words in heard[name].words)
+        assert not any("7" in words.partition("differ in")[2] for words in heard[name].words)
