@@ -35,6 +35,7 @@ from securevfl.jobs.agreement import (
 )
 from securevfl.jobs.agreement.proposing import planned_epsilon, when
 from securevfl.jobs.agreement.words import in_words
+from securevfl.jobs.process.attend import _bounded
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
 
@@ -322,9 +323,6 @@ SPENT = {
     "attempts": (Spent(attempts=21), NOW, Expired, "used 21 attempts; the agreement allows 20"),
     "own attempts": (Spent(attempts=11), NOW, Expired, "used 11 attempts; the budget allows 10"),
     "seconds": (Spent(seconds=604_801), NOW, Expired, "used 604,801 seconds; the agreement allows 604,800"),
-    "ε": (Spent(epsilon=8.1, delta=1e-5), NOW, PolicyError, "ε = 8.1 over 0 attempts; the agreement allows 8"),
-    "own ε": (Spent(epsilon=7.5, delta=1e-5), NOW, PolicyError, "the budget allows 7"),
-    "δ": (Spent(epsilon=1.0, delta=1e-4), NOW, PolicyError, "counted at δ = 0.0001; the agreement allows 1e-05"),
 }
 
 
@@ -333,12 +331,23 @@ def test_bounds_hold_while_a_job_runs(what: str) -> None:
     from agreement_parties import agreed
 
     found = agreed(proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5))))
-    budget = Budget(attempts=10, epsilon=7.0)
+    budget = Budget(attempts=10)
     spent, now, kind, words = SPENT[what]
     with pytest.raises(kind) as told:
         check_running(found, "shop", spent, now, budget=budget)
     assert words in str(told.value)
-    check_running(found, "shop", Spent(attempts=10, seconds=604_800, epsilon=7, delta=1e-5), NOW, budget=budget)
+    check_running(found, "shop", Spent(attempts=10, seconds=604_800), NOW, budget=budget)
+
+
+def test_bounds_on_epsilon_are_a_part_of_the_policy() -> None:
+    made = proposal(party=(card("bank"), card("shop", epsilon=8.0, delta=1e-5)))
+    plain = sv.Policy(min_intersection=20)
+    assert _bounded(plain, made, "bank", None) == plain
+    assert _bounded(plain, made, "shop", None) == sv.Policy(min_intersection=20, max_epsilon=8.0, max_delta=1e-5)
+    tight = Budget(epsilon=7.0, delta=1e-6)
+    assert _bounded(plain, made, "shop", tight) == sv.Policy(min_intersection=20, max_epsilon=7.0, max_delta=1e-6)
+    assert _bounded(plain, made, "bank", tight).max_epsilon == 7.0
+    assert _bounded(sv.Policy(max_epsilon=3.0), made, "shop", tight).max_epsilon == 3.0
 
 
 @pytest.mark.parametrize(("minutes", "over"), [(-1, False), (4, False), (5, False), (6, True)])

@@ -1,11 +1,12 @@
-"""What an agreement allows while a job runs: until when, how often, how long, and for how much ε."""
+"""What an agreement allows while a job runs: until when, how often, how long, and with which versions. Its bounds on ε
+are held as a part of the party's policy, against each plan."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.errors import Expired, InputError
 from securevfl.jobs.agreement.approvals import Agreement
 from securevfl.jobs.agreement.party_file import Budget
 from securevfl.jobs.agreement.versions import Versions
@@ -20,14 +21,10 @@ class Spent:
     Attributes:
         attempts: begun, with the one that is about to begin.
         seconds: in attempts so far, all together.
-        epsilon: of its own releases so far, of all attempts; with what was reserved and never closed.
-        delta: with which that is counted.
     """
 
     attempts: int = 0
     seconds: float = 0.0
-    epsilon: float = 0.0
-    delta: float = 0.0
 
 
 def check_running(
@@ -44,9 +41,8 @@ def check_running(
 
     Raises:
         Expired: the time, the attempts or the seconds are used up; says how much, of how much, and the cure.
-        PolicyError: ε is.
     """
-    limits, card = agreement.proposal.limits, agreement.proposal.card(party)
+    limits = agreement.proposal.limits
     own = budget or Budget()
     if limits.is_over(now):
         raise Expired(
@@ -61,20 +57,6 @@ def check_running(
             if bound is not None and used > bound:
                 cure = "propose a new one" if whose == "the agreement" else "raise [budget] in the party file"
                 raise Expired(f"{party!r} has used {used:,.0f} {what}; {whose} allows {bound:,}: {cure}")
-    for whose, epsilon, delta in (
-        ("the agreement", card.epsilon, card.delta),
-        ("the budget", own.epsilon, own.delta if own.epsilon is not None else None),
-    ):
-        if epsilon is not None and spent.epsilon > epsilon * (1 + 1e-9):
-            raise PolicyError(
-                f"the releases of {party!r} add up to ε = {spent.epsilon:.4g} over {spent.attempts} attempts; {whose} "
-                f"allows {epsilon:g}: more noise or fewer epochs, in a new agreement"
-            )
-        if delta is not None and spent.epsilon > 0 and spent.delta > delta * (1 + 1e-9):
-            raise PolicyError(
-                f"the releases of {party!r} are counted at δ = {spent.delta:.3g}; {whose} allows {delta:.3g}: set "
-                "delta in the mechanism, in a new agreement"
-            )
 
 
 def check_versions(agreement: Agreement) -> None:

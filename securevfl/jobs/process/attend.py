@@ -176,7 +176,8 @@ def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | Non
     """The party's policy with the bounds on ε that the agreement and its own budget set: each plan, and what earlier
     attempts may have released, is held against it before anything is sent."""
     card, own = proposal.card(name), budget or Budget()
-    if card.epsilon is None or card.delta is None:
-        return policy
-    bounds = [card.epsilon, *([] if own.epsilon is None else [own.epsilon])]
-    return policy.stricter(Policy(max_epsilon=min(bounds), max_delta=card.delta))
+    pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
+    for epsilon, delta in pairs:
+        if epsilon is not None and delta is not None:
+            policy = policy.stricter(Policy(max_epsilon=epsilon, max_delta=delta))
+    return policy
