@@ -44,6 +44,8 @@ NOTED = 1 << 20
 """Bytes of notes that may wait for the program before their peer is read no more."""
 _AGAIN = 60.0
 """Seconds after which the same refusal is told to the program again."""
+_CODES = 16
+"""Different refusals of one peer that the program is told of in that time."""
 
 
 class LinkRow(msgspec.Struct, array_like=True):
@@ -202,7 +204,8 @@ class GatePeer:
     def refused(self, code: str, words: str, *, ours: bool) -> None:
         """Tell the program of a refusal; of the same one, once a minute."""
         now = time.monotonic()
-        if now - self._refusals.get(code, -_AGAIN) >= _AGAIN:
+        self._refusals = {known: at for known, at in self._refusals.items() if now - at < _AGAIN}
+        if code not in self._refusals and len(self._refusals) < _CODES:  # the peer makes up its codes as it likes
             self._refusals[code] = now
             words = words if ours or words.startswith("the peer refuses: ") else f"the peer refuses: {words}"
             self._outbox.say(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)

@@ -523,7 +523,9 @@ class SessionEnd:
 
     def _on_position(self, position: Position) -> None:
         if position.tag == self._out.tag and self._in.view:
+            before = self._out.acked
             self._out.acknowledged(position)
+            self._control -= self._out.acked > before  # there are no more of these than parts that left
         elif position.received == 0:
             self._grant = position
 

@@ -23,7 +23,8 @@ class SessionLimits:
         max_window: to which the window grows where both programs wait for room and neither reads.
         message: of one message.
         note: of one note or endorsement.
-        control: frames other than parts that are taken between two calls of `SessionEnd.tick`.
+        control: frames that are taken between two calls of `SessionEnd.tick`, other than parts and acknowledgements of
+            parts: each takes some microseconds, so that a flood of them is a tenth of a second in each.
         patience: ticks without any progress, both ends blocked at the largest window, after which they are deadlocked.
 
     Raises:
@@ -35,7 +36,7 @@ class SessionLimits:
     max_window: int = 256 << 20
     message: int = 1 << 30
     note: int = 64 << 10
-    control: int = 100_000
+    control: int = 20_000
     patience: int = 60
 
     def __post_init__(self) -> None:

@@ -412,8 +412,25 @@ def test_a_flood_of_control_frames_ends_the_connection() -> None:
         pipe.lines[1].feed(beat * 400)
         both.ends[1].tick()
     assert both.ends[1].up, "an honest peer's beats, however late they come"
+    growing = [frame(FrameKind.ACK, Position(TAG, 0, (1 << 20) + at).pack()) for at in range(600)]
+    other, lines = _begun(SessionLimits(part=64, window=2048, message=1000, control=500))
+    lines.lines[1].feed(b"".join(growing))
+    assert _refused(other, 1)[0] == "flood", "room that grows by a byte at a time"
     pipe.lines[1].feed(beat * 600)
     assert _refused(both, 1)[0] == "flood"
+
+
+def test_acknowledgements_of_what_was_sent_are_no_flood() -> None:
+    both, pipe = _begun(SessionLimits(part=64, window=1 << 16, message=1000, control=100))
+    for _ in range(300):
+        _fill(both, 0, 1)
+        both.settle(pipe)
+        for part in _only(both, 1, Part):
+            assert isinstance(part, Part)
+            both.ends[1].credit(part.view, part.cost)
+        pipe.write(1)
+        pipe.carry(1)
+    assert both.ends[0].up
 
 
 def test_what_a_peer_says_again_and_again_is_told_once() -> None:

@@ -1,0 +1,19 @@
+"""What a hostile peer can make its party's gate tell the program."""
+
+from __future__ import annotations
+
+from transport.session.ends import pair
+
+from securevfl.transport.gate.frames import Outbox
+from securevfl.transport.gate.peer import GatePeer
+from securevfl.transport.gate.settings import Timing
+
+
+def test_a_peer_that_makes_up_reasons_fills_neither_memory_nor_ledger() -> None:
+    outbox = Outbox()
+    peer = GatePeer(0, pair().ends[0], outbox, Timing(), calls=False)
+    for number in range(10_000):
+        peer.refused(f"reason-{number}", "words", ours=False)
+    assert outbox.urgent < 16 * 200
+    peer.refused("reason-0", "words", ours=False)
+    assert outbox.urgent < 16 * 200
