@@ -157,7 +157,7 @@ def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
         try:
             if going is not None and any((going / LEDGERS).glob("*.jsonl")):
                 os.replace(going, place)
-            elif any(ledger.entries for ledger in carried):
+            elif any(ledger.messages for ledger in carried):
                 write_ledgers(carried, place)
             elif going is not None:
                 shutil.rmtree(going, ignore_errors=True)

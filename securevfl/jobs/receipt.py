@@ -127,15 +127,16 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
     if not len(training):
         return
     for name, ledger in ledgers.items():
-        sent = list(_sent(ledger))
-        peers = {entry.peer for entry in sent}
-        content = [e for e in sent if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT]
+        sent = _sent(ledger)
+        peers = {entry.peer for entry, _ in sent}
+        content = [one for one in sent if one[0].kind in READABLE_KINDS or one[0].kind is Kind.CIPHERTEXT]
         if not content and not resumed:
-            raise ProtectionInactive(f"{name!r} sent nothing to train with ({len(sent)} messages to {sorted(peers)})")
+            total = sum(count for _, count in sent)
+            raise ProtectionInactive(f"{name!r} sent nothing to train with ({total} messages to {sorted(peers)})")
         if job.protection.sealed:
             _check_sealed(name, content, training)
         asked = dp is not None and (dp.features if name in passive else dp.gradients) is not None
-        row_level = [e for e in content if _row_level(e, training)]
+        row_level = [entry for entry, _ in content if _row_level(entry, training)]
         if asked and content and not any(entry.noise > 0 for entry in row_level):
             raise ProtectionInactive(f"{name!r} was to add differentially private noise, and no message carries any")
 
@@ -146,15 +147,15 @@ def _row_level(entry: Entry, training: Exchanges) -> bool:
     return entry.kind in READABLE_KINDS or (exchange is not None and bool(exchange.ciphers))
 
 
-def _check_sealed(name: str, content: list[Entry], training: Exchanges) -> None:
+def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchanges) -> None:
     """Every message crossed under a cipher and a key size that its declaration allows."""
-    readable = [entry for entry in content if entry.kind in READABLE_KINDS]
+    readable = [one for one in content if one[0].kind in READABLE_KINDS]
     if readable:
         raise ProtectionInactive(
-            f"{name!r} sent {len(readable)} messages that their receiver can read, the first "
-            f"{readable[0].what!r}; the job asked for all to be sealed"
+            f"{name!r} sent {sum(count for _, count in readable)} messages that their receiver can read, the first "
+            f"{readable[0][0].what!r}; the job asked for all to be sealed"
         )
-    for entry in content:
+    for entry, _ in content:
         exchange = training.find(entry.what, entry.kind)
         allowed = frozenset() if exchange is None else exchange.ciphers
         bits = 0 if exchange is None else exchange.key_bits
@@ -169,15 +170,23 @@ def _check_sealed(name: str, content: list[Entry], training: Exchanges) -> None:
 def _crossed(ledgers: Mapping[str, Ledger]) -> Iterator[tuple[str, str, Entry]]:
     """Sender, receiver and line of each message: the sender's line, or the receiver's where that is not here."""
     for party, ledger in sorted(ledgers.items()):
-        for entry in ledger.entries:
+        for entry in ledger.each_entry():
             if entry.way == "sent":
                 yield party, entry.peer, entry
             elif entry.peer not in ledgers:
                 yield entry.peer, party, entry
 
 
-def _sent(ledger: Ledger) -> list[Entry]:
-    return [entry for entry in ledger.entries if entry.way == "sent"]
+def _sent(ledger: Ledger) -> list[tuple[Entry, int]]:
+    """The first of all messages that a party sent alike, and how many there are: of days of training, a few lines."""
+    found: dict[tuple[str, str, Kind, Guard], Entry] = {}
+    count: dict[tuple[str, str, Kind, Guard], int] = {}
+    for entry in ledger.each_entry():
+        if entry.way == "sent":
+            key = entry.peer, entry.what, entry.kind, entry.guard
+            found.setdefault(key, entry)
+            count[key] = count.get(key, 0) + 1
+    return [(entry, count[key]) for key, entry in found.items()]
 
 
 def _readable(kind: Kind, guard: Guard) -> bool:

@@ -149,7 +149,7 @@ def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRe
         ledgers: run → party → ledger, closed.
     """
     closings = {
-        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.lines[-1], Closing)}
+        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.last, Closing)}
         for run, parties in ledgers.items()
     }
     found = []
@@ -164,7 +164,7 @@ def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRe
             LedgerRecord(
                 party=party,
                 fingerprint=PublicKey.from_hex(own[0].opening.key).fingerprint,
-                messages=sum(len(ledger.entries) for ledger in own),
+                messages=sum(ledger.messages for ledger in own),
                 cross_signed_by=sorted(peer for peer, holds in held.items() if holds),
             )
         )

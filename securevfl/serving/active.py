@@ -251,7 +251,7 @@ class ServeActive(PartyServer):
             if refreshing is not None and not refreshing.done():
                 refreshing.set_result(str(len(index.alignment.rows)))
             self.changed()
-            while len(site.ledger.lines) < LEDGER_LINES and await self._one(live):
+            while site.ledger.length < LEDGER_LINES and await self._one(live):
                 pass
             await tell(site, "end", meta={"over": self.over})
         finally:

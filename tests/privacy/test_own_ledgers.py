@@ -196,3 +196,23 @@ def test_what_was_dropped_did_not_leave(tmp_path: Path) -> None:
     bank.path.write_bytes(whole + b"x" * 70_000)
     bank.start()
     assert (bank.own.dropped, bank.path.read_bytes()) == (70_000, whole)
+
+
+def test_the_ledger_of_a_process_that_trains_for_days_is_not_in_memory(tmp_path: Path) -> None:
+    """Its lines are read from the file, each attempt's own, also after the next one began."""
+    one, other = Party("bank", tmp_path), Party("shop", tmp_path)
+    meet(one, other, 1)
+    first, kept = one.ledger, []
+    for value in range(50):
+        say(one, other, value)
+        kept.append(first.last)
+    end(one, other)
+    meet(one, other, 2)
+    say(other, one, 1.0)
+    assert first._lines is None
+    assert [line for line in first.lines if line in kept] == kept
+    assert (first.messages, len(first.entries), len(first.lines)) == (52, 52, first.length)
+    assert first.lines[-1] == first.last
+    assert [entry.way for entry in one.ledger.entries] == ["received"]
+    assert first.to_jsonl() + one.ledger.to_jsonl() == one.path.read_bytes()
+    end(one, other)

@@ -151,7 +151,7 @@ class Attending:
 
     def _keep(self, finished: Finished) -> None:
         """The party's own report, before anybody hears that it has its results."""
-        end = finished.ledger.lines[-1]
+        end = finished.ledger.last
         words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
         self.finished = finished
         self.record = own_record(

@@ -96,7 +96,7 @@ def _ledgers(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list[Ledger
     mine = LedgerRecord(
         party=name,
         fingerprint=PublicKey.from_hex(ledger.opening.key).fingerprint,
-        messages=len(ledger.entries),
+        messages=ledger.messages,
         cross_signed_by=[],
     )
     peers = [

@@ -17,7 +17,7 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +40,7 @@ from securevfl.privacy.ledger.lines import (
     Roster,
     Word,
     Words,
+    decode,
     encode,
     signed_kind,
     signed_part,
@@ -71,6 +72,12 @@ class Ledger:
         after: head of the party's chain before this one.
         software: name and version of what keeps it.
         path: file to append to; each line is there before the next is made.
+        kept: whether lines stay in memory, too. A process that trains for days keeps them in its file alone.
+
+    Attributes:
+        last: the last line.
+        length: number of lines.
+        messages: number of messages among them.
     """
 
     def __init__(
@@ -87,10 +94,14 @@ class Ledger:
         after: str = "",
         software: str = "",
         path: Path | None = None,
+        kept: bool = True,
     ) -> None:
         self.party = party
         self.run = run
-        self.lines: list[Line] = []
+        self.length = 0
+        self._lines: list[Line] | None = [] if kept or path is None else None
+        self._path = path
+        self._begin = path.stat().st_size if path is not None and path.exists() else 0
         self._key = key or PrivateKey.generate()
         self._head = GENESIS
         self._time = 0
@@ -125,7 +136,10 @@ class Ledger:
         force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
         if isinstance(line, Opening | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
-        self.lines.append(line)
+        if self._lines is not None:
+            self._lines.append(line)
+        self.last = line
+        self.length += 1
         if self._file is not None:
             raw = encode(line) + b"\n"
             if len(raw) > LINE_BYTES:
@@ -298,13 +312,37 @@ class Ledger:
             self._file.close()
 
     @property
+    def messages(self) -> int:
+        """How many messages were recorded."""
+        return self._count
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines, in their order; read from the file where they are not kept in memory."""
+        return list(self.each_line()) if self._lines is None else self._lines
+
+    @property
     def entries(self) -> list[Entry]:
-        """The messages, without notes, in their order."""
-        return [line for line in self.lines if isinstance(line, Entry)]
+        """The messages, without notes, in their order; see `lines`."""
+        return list(self.each_entry())
+
+    def each_entry(self) -> Iterator[Entry]:
+        """The messages one by one, in no more memory than one takes where lines are not kept."""
+        return (line for line in self.each_line() if isinstance(line, Entry))
+
+    def each_line(self) -> Iterator[Line]:
+        """All lines one by one; likewise."""
+        if self._lines is not None or self._path is None:
+            yield from self._lines or ()
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._begin)
+            for raw, _ in zip(file, range(self.length), strict=False):  # a later chain may follow in the file
+                yield decode(raw.removesuffix(b"\n"))
 
     def to_jsonl(self) -> bytes:
         """All lines, one JSON object each."""
-        return b"".join(encode(line) + b"\n" for line in self.lines)
+        return b"".join(encode(line) + b"\n" for line in self.each_line())
 
 
 def _cut(text: str) -> str:

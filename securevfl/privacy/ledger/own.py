@@ -162,6 +162,7 @@ class OwnLedgers:
             software=self._software,
             after=self._after if self._before is None else self._before.head,
             path=self._path,
+            kept=False,
         )
         self._before = ledger
         if one is not None:
