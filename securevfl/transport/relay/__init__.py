@@ -1,9 +1,16 @@
 """A blind relay: two parties dial out to it, and it passes the bytes of their TLS on without understanding them."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from securevfl.transport.relay.introduction import ID, TOKEN, Side, introduce, read_rendezvous, read_token
 from securevfl.transport.relay.limits import Allowance, Limits
-from securevfl.transport.relay.server import RelayServer
 from securevfl.transport.relay.tokens import Tokens
+
+if TYPE_CHECKING:
+    from securevfl.transport.relay.server import RelayServer
 
 __all__ = [
     "ID",
@@ -17,3 +24,11 @@ __all__ = [
     "read_rendezvous",
     "read_token",
 ]
+
+if not TYPE_CHECKING:  # a gate calls through a relay and needs no server, nor what it is made of
+
+    def __getattr__(name: str) -> object:
+        """Load the server on first use (PEP 562)."""
+        if name == "RelayServer":
+            return import_module(f"{__name__}.server").RelayServer
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
