@@ -7,15 +7,18 @@ import math
 import stat
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from datetime import date
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from servers import JOB
 
 from securevfl.errors import InputError
-from securevfl.serving import Buckets, DailyCounts, ServingPolicy, TokenFile, make_token
+from securevfl.jobs.parts import ModelPart
+from securevfl.serving import Buckets, DailyCounts, ModelShelf, Named, ServingPolicy, TokenFile, make_token
 from securevfl.serving.daily import DAY
 from securevfl.serving.policy import RULES, Refusal
 
@@ -229,3 +232,22 @@ def test_a_token_file_with_mistakes_opens_nothing(text: str, words: str, tmp_pat
     path.chmod(0o600)
     with pytest.raises(InputError, match=words):
         TokenFile(path)
+
+
+def test_a_shelf_serves_no_other_part_than_the_one_that_was_agreed(
+    tmp_path: Path, plain: Mapping[str, ModelPart]
+) -> None:
+    """A part that was replaced on the disk after all had agreed is found by its digest, and the record stays."""
+    shelf = ModelShelf(tmp_path, "bank", JOB)
+    part = plain["bank"]
+    shelf.put(part)
+    good = Named.of(part.run, {"bank": part.digest, "shop1": "0" * 64})
+    shelf.commit(good)
+    wrong = Named.of(part.run, {"bank": "1" * 64, "shop1": "0" * 64})
+    with pytest.raises(InputError, match="and the model that was committed has"):
+        shelf.commit(wrong)
+    assert ModelShelf(tmp_path, "bank", JOB).committed == good
+    with pytest.raises(InputError, match="no part of run"):
+        shelf.part("0" * 64)
+    with pytest.raises(InputError, match="names no run"):
+        shelf.part("../bank")
