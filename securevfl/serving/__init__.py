@@ -2,7 +2,7 @@
 
 - `policy`, `daily`: what each party allows, counted on its own disk. `limits`, `tokens`: who may ask how much.
 - `shelf`: which model is served, changed in two phases. `answers`, `groups`: noisy answers are kept; padded batches.
-- `gathered`, `session`, `passive`, `active`: the servers, over any mesh. `local`: customers whom nobody else knows.
+- `gathered`, `session`, `passive`, `conducting`, `active`: the servers, over any mesh. `local`: whom nobody else knows.
 """
 
 from securevfl.serving.active import ServeActive
