@@ -63,6 +63,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.gate", quick=("--quick",)),
     Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
+    Benchmark("benchmarks.soak", quick=("--quick",)),
     Benchmark("benchmarks.session", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
