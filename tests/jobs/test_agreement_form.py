@@ -96,7 +96,7 @@ def test_what_is_accepted_is_written_the_same(
     assert again.job_of().digest == made.job_of().digest
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.randoms(use_true_random=False))
 def test_a_changed_byte_is_refused_or_another_agreement(luck: random.Random) -> None:
     raw = bytearray(WHOLE.raw)
@@ -221,7 +221,7 @@ def test_cards_have_one_form(name: str) -> None:
             PartyCard.decode(changed)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_changed_approvals_never_verify(luck: random.Random) -> None:
     raw = bytearray(Approval.sign(WHOLE, "shop", KEYS["shop"]).raw)

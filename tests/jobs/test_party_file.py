@@ -101,7 +101,7 @@ def test_all_mistakes_at_once(tmp_path: Path) -> None:
         ('party = "bank"\n' + KEYS + "[peer.shop]\nlisten = true\n", "shop dial this party, which listens nowhere"),
         ('party = "bank"\n' + KEYS + '[peer.shop]\ndial = "a:1"\nrelay = "b:1"\n', "given: dial, relay"),
         ('party = "bank"\n' + KEYS + '[peer.shop]\nrelay = "b:1"\n', "relay and rendezvous go together"),
-        ('party = "bank"\n' + KEYS + '[peer.shop]\ndial = "a:1"\ntoken = "t"\n', "token is for a relay"),
+        ('party = "bank"\n' + KEYS + '[peer.shop]\ndial = "a:1"\ntoken = "t"\n', "relay and token go together"),
         ('party = "bank"\npolicy_file = "p.toml"\n' + KEYS, "policy_file is the policy of 'shop'"),
         ("party = ", "is not TOML"),
     ],

@@ -9,11 +9,10 @@ from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.privacy.ledger.lines import VERSION as LEDGER
+from securevfl.transport.session.frames import VERSIONS as SESSION
 from securevfl.transport.wire import VERSION as WIRE
 
 __all__ = ["Versions"]
-
-SESSION = 1
 
 Version = Annotated[int, Meta(ge=1, le=1 << 16)]
 
@@ -44,7 +43,7 @@ class Versions(Config):
             package = version("securevfl")
         except PackageNotFoundError:  # a source tree that nobody installed
             package = "unknown"
-        return cls(securevfl=package, wire=WIRE, session=SESSION, ledger=LEDGER)
+        return cls(securevfl=package, wire=WIRE, session=SESSION[1], ledger=LEDGER)
 
     def against(self, other: Versions) -> list[str]:
         """What differs, in words.
