@@ -176,8 +176,9 @@ def every_cell(folder: Path, *, quick: bool) -> dict[str, Any]:
 
 
 def plain_epoch(folder: Path, *, quick: bool) -> dict[str, Any]:
-    """Seconds of a plain epoch through processes and in the simulation, in turns, and bytes."""
-    rows, epochs = (2_000, 4) if quick else (20_000, 6)
+    """Seconds of a plain epoch through processes and in the simulation, in turns, and bytes. Both keep checkpoints
+    after each epoch, as a process always does."""
+    rows, epochs = (4_000, 6) if quick else (20_000, 6)
     people = sv.Parties.of(*_plain_tables(rows))
     job = sv.Job(algorithm=sv.SplitNN(hidden=16), epochs=epochs, batch_size=256, seed=3)
     ratios, seconds = [], []
@@ -186,7 +187,7 @@ def plain_epoch(folder: Path, *, quick: bool) -> dict[str, Any]:
         if any(through_processes(company).values()):
             raise SystemExit("a party failed")
         own = Record.read(company.state("bank") / "report" / "metrics.json").runs[0]
-        alone = sv.simulate(job, company.people).record.runs[-1]
+        alone = sv.simulate(job, company.people, checkpoints=folder / f"kept-{round_}").record.runs[-1]
         mine, theirs = ([e.seconds for e in run.epochs[1:]] for run in (own, alone))
         ratios.append(statistics.median(mine) / statistics.median(theirs))
         seconds.append([statistics.median(mine), statistics.median(theirs)])
