@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -31,6 +31,7 @@ from securevfl.jobs.state import StateFolder
 from securevfl.site import SILENCE, Observer
 from securevfl.transport.gate import Address, NetworkMesh, Route
 from securevfl.transport.relay import read_token
+from securevfl.transport.session import DEFAULT_SESSION_LIMITS, SessionLimits
 
 __all__ = ["Start", "read_start"]
 
@@ -118,6 +119,7 @@ class Start:
             listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
             routes=self.routes(),
             known=party.attempts.known,
+            limits=self._limits(),
         )
         for address in mesh.listening:
             party.news.happened("listening", f"listening at {address}", host=address.host, port=address.port)
@@ -131,6 +133,12 @@ class Start:
         except BaseException:
             mesh.kill()  # peers see a connection that is gone: whoever ended the job for all said so before
             raise
+
+    def _limits(self) -> SessionLimits:
+        """Those of the sessions: the largest window that the party file gives any peer."""
+        window = max((peer.window for peer in self.own.peers.values()), default=DEFAULT_SESSION_LIMITS.window)
+        most = max(window, DEFAULT_SESSION_LIMITS.max_window)
+        return replace(DEFAULT_SESSION_LIMITS, window=window, max_window=most)
 
     def routes(self) -> dict[str, Route]:
         """Peer → how it is called; the others call this party.
