@@ -177,13 +177,19 @@ class Mesh(Protocol):
     """
 
     @property
-    def me(self) -> str: ...
+    def me(self) -> str:
+        """The party."""
+        ...
 
     @property
-    def peers(self) -> tuple[str, ...]: ...
+    def peers(self) -> tuple[str, ...]:
+        """All others of the job, sorted."""
+        ...
 
     @property
-    def incarnation(self) -> Incarnation: ...
+    def incarnation(self) -> Incarnation:
+        """The party's own."""
+        ...
 
     async def next(self) -> MeshEvent:
         """What happened next; waits for it. Events of one peer come in their order.
