@@ -5,6 +5,7 @@ from mutations.base import Break
 __all__ = ["BREAKS"]
 
 _END = "securevfl/transport/session/end.py"
+_MEETING = "securevfl/transport/session/meeting.py"
 _HELLO = "securevfl/transport/session/hello.py"
 _LINE = "securevfl/transport/session/line.py"
 _STREAMS = "securevfl/transport/session/streams.py"
@@ -16,7 +17,7 @@ _HANDSHAKE = ("tests/transport/session/test_handshake.py",)
 BREAKS: tuple[Break, ...] = (
     Break(
         name="DATA leaves before the acceptance",
-        file=_END,
+        file=_MEETING,
         old="        line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))\n",
         new="        line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))\n"
         "        self._line, line.up = line, True\n",
@@ -45,7 +46,7 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         name="a recorded hello is let in",
-        file=_END,
+        file=_MEETING,
         old="        if hello.connection in numbers or hello.connection <= last - _REMEMBERED:\n",
         new="        if hello.connection <= last - _REMEMBERED:\n",
         tests=_HANDSHAKE,
@@ -59,28 +60,28 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         name="the acceptance of another connection is taken",
-        file=_END,
+        file=_MEETING,
         old="        if self._first or greeting is None or body[:NONCE] != line.id:\n",
         new="        if self._first or greeting is None:\n",
         tests=_HANDSHAKE,
     ),
     Break(
         name="bytes of an earlier connection are taken",
-        file=_END,
+        file=_MEETING,
         old="            if older is not None and older is not line and (older.up or older.greeted):\n",
         new="            if older is not None and older is not line and older.greeted and not older.up:\n",
         tests=_TESTS,
     ),
     Break(
         name="a new process of the peer goes on with the old one's streams",
-        file=_END,
+        file=_MEETING,
         old="        if self._met is not None and peer != self._met:\n            self._void()\n",
         new="",
         tests=_TESTS,
     ),
     Break(
         name="the older of two connections is used",
-        file=_END,
+        file=_MEETING,
         old="        return hello.connection > last\n",
         new="        return True\n",
         tests=_TESTS,
@@ -129,14 +130,14 @@ BREAKS: tuple[Break, ...] = (
     ),
     Break(
         name="parts of a view that was left are delivered",
-        file=_END,
+        file=_MEETING,
         old="        if incoming is None or incoming is not self._in:\n            return\n",
         new="        if incoming is None:\n            return\n",
         tests=_FLOW,
     ),
     Break(
         name="a part leaves in a view that the peer has left",
-        file=_END,
+        file=_MEETING,
         old="                    self._out.allowed = 0  # the peer has left this view, or has not begun it\n",
         new="",
         tests=_FLOW,
