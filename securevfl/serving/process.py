@@ -16,10 +16,10 @@ from securevfl.jobs.agreement import (
     Agreement,
     PartyFile,
     check_versions,
-    identity_of,
     peer_book,
     read_agreement,
     read_party_file,
+    row_of,
 )
 from securevfl.jobs.agreement.party_file import DataSection
 from securevfl.jobs.files import read_job
@@ -231,7 +231,7 @@ def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
 
 async def _mesh(agreement: Agreement, own: PartyFile, incarnation: Incarnation) -> NetworkMesh:
     return await NetworkMesh.start(
-        identity_of(own),
+        row_of(agreement, own, note=own.state / "certificate").shown,
         peer_book(agreement, own, store=own.state / "endorsements.json"),
         agreement=bytes.fromhex(agreement.digest),
         incarnation=incarnation,
