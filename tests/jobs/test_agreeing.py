@@ -27,11 +27,13 @@ from securevfl.jobs.agreement import (
     check_versions,
     differences,
     hold,
+    identity_of,
     peer_book,
     propose,
     read_agreement,
     read_party_file,
     require_peers,
+    row_of,
 )
 from securevfl.jobs.agreement.proposing import planned_epsilon, when
 from securevfl.jobs.agreement.words import in_words
@@ -368,6 +370,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
     from securevfl.jobs.agreement import Agreement
 
     own, agreement = read_party_file(bank.file), Agreement(made)
+    assert row_of(agreement, own).shown == identity_of(own)
     book = peer_book(agreement, own, now=lambda: datetime.now(UTC))
     assert book.accepts(made.card("shop").tls[0].der) == "shop"
     with pytest.raises(InputError, match=r"does not say how shop is reached: add \[peer.shop\]"):
