@@ -63,7 +63,6 @@ def propose_command(
     out: Annotated[Path, typer.Option("-o", "--out", help="Where to write it.")] = Path("agreement.toml"),
     attempts: Annotated[int, typer.Option(help="Most attempts at the job; a start anew is one.")] = 20,
     hours: Annotated[float, typer.Option(help="Most hours that all attempts take together.")] = 168.0,
-    leaving: Annotated[str, typer.Option(help="If a party leaves for good: 'end', or 'go on' without it.")] = "end",
     epsilon: Annotated[
         list[str] | None,
         typer.Option(help="PARTY=ε or PARTY=ε@δ: bounds the party's releases over all attempts; else twice the plan."),
@@ -86,7 +85,7 @@ def propose_command(
         purpose=purpose,
         expires=expires,
         now=datetime.now(UTC),
-        limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1), "leaving": leaving},
+        limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1)},
         epsilon=dict(_bound(text) for text in epsilon or []),
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
     )

@@ -51,8 +51,7 @@ class Limits(Config):
         reconnect: seconds that an attempt waits for a connection that broke, before it is parked.
         gather: seconds that a party waits for its peers while nothing runs, before its process ends; it may be started
             again.
-        leaving: what happens if a party leaves for good: ``"end"``, the job ends at all; or ``"go on"``, where the
-            algorithm can.
+        leaving: what happens if a party leaves for good: ``"end"``, the job ends at all.
     """
 
     expires: Annotated[str, Meta(max_length=20)]
@@ -60,7 +59,7 @@ class Limits(Config):
     seconds: Seconds = 7 * 86400
     reconnect: Seconds = 120
     gather: Seconds = 86400
-    leaving: Literal["end", "go on"] = "end"
+    leaving: Literal["end"] = "end"
 
     @classmethod
     def path(cls) -> str:

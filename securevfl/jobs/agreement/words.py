@@ -38,10 +38,6 @@ def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
         me: the party that reads; its name is marked.
     """
     limits = proposal.limits
-    leaves = {
-        "end": "the job ends at all parties",
-        "go on": "the others go on where the algorithm can",
-    }
     return [
         Paragraph(
             f"Agreement {proposal.digest}",
@@ -49,7 +45,7 @@ def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
                 f"Purpose: {proposal.purpose}",
                 f"It ends on {limits.end:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
                 f"{_span(limits.seconds)} of running, whatever comes first.",
-                f"If a party leaves for good, {leaves[limits.leaving]}.",
+                "If a party leaves for good, the job ends at all parties.",
             ),
         ),
         Paragraph("Who takes part", tuple(line for card in proposal.party for line in _who(card, me))),
