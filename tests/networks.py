@@ -48,7 +48,11 @@ class Splice:
         if self.plugged:
             writer.transport.abort()
             return
-        far, away = await asyncio.open_connection(self.target.host, self.target.port)
+        try:
+            far, away = await asyncio.open_connection(self.target.host, self.target.port)
+        except OSError:  # who listened there is gone
+            writer.transport.abort()
+            return
         self.joined += 1
         self._writers += [writer, away]
         for source, sink in ((reader, away), (far, writer)):

@@ -26,7 +26,7 @@ __all__ = ["Gate", "serve"]
 _TICK = 1.0
 _SOON = 0.1
 """Seconds between two looks at the timers, with and without something that may be late."""
-_ABORT = 2.0
+_ABORT = 5.0
 """Seconds in which peers may take the reason of an abort."""
 _STRANGERS = 5
 """Refusals of callers without a name that the program is told of in a minute."""
