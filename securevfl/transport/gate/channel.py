@@ -6,19 +6,18 @@ import asyncio
 import hashlib
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.transport.channel import Beat
-from securevfl.transport.gate.frames import Bulk, FrameIn, Frames
+from securevfl.transport.gate.frames import Bulk, FrameIn, Frames, Outbox
 from securevfl.transport.parts import Assembler, in_parts
 from securevfl.transport.session import OVERHEAD
 from securevfl.transport.wire import Limits, decode, encode_parts
 
 if TYPE_CHECKING:
-    from securevfl.transport.gate.network import NetworkMesh
     from securevfl.transport.message import Message
 
 __all__ = ["NetworkChannel"]
@@ -32,11 +31,28 @@ _QUEUED = 2 << 20
 _BEATS = msgspec.msgpack.Encoder()
 
 
+class Carrier(Protocol):
+    """What a channel needs of its mesh."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Frames to the gate."""
+        ...
+
+    def wake(self) -> None:
+        """Write what waits, soon."""
+        ...
+
+    def credit(self, index: int, generation: int, cost: int) -> None:
+        """Parts were taken out of the window."""
+        ...
+
+
 class NetworkChannel:
     """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin`; see `Channel`."""
 
     def __init__(
-        self, mesh: NetworkMesh, index: int, view: bytes, generation: int, *, window: int, part: int, limits: Limits
+        self, mesh: Carrier, index: int, view: bytes, generation: int, *, window: int, part: int, limits: Limits
     ) -> None:
         self._mesh = mesh
         self._index = index
