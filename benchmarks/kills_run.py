@@ -64,7 +64,7 @@ def watch(file: Path) -> None:
     call, share = RowRelease.__call__, JointRelease.noise
 
     def released(self: RowRelease, values: Any, rows: np.ndarray, **more: Any) -> Any:
-        fresh = rows[self._new(rows)] if self.once else rows
+        fresh = rows[self.fresh(rows)] if self.once else rows
         sent = call(self, values, rows, **more)
         note(self, fresh)
         return sent
