@@ -78,7 +78,7 @@ class Course:
     chains: Chains
     note: Callable[[], Mapping[str, str]]
     observer: Observer = field(default_factory=Observer)
-    keep: Callable[[Finished], None] = lambda finished: None
+    keep: Callable[[Finished], None] | None = None
     silence: float = SILENCE
 
     def __post_init__(self) -> None:
@@ -131,7 +131,8 @@ class Course:
             aligning=aligning,
             seconds=time.perf_counter() - began,
         )
-        self.keep(finished)
+        if self.keep is not None:
+            self.keep(finished)
         return finished
 
     async def _run(self, site: Site, view: View) -> tuple[Alignments, float, Trained]:
