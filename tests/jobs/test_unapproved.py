@@ -18,13 +18,15 @@ from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
 from securevfl.jobs.agreement import Agreement, Approval, read_agreement, write_approval
 from securevfl.jobs.agreement.approvals import SIGNED
 from securevfl.jobs.process.attend import Attending
+from securevfl.jobs.process.refusals import NOTE
 from securevfl.jobs.process.start import read_start
 from securevfl.jobs.runner.news import News
 from securevfl.jobs.runner.patience import Patience
 from securevfl.jobs.state import StateFolder
 from securevfl.party.reports import Ready, Report, decode, encode, view_of
-from securevfl.privacy import PrivateKey
-from securevfl.privacy.ledger import read_private_key
+from securevfl.privacy import PrivateKey, read
+from securevfl.privacy.ledger import Closing, Opening, read_private_key
+from securevfl.privacy.ledger import Noted as LedgerNote
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 from securevfl.transport import Kind, MemoryHub, Message, Noted, Scalar
@@ -126,8 +128,17 @@ def _attacked(company: Company, approval: bytes, held: Agreement) -> Seen:
         seen = asyncio.run(meet(party))
         assert not state.attempts
         assert state.alignment() is None
-        assert not any(state.ledger.parent.iterdir())
+        _refused_in(state.ledger)
     return seen
+
+
+def _refused_in(path: Path) -> list[str]:
+    """The words of refused connections, which are all that a ledger holds."""
+    lines = [line for _, line in read(path)] if path.exists() else []
+    notes = [line for line in lines if isinstance(line, LedgerNote)]
+    assert [line for line in lines if not isinstance(line, Opening | LedgerNote | Closing)] == []
+    assert {note.note for note in notes} <= {NOTE}
+    return [str(note.values["words"]) for note in notes]
 
 
 @pytest.mark.parametrize("what", ATTACKS)
@@ -237,7 +248,10 @@ def test_other_agreements_are_refused_by_field_at_both_parties(company: Company)
             for name, start in starts.items()
         }
         asyncio.run(both(held))
-        assert not any(any(one.ledger.parent.iterdir()) for one in held.values())
+        for one in held.values():  # of the other party's agreement the ledger holds that it was refused, and no more
+            words = _refused_in(one.ledger)
+            assert words
+            assert all("differ in job.epochs" in text for text in words)
     assert set(ended) == set(starts)
     for name in starts:
         assert isinstance(ended[name], Parked)

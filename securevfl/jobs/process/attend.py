@@ -14,6 +14,7 @@ from securevfl.jobs.machine import versions
 from securevfl.jobs.process.chains import Chains
 from securevfl.jobs.process.course import Course, Finished
 from securevfl.jobs.process.own_report import own_record
+from securevfl.jobs.process.refusals import Refusals
 from securevfl.jobs.process.status import Status
 from securevfl.jobs.process.stored import StoredAttempts
 from securevfl.jobs.process.watching import Audience
@@ -78,9 +79,10 @@ class Attending:
         self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
-        self.news = Several([one for one in everyone if isinstance(one, News)])
         self.incarnation = Incarnation(*state.started())
         self.chains = Chains(name, key, state.ledger.parent, f"securevfl {versions().get('securevfl', '')}".rstrip())
+        self.refusals = Refusals(self.chains, self.incarnation.count)
+        self.news = Several([*(one for one in everyone if isinstance(one, News)), self.refusals])
         self.course = Course(
             state=state,
             job=self.job,
@@ -89,6 +91,7 @@ class Attending:
             table=table,
             chains=self.chains,
             note=self._note,
+            begun=self.refusals.tell,
             observer=Audience([one for one in everyone if isinstance(one, Observer)]),
             keep=self._keep,
             silence=silence,
@@ -128,6 +131,7 @@ class Attending:
             raise
         finally:
             self.attempts.use(0.0)
+            self.refusals.end()
             writing.cancel()
             with suppress(asyncio.CancelledError):
                 await writing

@@ -12,7 +12,7 @@ from msgspec import Meta
 from securevfl.errors import ProtocolError
 from securevfl.jobs.written import OWN_RESULT, RESULTS
 from securevfl.party.reports import View
-from securevfl.privacy import OpensLedgers, OwnLedgers, PrivateKey
+from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
 from securevfl.privacy.ledger import file_of
 from securevfl.transport import Scalar
 
@@ -74,13 +74,17 @@ class Chains:
             said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
             self.own.settle(ledger, peer, said)
 
+    def apart(self, run: str) -> Ledger:
+        """A chain that belongs to no attempt, after the last one."""
+        return self.own.open(self._party, run=run, job="")
+
     def bind(self, digests: Mapping[str, str]) -> None:
         """Write the chain that names the party's own results.
 
         Args:
             digests: file of the party's own report → SHA-256, hexadecimal.
         """
-        chain = self.own.open(self._party, run=RESULTS, job="")
+        chain = self.apart(RESULTS)
         for name, digest in sorted(digests.items()):
             chain.note(OWN_RESULT, {"name": name, "sha256": digest})
         chain.close()

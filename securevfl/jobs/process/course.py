@@ -66,6 +66,7 @@ class Course:
         chains: open its ledger's chains.
         note: what every chain holds of the agreement.
         observer: hears how it goes on.
+        begun: writes more into the chain of an attempt that begins.
         keep: stores what an attempt left, before anybody hears that this party has it.
         silence: see `Site.silence`.
     """
@@ -78,6 +79,7 @@ class Course:
     chains: Chains
     note: Callable[[], Mapping[str, str]]
     observer: Observer = field(default_factory=Observer)
+    begun: Callable[[Ledger], None] | None = None
     keep: Callable[[Finished], None] | None = None
     silence: float = SILENCE
 
@@ -117,6 +119,8 @@ class Course:
             silence=self.silence,
         )
         site.ledger.note("agreement", self.note())
+        if self.begun is not None:
+            self.begun(site.ledger)
         alignments, aligning, trained = await closing(site, self._run(site, view))
         check_protection(
             self.job,

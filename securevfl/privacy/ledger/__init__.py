@@ -20,12 +20,24 @@ from securevfl.privacy.ledger.key_files import (
 )
 from securevfl.privacy.ledger.keys import PrivateKey, PublicKey
 from securevfl.privacy.ledger.ledgers import Ledgers, file_of
-from securevfl.privacy.ledger.lines import LINE_BYTES, VERSION, Closing, Entry, Line, Noted, Opening, decode, hash_of
+from securevfl.privacy.ledger.lines import (
+    CONNECTIONS,
+    LINE_BYTES,
+    VERSION,
+    Closing,
+    Entry,
+    Line,
+    Noted,
+    Opening,
+    decode,
+    hash_of,
+)
 from securevfl.privacy.ledger.own import OpensLedgers, OwnLedgers
 from securevfl.privacy.ledger.reading import Flaw, Located, raise_flaws, read
 from securevfl.privacy.ledger.verifying import Chain, chains_of
 
 __all__ = [
+    "CONNECTIONS",
     "LINE_BYTES",
     "MARK_EVERY",
     "VERSION",

@@ -110,9 +110,11 @@ def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
                 yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which stands before it")
             if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
                 yield _flaw(chain, f"attempt {chain.attempt} stands after attempt {before.attempt}")
+            if chain.apart and chain.entries:
+                yield _flaw(chain, f"run {chain.run!r} is of no attempt and holds messages")
             if chain.run not in chain.opening.runs:
                 yield _flaw(chain, f"run {chain.run!r} is none of those that its own opening line expects")
-            elif chain.run not in first.opening.runs and not chain.attempt:
+            elif chain.run not in first.opening.runs and not chain.attempt and not chain.apart:
                 yield _flaw(
                     chain, f"run {chain.run!r} is none of those that the party expected when run {first.run!r} began"
                 )

@@ -39,6 +39,10 @@ __all__ = [
     "word_bytes",
 ]
 
+CONNECTIONS = "connections"
+"""How the run of a chain is called that holds what happened while no attempt ran; a number follows. It has no
+messages."""
+
 VERSION = 3
 """3 has keys, times, digests and signed heads. 1 and 2 had no keys: whoever computes hashes could have written them."""
 

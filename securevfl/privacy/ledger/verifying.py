@@ -10,6 +10,7 @@ from itertools import pairwise
 from securevfl.errors import AuditError
 from securevfl.privacy.ledger.keys import PublicKey
 from securevfl.privacy.ledger.lines import (
+    CONNECTIONS,
     GENESIS,
     VERSION,
     AttemptLine,
@@ -91,6 +92,11 @@ class Chain:
     def run(self) -> str:
         """Name of the run."""
         return self.opening.run
+
+    @property
+    def apart(self) -> bool:
+        """Whether it holds what happened while no attempt ran; see `CONNECTIONS`."""
+        return self.run.partition(" ")[0] == CONNECTIONS
 
     @property
     def key(self) -> PublicKey:
@@ -202,7 +208,7 @@ def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[F
     for before, chain in pairwise(chains):
         if before.closed:
             continue
-        before.broke_off = chain.attempt > before.attempt
+        before.broke_off = chain.attempt > before.attempt or (chain.apart and before.attempt > 0)
         if not before.broke_off:
             text = f"the chain of run {before.run!r} has no closing line, and another one follows it"
             before.flaw(before.last, text)
