@@ -220,7 +220,8 @@ def seconds_by_phase(record: Record) -> str | None:
         axes.set_xlim(0, max(totals) * 1.4)
     _run_labels(axes, record, runs)
     axes.xaxis.grid(True, color=GRID, lw=0.8)
-    return _svg(figure, "seconds", "Seconds of work in an epoch, all parties together")
+    whose = f"{record.known_to} alone" if record.known_to else "all parties together"
+    return _svg(figure, "seconds", f"Seconds of work in an epoch, {whose}")
 
 
 def bytes_by_direction(record: Record) -> str | None:
@@ -235,6 +236,8 @@ def bytes_by_direction(record: Record) -> str | None:
     start = min(positive) / 4 if log else 0.0
     for i, pair in enumerate(sizes):
         for shift, size, color in ((-0.2, pair[0], FROM_ACTIVE), (0.2, pair[1], FROM_PASSIVE)):
+            if record.known_to and not size:
+                continue  # what others sent in an epoch, a party's own record does not know
             axes.barh(i + shift, max(size - start, 0), left=start, height=0.34, color=color)
             _beside(axes, max(size, start), i + shift, human_bytes(size))
     if log:

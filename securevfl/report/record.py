@@ -220,6 +220,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     alignment: AlignmentRecord
     runs: list[RunRecord]
     ledgers: list[LedgerRecord] = []
+    known_to: str = ""
+    """the party that wrote it from what it alone knows: times and bytes are its own; empty for a simulation"""
 
     def to_json(self) -> bytes:
         """UTF-8 JSON, indented."""

@@ -91,11 +91,11 @@ def comparison_table(record: Record) -> Table:
             human_bytes(back) if back else "–",
             "–" if epsilon is None else f"{epsilon:.2f}",
         )
-    a = record.alignment
+    a, whose = record.alignment, f"{record.known_to} alone" if record.known_to else "all parties together"
     agreed = f", {verified(record)}" if verified(record) else ""
     table.caption = Text(
         f"{a.common:,} common rows{agreed}: {a.train:,} train, {a.valid:,} validate, {a.test:,} test. "
-        "Figures are of the test rows; time is that of all parties together."
+        f"Figures are of the test rows; time is that of {whose}."
         + (f" {words}" if (words := constant_of(record)) else "")
     )
     table.caption_justify = "left"

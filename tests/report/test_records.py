@@ -259,3 +259,12 @@ def test_alignment_of_all_parties_at_once_says_that_no_pairwise_overlap_is_learn
     assert "and no overlap of fewer; the sizes of their tables" in everyone
     assert "by pairs" not in everyone
     assert "same keyed digest" in everyone
+
+
+def test_a_partys_own_record_claims_no_time_or_bytes_of_others(record: Record) -> None:
+    own = replace(record, known_to="shop")
+    page = render(own)
+    assert "all parties together" not in page
+    assert "seconds of work in an epoch, shop alone" in page
+    assert "bytes that shop sends in an epoch" in page
+    assert "time is that of shop alone" in " ".join(render_text(comparison_table(own)).split())

@@ -60,6 +60,7 @@ def own_record(
         alignment=_alignment(name, roster, table, finished),
         runs=[run],
         ledgers=_ledgers(name, ledger, heads or {}),
+        known_to=name,
     )
 
 
