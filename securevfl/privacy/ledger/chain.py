@@ -75,9 +75,7 @@ class Ledger:
         kept: whether lines stay in memory, too. A process that trains for days keeps them in its file alone.
 
     Attributes:
-        last: the last line.
         length: number of lines.
-        messages: number of messages among them.
     """
 
     def __init__(
@@ -138,7 +136,7 @@ class Ledger:
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
         if self._lines is not None:
             self._lines.append(line)
-        self.last = line
+        self._last = line
         self.length += 1
         if self._file is not None:
             raw = encode(line) + b"\n"
@@ -310,6 +308,11 @@ class Ledger:
         if self._file is not None:
             os.fsync(self._file.fileno())
             self._file.close()
+
+    @property
+    def last(self) -> Line:
+        """The last line."""
+        return self._lines[-1] if self._lines else self._last
 
     @property
     def messages(self) -> int:
