@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PARTS = {"everything", "kills_run", "linkage_peer", "psi_peers", "psi_two_processes"}
+PARTS = {"everything", "kills_run", "linkage_peer", "psi_peers", "psi_two_processes", "shaping"}
 """Modules that other benchmarks run, and the one that runs all."""
 
 STUBS = {

@@ -266,7 +266,9 @@ class PartyRunner(Generic[T]):
         self._mesh.open()
         where = "" if view.start is None else f", from epoch {view.start[0]}"
         self._news.happened("attempt", f"attempt {view.attempt} begins{where}", attempt=view.attempt)
-        self._work = asyncio.ensure_future(self._program(view, self._channels))
+        self._work = work = asyncio.ensure_future(self._program(view, self._channels))
+        if isinstance(work, asyncio.Task):
+            work.set_name(self._mesh.me)  # as tasks of a party are called
 
     async def _halt(self, why: str) -> None:
         """Park the channels, and cancel the program."""
