@@ -6,12 +6,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from securevfl.report.sweep_record import Cell
 from securevfl.site import Observer
 
-__all__ = ["RunBars", "run_bars", "sweep_bar"]
+__all__ = ["RunBars", "columns", "run_bars", "sweep_bar"]
 
 
 class RunBars(Observer):
@@ -46,10 +55,9 @@ class RunBars(Observer):
             self._progress.update(self._task, total=task.total or 1, completed=task.total or 1)
 
 
-@contextmanager
-def run_bars(console: Console) -> Iterator[RunBars]:
-    """Bars of the runs of a comparison, shown on `console` while the block runs."""
-    columns = (
+def columns() -> tuple[ProgressColumn, ...]:
+    """What stands in each bar of a run: what, how far, how long, and a note."""
+    return (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
@@ -57,7 +65,12 @@ def run_bars(console: Console) -> Iterator[RunBars]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=console, transient=False) as progress:
+
+
+@contextmanager
+def run_bars(console: Console) -> Iterator[RunBars]:
+    """Bars of the runs of a comparison, shown on `console` while the block runs."""
+    with Progress(*columns(), console=console, transient=False) as progress:
         bars = RunBars(progress)
         yield bars
         bars.finish()

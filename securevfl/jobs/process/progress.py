@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress
 
 from securevfl.jobs.runner.news import News
+from securevfl.report.progress import columns
 from securevfl.site import Observer
 from securevfl.transport import Scalar
 
@@ -49,13 +50,5 @@ class PartyBars(News, Observer):
 @contextmanager
 def party_bars(console: Console) -> Iterator[PartyBars]:
     """Bars on `console` while the block runs."""
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console) as progress:
+    with Progress(*columns(), console=console) as progress:
         yield PartyBars(progress)
