@@ -14,7 +14,7 @@ from typing import get_type_hints
 import numpy as np
 
 from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
-from securevfl.data.overlap import hold_out, limited_overlap
+from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import generator, independent_rows, partition, shared_rows
 from securevfl.data.table import PartyTable
@@ -81,6 +81,7 @@ def limited_credit(
     labels: str = "own",
     valid: float = 0.1,
     test: float = 0.2,
+    validation: Validation = "beside",
 ) -> Parties:
     """The table of `default_credit` with few common clients, and clients kept for validation and test beside them.
 
@@ -92,6 +93,8 @@ def limited_credit(
         labels: ``"all"`` if the bank knows the labels of the other parties' clients too.
         valid: share of the clients that validates, known to all parties.
         test: share that tests, known to all parties.
+        validation: ``"overlap"``: common training clients validate, and the share `valid` is left out; see
+            `limited_overlap`.
 
     Raises:
         InputError: an argument out of range, or a damaged file.
@@ -110,6 +113,7 @@ def limited_credit(
         overlap=overlap,
         seed=seed,
         labels=labels,
+        validation=validation,
         description="Default of Credit Card Clients (UCI, CC BY 4.0), limited overlap",
     )
 

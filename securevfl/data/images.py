@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from securevfl.data.overlap import label_owners, limited_overlap
+from securevfl.data.overlap import Validation, label_owners, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import generator, whole_number
 from securevfl.data.sources import Images, cifar10, image_set
@@ -34,6 +34,7 @@ def mnist(
     owners: int = 0,
     owner_rows: int = 5000,
     scenario: str = "iid",
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """MNIST: 60,000 + 10,000 digits, 28 x 28, each cut into pieces (LeCun et al. 1998).
@@ -51,13 +52,25 @@ def mnist(
         owners: instead of one active party, so many owners of labels (`MultiVFL`), and data owners for the pieces.
         owner_rows: training rows of each label owner.
         scenario: how their labels are distributed: ``"iid"``, ``"1niid"`` … ``"4niid"``.
+        validation: ``"overlap"``: common training rows validate, and that tenth is left out; see `limited_overlap`.
         path: where the files are: ``mnist.npz``, or the four IDX files.
 
     Raises:
         InputError: no file, an unreadable one, or an argument out of range.
     """
     return _parties(
-        "mnist", image_set("mnist", path), overlap, seed, pieces, rows, test_rows, labels, owners, owner_rows, scenario
+        "mnist",
+        image_set("mnist", path),
+        overlap,
+        seed,
+        pieces,
+        rows,
+        test_rows,
+        labels,
+        owners,
+        owner_rows,
+        scenario,
+        validation,
     )
 
 
@@ -72,13 +85,25 @@ def fashion_mnist(
     owners: int = 0,
     owner_rows: int = 5000,
     scenario: str = "iid",
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """Fashion-MNIST: 60,000 + 10,000 pieces of clothing, 28 x 28 (Xiao et al. 2017, MIT). Arguments as for `mnist`;
     files ``fashion_mnist.npz``, ``fashion_mnist.npz.xz`` or ``fashion_mnist/*-ubyte``."""
     images = image_set("fashion_mnist", path)
     return _parties(
-        "fashion_mnist", images, overlap, seed, pieces, rows, test_rows, labels, owners, owner_rows, scenario
+        "fashion_mnist",
+        images,
+        overlap,
+        seed,
+        pieces,
+        rows,
+        test_rows,
+        labels,
+        owners,
+        owner_rows,
+        scenario,
+        validation,
     )
 
 
@@ -93,12 +118,24 @@ def cifar10_parties(
     owners: int = 0,
     owner_rows: int = 5000,
     scenario: str = "iid",
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """CIFAR-10: 50,000 + 10,000 colour images, 32 x 32 (Krizhevsky 2009). Arguments as for `mnist`; files: the binary
     version, ``cifar-10-batches-bin/``, or ``cifar10.npz``."""
     return _parties(
-        "cifar10", cifar10(path), overlap, seed, pieces, rows, test_rows, labels, owners, owner_rows, scenario
+        "cifar10",
+        cifar10(path),
+        overlap,
+        seed,
+        pieces,
+        rows,
+        test_rows,
+        labels,
+        owners,
+        owner_rows,
+        scenario,
+        validation,
     )
 
 
@@ -138,12 +175,15 @@ def _parties(
     owners: int,
     owner_rows: int,
     scenario: str,
+    validation: Validation,
 ) -> Parties:
     whole_number("owners", owners, 0)
     if not owners and scenario != "iid":
         raise InputError(f"scenario is {scenario!r} and owners is 0; say how many label owners there are: owners=5")
     if owners and labels != "own":
         raise InputError(f"labels is {labels!r} with {owners} label owners; it is for one active party: leave it out")
+    if owners and validation != "beside":
+        raise InputError(f"validation is {validation!r} with {owners} label owners; it is for one active party")
     x, y, x_test, y_test = images
     chosen, tested = _some(len(x), rows, seed, "rows", 100), _some(len(x_test), test_rows, seed, "test_rows", 10)
     every = np.concatenate([x[chosen], x_test[tested]])
@@ -176,7 +216,16 @@ def _parties(
             seed=seed,
             description=f"{description}, {owners} label owners, {scenario}",
         )
-    return limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels, description=description)
+    return limited_overlap(
+        table,
+        columns,
+        fold,
+        overlap=overlap,
+        seed=seed,
+        labels=labels,
+        validation=validation,
+        description=description,
+    )
 
 
 def _some(total: int, wanted: int | None, seed: int, name: str, least: int) -> np.ndarray:

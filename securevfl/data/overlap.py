@@ -1,13 +1,15 @@
 """The partitions of the papers on few aligned samples and on many label owners.
 
-`limited_overlap`: some training rows at all parties, every other one at a single party, and rows for validation and
-test that all parties hold. `label_owners`: rows split over several owners of labels, iid or with two classes each.
+`limited_overlap`: some training rows at all parties, every other one at a single party; rows for the test that all
+parties hold; and rows for validation beside them, or some of the common training rows. `label_owners`: rows split over
+several owners of labels, iid or with two classes each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -16,7 +18,13 @@ from securevfl.data.partition import generator, is_number, unlabelled, whole_num
 from securevfl.data.table import TEST, TRAIN, VALID, LabelBook, PartyTable, check_fold
 from securevfl.errors import InputError
 
-__all__ = ["NON_IID", "hold_out", "label_owners", "limited_overlap"]
+__all__ = ["NON_IID", "Validation", "hold_out", "label_owners", "limited_overlap"]
+
+Validation = Literal["beside", "overlap"]
+"""Where the rows come from that validate: beside the overlap, or out of it; see `limited_overlap`."""
+
+_FEWEST = 50
+"""Rows from which a fifth of the overlap validates."""
 
 NON_IID = ("iid", "1niid", "2niid", "3niid", "4niid")
 """How many of the label owners hold two classes only (Multi-VFL, Table 3)."""
@@ -64,6 +72,7 @@ def limited_overlap(
     overlap: float,
     seed: int,
     labels: str = "own",
+    validation: Validation = "beside",
     description: str = "",
 ) -> Parties:
     """A share of the training rows at all parties, the others dealt out evenly, one party each.
@@ -76,6 +85,10 @@ def limited_overlap(
         seed: of the choice, and of each party's own order of rows.
         labels: ``"own"``: the active party knows the labels of its own rows; ``"all"``: of all parties' rows, which
             Entity Augmentation assumes.
+        validation: ``"beside"``: the rows that `fold` marks to validate are common to all parties, beside the overlap.
+            ``"overlap"``: they are left out of all tables, and common training rows validate in their place: a fifth of
+            them where that is 50 or more, else 2, on which nothing can be chosen (`Job.keep`). All other rows are the
+            same.
         description: of the data.
 
     Raises:
@@ -91,7 +104,9 @@ def limited_overlap(
     fold = _fold(table, columns, fold)
     train = generator(seed, 8).permutation(np.flatnonzero(fold == TRAIN))
     common = _count(overlap, len(train))
-    held_out = np.flatnonzero(fold != TRAIN)
+    inside = _inside(validation, common)
+    held_out = np.flatnonzero(fold == TEST if inside else fold != TRAIN)
+    fold[train[:inside]] = VALID
     parts = np.array_split(train[common:], len(columns))
     tables = []
     for number, (name, chosen) in enumerate(columns.items()):
@@ -113,6 +128,20 @@ def _fold(table: PartyTable, columns: Mapping[str, Sequence[str]], fold: np.ndar
     found = np.asarray(fold)
     check_fold(found, table.rows, f"the table of {table.name!r}")
     return found.astype(np.int8)
+
+
+def _inside(validation: str, common: int) -> int:
+    """How many of the common training rows validate."""
+    if validation not in ("beside", "overlap"):
+        raise InputError(f"validation is {validation!r}; 'beside' and 'overlap' are known")
+    if validation == "beside":
+        return 0
+    if common < 4:
+        raise InputError(
+            f"{common} training rows are common and 2 of them would validate, which leaves {common - 2} to train; give "
+            "an overlap of at least 4 rows, or validation='beside'"
+        )
+    return common // 5 if common // 5 >= _FEWEST else 2
 
 
 def _count(overlap: float, rows: int) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from securevfl.data.overlap import hold_out, limited_overlap
+from securevfl.data.overlap import Validation, hold_out, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.sources import contents, csv_table, find, npz
 from securevfl.data.table import PartyTable
@@ -30,6 +30,7 @@ def handwritten(
     labels: str = "own",
     valid: float = 0.1,
     test: float = 0.2,
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """UCI Multiple Features: 2,000 handwritten digits in six views (pixels, Fourier, profiles, Zernike,
@@ -42,6 +43,8 @@ def handwritten(
         labels: ``"all"`` if the active party knows the labels of the other parties' rows too.
         valid: share of the rows that validates.
         test: share that tests.
+        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+            `limited_overlap`.
         path: where the files are: ``mfeat.npz``, or ``mfeat-pix`` and the five others of the original.
 
     Raises:
@@ -70,7 +73,14 @@ def handwritten(
     )
     fold = hold_out(len(y), valid=valid, test=test, seed=seed)
     return limited_overlap(
-        table, names, fold, overlap=overlap, seed=seed, labels=labels, description=f"Handwritten, {parties} views"
+        table,
+        names,
+        fold,
+        overlap=overlap,
+        seed=seed,
+        labels=labels,
+        validation=validation,
+        description=f"Handwritten, {parties} views",
     )
 
 
@@ -81,6 +91,7 @@ def parkinson(
     labels: str = "own",
     valid: float = 0.1,
     test: float = 0.2,
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """UCI Parkinson's Disease Classification: 756 recordings of 252 people (Sakar et al. 2018, CC BY 4.0).
@@ -94,6 +105,8 @@ def parkinson(
         labels: ``"all"`` if the clinic knows the labels of the lab's rows too.
         valid: share of the people that validates.
         test: share that tests.
+        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+            `limited_overlap`.
         path: where the file is: ``pd_speech_756.npz``, or ``pd_speech_features.csv`` of the original.
 
     Raises:
@@ -130,12 +143,25 @@ def parkinson(
     fold = hold_out(len(y), valid=valid, test=test, seed=seed, groups=subject)
     split = {"clinic": ["baseline"], "lab": ["wavelet"]}
     return limited_overlap(
-        table, split, fold, overlap=overlap, seed=seed, labels=labels, description="Parkinson's speech"
+        table,
+        split,
+        fold,
+        overlap=overlap,
+        seed=seed,
+        labels=labels,
+        validation=validation,
+        description="Parkinson's speech",
     )
 
 
 def digits(
-    *, overlap: float = 0.05, seed: int = 0, labels: str = "own", valid: float = 0.1, test: float = 0.2
+    *,
+    overlap: float = 0.05,
+    seed: int = 0,
+    labels: str = "own",
+    valid: float = 0.1,
+    test: float = 0.2,
+    validation: Validation = "beside",
 ) -> Parties:
     """The 1,797 digits of scikit-learn, 8 x 8, left and right halves; no file is needed. Arguments as for
     `handwritten`."""
@@ -155,7 +181,9 @@ def digits(
     )
     fold = hold_out(len(bunch.target), valid=valid, test=test, seed=seed)
     columns = {name: [name] for name in cut}
-    return limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels, description="digits")
+    return limited_overlap(
+        table, columns, fold, overlap=overlap, seed=seed, labels=labels, validation=validation, description="digits"
+    )
 
 
 def fate(
@@ -166,6 +194,7 @@ def fate(
     labels: str = "own",
     valid: float = 0.1,
     test: float = 0.2,
+    validation: Validation = "beside",
     path: str | Path | None = None,
 ) -> Parties:
     """FATE's example tables, split between a guest (labels) and a host as FATE splits them.
@@ -177,6 +206,8 @@ def fate(
         labels: ``"all"`` if the guest knows the labels of the host's rows too.
         valid: share of the rows that validates.
         test: share that tests.
+        validation: ``"overlap"``: common training rows validate, and the share `valid` is left out; see
+            `limited_overlap`.
         path: where the files are: ``fate_<table>.npz``, or ``<name>_guest.csv`` and ``<name>_host.csv``.
 
     Raises:
@@ -228,7 +259,16 @@ def fate(
     )
     fold = hold_out(whole.rows, valid=valid, test=test, seed=seed)
     split = {party: list(chosen) for party, chosen in columns.items()}
-    return limited_overlap(whole, split, fold, overlap=overlap, seed=seed, labels=labels, description=f"FATE's {table}")
+    return limited_overlap(
+        whole,
+        split,
+        fold,
+        overlap=overlap,
+        seed=seed,
+        labels=labels,
+        validation=validation,
+        description=f"FATE's {table}",
+    )
 
 
 def _numbers(file: Path) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -83,6 +83,44 @@ def test_rows_are_common_held_out_or_of_one_party(
         known = [int(ref[1:]) for ref in active.book.ids]
         assert sorted(known) == sorted(others)
         assert active.book.label.tolist() == [row % 3 for row in known]
+
+
+@given(
+    rows=st.integers(40, 900),
+    parties=st.integers(2, 4),
+    overlap=st.one_of(st.floats(0.2, 1), st.integers(4, 20)),
+    labels=st.sampled_from(["own", "all"]),
+    seed=st.integers(0, 2**32),
+)
+def test_validation_inside_the_overlap_takes_nothing_else_away(
+    rows: int, parties: int, overlap: float, labels: str, seed: int
+) -> None:
+    table, columns = _whole(rows, parties)
+    fold = hold_out(rows, valid=0.1, test=0.2, seed=seed)
+
+    def made(validation: Literal["beside", "overlap"]) -> tuple[Parties, dict[str, set[int]], set[int]]:
+        found = limited_overlap(table, columns, fold, overlap=overlap, seed=seed, labels=labels, validation=validation)
+        held = {name: set(_rows(part).tolist()) for name, part in found.items()}
+        return found, held, set.intersection(*held.values())
+
+    beside, all_held, common = made("beside")
+    inside, held, left = made("overlap")
+    before = {kind: set(np.flatnonzero(fold == kind).tolist()) for kind in (TRAIN, VALID, TEST)}
+    assert inside.active.fold is not None
+    after = {kind: set(_rows(inside.active)[inside.active.fold == kind].tolist()) for kind in (TRAIN, VALID, TEST)}
+
+    assert all(held[name] == all_held[name] - before[VALID] for name in beside)  # nobody lost another row
+    assert after[TEST] == before[TEST]
+    assert after[TRAIN] | after[VALID] == all_held["p0"] & before[TRAIN]  # the same rows, some of which validate
+    aligned = common & before[TRAIN]
+    assert after[VALID] < aligned
+    assert left == aligned | before[TEST]
+    assert len(after[VALID]) == (len(aligned) // 5 if len(aligned) >= 250 else 2)
+    books = [
+        found.active.book and (found.active.book.ids, found.active.book.label.tolist()) for found in (beside, inside)
+    ]
+    assert books[0] == books[1]
+    _check_features(inside)
 
 
 def test_parties_have_orders_of_their_own_and_the_seed_decides() -> None:
@@ -211,6 +249,11 @@ FOLD = hold_out(100, valid=0.1, test=0.2, seed=0)
         ({"overlap": 71}, "means 71 of 70 training rows"),
         ({"overlap": 0.02}, "means 1 of 70 training rows"),
         ({"labels": "some"}, "labels is 'some'; 'own' and 'all'"),
+        ({"validation": "within"}, "validation is 'within'; 'beside' and 'overlap'"),
+        (
+            {"overlap": 3, "validation": "overlap"},
+            "3 training rows are common and 2 of them would validate, which leaves 1",
+        ),
         ({"seed": -1}, "seed is -1; a whole number from 0"),
         ({"seed": 1.5}, "seed is 1.5"),
         ({"columns": {"p1": ["c2"]}}, "'p0' has to own the labels and some of the columns"),
