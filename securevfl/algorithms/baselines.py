@@ -13,7 +13,7 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
-from securevfl.training.algorithm import Looks
+from securevfl.training.algorithm import Looks, Subsets
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import NumberedRows, Plan
@@ -52,6 +52,7 @@ class Local(SplitNN):
     label: ClassVar[str] = "local"
     protects: ClassVar[frozenset[str]] = frozenset({"model", "stop"})
     uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Subsets] = "alone"
 
     def active(self, setting: Setting) -> ActiveRole:
         return _LocalActive(self, setting)
@@ -122,6 +123,7 @@ class ZeroImputation(SplitNN):
     label: ClassVar[str] = "local + VFL (zeros)"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Subsets] = "alone"
 
     def active(self, setting: Setting) -> ActiveRole:
         return _ZeroActive(self, setting)

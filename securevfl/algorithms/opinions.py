@@ -127,6 +127,11 @@ class EvidentialHalf(ActiveHalf):
         self.opinions = [as_logits(single) for single in opinions]
         return as_logits(whole)
 
+    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+        """Logits of the active party's own opinion, (n, outputs): what it fuses to with vacuous ones (u = 1)."""
+        with torch.no_grad():
+            return as_logits(opinion(evidence(self.own(activations), self.kind)))
+
 
 class OpinionLoss(CrossEntropy):
     """The cross entropy of the fused opinion (equation 6), plus that of each party's own. Nobody derived its

@@ -174,6 +174,12 @@ class Active(ActiveRole):
             a = self.activations(rows)
         return await self.half.forward(a, train=False)
 
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Zeros in place of the passive parties' part of z: nothing was trained on that, unless an algorithm says so;
+        see `Algorithm.subsets`."""
+        with torch.no_grad():
+            return self.half.alone(self.activations(rows))
+
     def closing_notes(self) -> list[str]:
         cut = self.half.cut
         if not isinstance(cut, PerturbedCut):

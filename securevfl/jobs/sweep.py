@@ -51,6 +51,7 @@ def run_cell(spec: Spec) -> Cell:
         value=trained.test[metric],
         valid=trained.epochs[trained.best_epoch - 1].valid[metric] if trained.best_epoch else 0.0,
         metric=metric,
+        alone=trained.alone.get(metric),
         epochs=len(trained.epochs),
         best_epoch=trained.best_epoch,
         seconds=round(time.perf_counter() - began, 2),

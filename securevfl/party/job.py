@@ -13,7 +13,7 @@ from msgspec import Meta
 from securevfl.config import Config
 from securevfl.cut import Plain, Protection
 from securevfl.privacy import Policy
-from securevfl.training import Algorithm, Plan, find_algorithm
+from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 
 __all__ = ["Job", "JobOptions", "JobTerms"]
 
@@ -33,6 +33,8 @@ class JobTerms(Config):
         steps: batches in an epoch; None for one pass over the algorithm's rows. With a number, algorithms that train on
             different rows take equally many steps.
         patience: epochs without a gain on the validation rows after which training stops; None for never.
+        keep: which epoch's weights the run keeps: of the ``"best"`` on the validation rows, of the ``"last"``, or
+            ``"auto"``: of the best where at least 50 rows validate, else of the last.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
         stratify: whether the label owner draws the split by class.
@@ -46,6 +48,7 @@ class JobTerms(Config):
     batch_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 256
     steps: Annotated[int, Meta(ge=1, le=100_000)] | None = None
     patience: Annotated[int, Meta(ge=1, le=100_000)] | None = None
+    keep: Keep = "best"
     valid: Fraction = 0.1
     test: Fraction = 0.2
     stratify: bool = False
@@ -72,7 +75,7 @@ class JobOptions(JobTerms):
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
-        epochs, batch_size, steps, patience, valid, test, stratify, seed, clip, scale: see `JobTerms`.
+        epochs, batch_size, steps, patience, keep, valid, test, stratify, seed, clip, scale: see `JobTerms`.
     """
 
     device: str = "cpu"
@@ -113,7 +116,7 @@ class Job(JobOptions):
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
             likewise.
         policies: party → that party's own policy, on top of what the protection demands.
-        epochs, batch_size, steps, patience, valid, test, stratify, seed, clip, scale, device: see `JobOptions`.
+        epochs, batch_size, steps, patience, keep, valid, test, stratify, seed, clip, scale, device: see `JobOptions`.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -144,7 +147,12 @@ class Job(JobOptions):
     def plan(self) -> Plan:
         """What the roles need of it."""
         return Plan(
-            epochs=self.epochs, batch_size=self.batch_size, patience=self.patience, steps=self.steps, device=self.device
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            patience=self.patience,
+            steps=self.steps,
+            keep=self.keep,
+            device=self.device,
         )
 
     def planned(self, passive: int) -> Protection:

@@ -60,6 +60,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     epochs: int
     best_epoch: int
     seconds: float
+    alone: float | None = None
+    """the metric on the test rows, scored without the passive parties; None where the algorithm has no way to"""
     extra: dict[str, float] = {}
     """what else was counted, e.g. the precision of pseudo-labels"""
 

@@ -9,18 +9,20 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 `site`.
 """
 
-from securevfl.training.algorithm import Algorithm, Looks, algorithms, find_algorithm
+from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
-from securevfl.training.rows import Epoch, NumberedRows, Plan, Trained
+from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Keep, NumberedRows, Plan, Trained
 from securevfl.training.split import Split
 from securevfl.training.task import Task
 
 __all__ = [
+    "FEWEST_TO_CHOOSE",
     "ActiveProgram",
     "ActiveRole",
     "Algorithm",
     "Epoch",
+    "Keep",
     "Looks",
     "NumberedRows",
     "PassiveProgram",
@@ -29,6 +31,7 @@ __all__ = [
     "Program",
     "Setting",
     "Split",
+    "Subsets",
     "Task",
     "Trained",
     "algorithms",

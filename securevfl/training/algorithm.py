@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
@@ -24,10 +24,14 @@ from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole
 
-__all__ = ["GROUP", "Algorithm", "Looks", "algorithms", "find_algorithm"]
+__all__ = ["GROUP", "Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]
 
 GROUP = "securevfl.algorithms"
 """The group of entry points that algorithms register in."""
+
+
+Subsets = Literal["all", "alone", "any"]
+"""Whose columns a trained model scores rows from; see `Algorithm.subsets`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +56,9 @@ class Algorithm(Config):
         label: for tables and reports; `title` adds what distinguishes a configuration.
         uses_others: whether rows that are not aligned take part in training.
         uses_book: whether the labels that the active party knows of other parties' rows are used.
+        subsets: which rows a trained model is fit to score: ``"all"``, those that every party holds; ``"alone"``, also
+            those of the active party, by its own columns; ``"any"``, those of the active party with the columns of any
+            set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
         most_passive: largest number of passive parties, or None for no bound.
         many_owners: whether several parties own labels, and a coordinator without data stands between them.
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
@@ -63,6 +70,7 @@ class Algorithm(Config):
     label: ClassVar[str]
     uses_others: ClassVar[bool] = False
     uses_book: ClassVar[bool] = False
+    subsets: ClassVar[Subsets] = "all"
     most_passive: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
     reveals: ClassVar[str] = ""

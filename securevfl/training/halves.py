@@ -88,6 +88,12 @@ class ActiveHalf:
         out: torch.Tensor = self.top(z if isinstance(self.top, nn.Identity) else torch.relu(z))
         return out
 
+    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+        """Logits (n, outputs) with zeros for the passive parties' part of z, without any message."""
+        with torch.no_grad():
+            own = self.own(activations)
+            return self.join(torch.zeros_like(own), own)
+
     async def forward(self, activations: torch.Tensor, *, train: bool) -> torch.Tensor:
         """Logits (n, outputs) of rows whose activations at the active party are these, (n, d)."""
         remote = await self.cut.forward(activations.shape[0], train=train)

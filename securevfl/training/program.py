@@ -130,14 +130,16 @@ class Progress:
     """Where training stands, at the active party.
 
     Attributes:
-        kept: the snapshot of the best epoch so far.
-        best: its score; larger is better.
+        kept: the snapshot of the kept epoch so far.
+        scores: its probabilities of the validation rows, (n, classes).
+        best: the best epoch's score; larger is better.
         since: epochs without a gain.
         epoch: that ended last, from 1.
         stop: whether training is over.
     """
 
     kept: object
+    scores: torch.Tensor | None = None
     best: float = -math.inf
     since: int = 0
     epoch: int = 0
@@ -166,6 +168,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         super().__init__(role)
         self.progress = Progress(kept=None)
         self._within = Within()
+        self._valid_scores = np.empty((0, 0))
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
@@ -179,8 +182,20 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role.restore(progress.kept)
         observer.phase("test")
         self.trained.test = await self.evaluate(role.table.split.test, keep=True)
+        self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()
+        self.score_alone()
         self.judge()
         return self.ended()
+
+    def score_alone(self) -> None:
+        """Score the test rows without the passive parties, too, where the role can: no message."""
+        role, trained = self.role, self.trained
+        if not (trained.test and role.scores_alone):
+            return
+        rows = role.table.split.test
+        logits = torch.cat([role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)])
+        trained.alone_scores = role.task.probabilities(logits)
+        trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy())
 
     def classes_of(self, rows: np.ndarray) -> np.ndarray:
         """Classes of numbered rows, without those that the active party does not know."""
@@ -248,19 +263,19 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         return mean
 
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
-        """Decide whether this epoch's model is the best so far and whether training ends, and tell the others."""
+        """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
         score = valid.get(role.task.score, -valid["log_loss"])
         better = score > progress.best
-        if better:
-            progress.best, progress.kept, progress.since = score, role.snapshot(), 0
-            self.trained.best_epoch = epoch
-        else:
-            progress.since += 1
+        progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
         patience = role.plan.patience
         out_of_patience = patience is not None and progress.since >= patience
         progress.stop = (out_of_patience and role.may_stop(epoch)) or epoch >= role.plan.epochs
-        meta = {"epoch": epoch, "best": better, "stop": progress.stop}
+        keeps = better if role.plan.chooses(len(role.table.split.valid)) else progress.stop
+        if keeps:
+            progress.kept, progress.scores = role.snapshot(), torch.from_numpy(self._valid_scores)
+            self.trained.best_epoch = epoch
+        meta = {"epoch": epoch, "best": keeps, "stop": progress.stop}
         await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, "train/epoch", meta=meta))
         if progress.stop:
             end = role.releases.end_of_plan or "all epochs done"
@@ -277,6 +292,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.epochs.append(Epoch(loss, valid))
         self.role.site.observer.epoch(progress.epoch, loss, valid)
         self.checkpoints.keep(progress.epoch, self.standing())
+        self.tell_spent()
 
     def standing(self, within: Within | None = None) -> State:
         """Where training stands, for a checkpoint; `within` an epoch, where it is in the middle of one."""
@@ -287,7 +303,6 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if within is not None:
             more["within"] = asdict(within)
         return more | self.remember()
-        self.tell_spent()
 
     def remember(self) -> State:
         """What a program keeps beside its role and where training stands."""
@@ -323,12 +338,13 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         Args:
             rows: numbers of aligned rows.
             keep: whether their scores are the run's.
-            judge: whether the role hears of them.
+            judge: whether the role hears of them: validation.
         """
         scores, labels = await self.probabilities(rows), self.role.labels(rows).cpu().numpy()
         if keep:
             self.trained.scores = scores
         if judge:
+            self._valid_scores = scores
             self.role.judged(scores, labels)
         return self.role.task.metrics(scores, labels)
 

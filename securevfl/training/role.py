@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from securevfl.cut import Protection
+from securevfl.errors import InputError
 from securevfl.privacy import Link
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.releases import Releases
@@ -341,6 +342,25 @@ class ActiveRole(Role):
     @abstractmethod
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of these rows, (n, outputs)."""
+
+    @property
+    def scores_alone(self) -> bool:
+        """Whether this role scores rows without the passive parties: it says how, and has columns to score from."""
+        return type(self).score_alone is not ActiveRole.score_alone and self.features.shape.numel() > 0
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits of these rows from the active party's own columns, (n, outputs), without any message.
+
+        Args:
+            rows: numbers of rows that the active party has.
+
+        Raises:
+            InputError: the algorithm has no way to; says which do.
+        """
+        raise InputError(
+            "the trained model cannot score rows by the active party's columns alone: predict common rows, or train an "
+            "algorithm whose `subsets` is 'alone' or 'any' (local, zero_imputation)"
+        )
 
 
 class PassiveRole(Role):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,7 +13,13 @@ from securevfl.privacy import Reading, Spent
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
 
-__all__ = ["Epoch", "Features", "NumberedRows", "Plan", "Trained"]
+__all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Plan", "Trained"]
+
+FEWEST_TO_CHOOSE = 50
+"""Validation rows from which a choice among epochs, or a temperature, says more than chance."""
+
+Keep = Literal["best", "last", "auto"]
+"""Which epoch's weights a run keeps; see `Plan.keep`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +31,8 @@ class Plan:
         batch_size: nominal rows in a batch; the loss of a batch is the sum over its rows divided by this.
         patience: epochs without a gain on the validation rows after which training stops, or None for never.
         steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
+        keep: which epoch's weights are kept: of the ``"best"`` on the validation rows, of the ``"last"``, or
+            ``"auto"``: of the best where there are at least `FEWEST_TO_CHOOSE` validation rows, else of the last.
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
     """
@@ -32,8 +41,13 @@ class Plan:
     batch_size: int
     patience: int | None
     steps: int | None = None
+    keep: Keep = "best"
     eval_rows: int = 2048
     device: str = "cpu"
+
+    def chooses(self, valid: int) -> bool:
+        """Whether so many validation rows choose the epoch whose weights are kept; else it is the last."""
+        return self.keep == "best" or (self.keep == "auto" and valid >= FEWEST_TO_CHOOSE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +191,10 @@ class Trained:
         extra: at the active party: further figures of an algorithm, by name.
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
+        valid_scores: at the active party: probabilities of the validation rows by the kept model, (n, classes).
+        alone: at the active party: the metrics on the test rows, scored without the passive parties; empty where the
+            algorithm has no way to.
+        alone_scores: at the active party: these scores, (n, classes), or (0, 0).
         notes: what the report should tell of this party's part in the run.
         self_training: at the active party of an algorithm that labels rows: how many, how many were dropped, and how
             many such labels are right, in words.
@@ -197,6 +215,9 @@ class Trained:
     extra: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    alone: dict[str, float] = field(default_factory=dict)
+    alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     notes: list[str] = field(default_factory=list)
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)
