@@ -25,7 +25,7 @@ def sweep_command(
 ) -> None:
     """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
     from securevfl.jobs.interrupts import resumable
-    from securevfl.report import sweep_table, verdict_table
+    from securevfl.report import count_table, sweep_table, verdict_table
     from securevfl.report.progress import sweep_bar
 
     sweep = sv.read_sweep(file, device=device)
@@ -34,6 +34,10 @@ def sweep_command(
         record = sv.run_sweep(sweep, folder, workers=workers, command=terminal.command(), progress=show)
     for name in dict.fromkeys(cell.data for cell in record.cells):
         terminal.out.print(sweep_table(record, name))
+        if any(cell.alone is not None for cell in record.cells if cell.data == name):
+            terminal.out.print(sweep_table(record, name, "alone"))
+        if (counts := count_table(record, name)) is not None:
+            terminal.out.print(counts)
     if record.claims:
         terminal.out.print(verdict_table(record))
     terminal.out.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

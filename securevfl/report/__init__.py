@@ -2,7 +2,7 @@
 
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.sweep import sweep_table, verdict_table
+from securevfl.report.sweep import count_table, sweep_table, verdict_table
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_record import (
     Cell,
@@ -10,10 +10,9 @@ from securevfl.report.sweep_record import (
     PaperFigure,
     Summary,
     SweepRecord,
-    Verdict,
     summary,
-    verdicts,
 )
+from securevfl.report.sweep_verdicts import Verdict, verdicts
 from securevfl.report.terminal import (
     comparison_table,
     learned_table,
@@ -35,6 +34,7 @@ __all__ = [
     "SweepRecord",
     "Verdict",
     "comparison_table",
+    "count_table",
     "learned_table",
     "ledgers_text",
     "receipt_table",

@@ -9,22 +9,35 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.errors import UnknownNameError
+from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep_record import (
+    Rows,
     Summary,
     SweepRecord,
-    Verdict,
     datasets,
     methods,
     positions,
     summary,
     tick,
-    verdicts_of,
 )
+from securevfl.report.sweep_verdicts import Verdict, judged
 
-__all__ = ["best_of", "difference_text", "mean_text", "measured", "sweep_table", "verdict_table"]
+__all__ = [
+    "best_of",
+    "count_table",
+    "counts_text",
+    "difference_text",
+    "mean_text",
+    "measured",
+    "seen_text",
+    "sweep_table",
+    "verdict_table",
+]
 
-_COLOURS = {"seems to hold": "green", "seems not to hold": "red", "undecided": "yellow", "not tried": "dim"}
+_COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not tried": "dim"}
 _NAMES = {"auc": "AUC"}
+_COUNTS = ("rows labelled", "rows dropped")
+_ALONE = "without the partner"
 
 
 def mean_text(entry: Summary | None) -> str:
@@ -35,12 +48,27 @@ def mean_text(entry: Summary | None) -> str:
 
 
 def difference_text(verdict: Verdict) -> str:
-    """``+1.2 ± 0.3``, in points, with its standard error and a true minus sign; – where nothing was compared."""
+    """``+1.2 ± 0.3``, in points, with half its 95 % interval and a true minus sign; – where nothing was compared."""
     if verdict.difference is None:
         return "–"
     text = f"{100 * verdict.difference:+.1f}".replace("-", "−")
     text = text[1:] if not float(text[1:]) else text
-    return text if verdict.error is None else f"{text} ± {100 * verdict.error:.1f}"
+    return text if verdict.half is None else f"{text} ± {100 * verdict.half:.1f}"
+
+
+def seen_text(verdict: Verdict) -> str:
+    """``1.4``, in points: from which distance to the margin on this test would have decided; empty where unknown."""
+    return "" if verdict.seen is None else f"{100 * verdict.seen:.1f}"
+
+
+def counts_text(record: SweepRecord, data: str, method: str, x: float) -> str:
+    """``120 / 3``: rows labelled and dropped by self-training, means over the seeds; empty without such counts."""
+    runs = [cell.extra for cell in record.cells if (cell.data, cell.method, cell.x) == (data, method, x)]
+    means = []
+    for name in _COUNTS:
+        found = [extra[name] for extra in runs if name in extra]
+        means.append(f"{sum(found) / len(found):,.0f}" if found else "–")
+    return "" if means == ["–", "–"] else " / ".join(means)
 
 
 def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
@@ -51,14 +79,15 @@ def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
     return {(entry.method, entry.x) for entry in entries if entry.mean >= top[entry.x] - 1e-12}
 
 
-def measured(record: SweepRecord, data: str) -> str:
+def measured(record: SweepRecord, data: str, rows: Rows = "common") -> str:
     """What the figures of a data set are, in words: ``accuracy on the test rows in %, mean ± … of 3 seeds``."""
     metrics = dict.fromkeys(_NAMES.get(cell.metric, cell.metric) for cell in record.cells if cell.data == data)
-    counts = [entry.n for entry in summary(record) if entry.data == data]
+    counts = [entry.n for entry in summary(record, rows) if entry.data == data]
     fewest, most = min(counts), max(counts)
     seeds = f"{most} seed{'s' if most > 1 else ''}" if fewest == most else f"{fewest} to {most} seeds"
     spread = "mean ± standard deviation" if most > 1 else "mean"
-    return f"{' or '.join(metrics)} on the test rows in %, {spread} of {seeds}"
+    where = "" if rows == "common" else ", scored by the active party alone,"
+    return f"{' or '.join(metrics)} on the test rows{where} in %, {spread} of {seeds}"
 
 
 def _lines(text: str, width: int) -> str:
@@ -66,73 +95,104 @@ def _lines(text: str, width: int) -> str:
     return "\n".join(textwrap.wrap(text, width)) or text
 
 
-def sweep_table(record: SweepRecord, data: str) -> Table:
+def _table(title: str, *, show_lines: bool = False) -> Table:
+    return Table(
+        title=Text(title, "bold"),
+        title_justify="left",
+        header_style="bold",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+        show_lines=show_lines,
+    )
+
+
+def _columns(table: Table, record: SweepRecord, xs: list[float]) -> None:
+    """A column for methods, and one for each position."""
+    table.add_column(Text("method"), overflow="fold", min_width=8)
+    for i, x in enumerate(xs):
+        title = f"{_lines(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
+        table.add_column(Text(title + _lines(tick(record, x), 11)), justify="right", no_wrap=True)
+
+
+def sweep_table(record: SweepRecord, data: str, rows: Rows = "common") -> Table:
     """One row a method, one column a position: ``93.1 ± 0.4`` in per cent, the best mean of a column bold.
 
     Whole from 80 columns on where there are at most four positions.
+
+    Args:
+        record: of the sweep.
+        data: the data set.
+        rows: ``"alone"`` for the test rows as the active party scores them by itself, of methods that can.
 
     Raises:
         UnknownNameError: no run of this data set.
     """
     if data not in datasets(record):
         raise UnknownNameError("data set of this sweep", data, datasets(record))
-    entries = [entry for entry in summary(record) if entry.data == data]
-    table = Table(
-        title=Text(data, "bold"),
-        title_justify="left",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-        show_edge=False,
-    )
-    table.add_column(Text("method"), overflow="fold", min_width=8)
+    entries = [entry for entry in summary(record, rows) if entry.data == data]
+    table = _table(data if rows == "common" else f"{data}, {_ALONE}")
     xs = positions(record, data)
-    for i, x in enumerate(xs):
-        title = f"{_lines(record.axis, 11)}\n" if record.axis and not i else "\n" if record.axis else ""
-        table.add_column(Text(title + _lines(tick(record, x), 11)), justify="right", no_wrap=True)
+    _columns(table, record, xs)
     at = {(entry.method, entry.x): entry for entry in entries}
     best = best_of(entries)
     for method in methods(record, data):
         cells = [Text(mean_text(at.get((method, x))), "bold" if (method, x) in best else "") for x in xs]
-        table.add_row(Text(method), *cells)
-    table.caption = Text(f"{measured(record, data)[0].upper()}{measured(record, data)[1:]}; bold: best of its column.")
-    table.caption_justify = "left"
+        if rows == "common" or any(entry.method == method for entry in entries):
+            table.add_row(Text(method), *cells)
+    if entries:
+        words = measured(record, data, rows)
+        table.caption = Text(f"{words[0].upper()}{words[1:]}; bold: best of its column.")
     return table
 
 
+def _warned(counts: str) -> Text:
+    return Text(counts, "yellow" if counts.startswith("0 ") else "")
+
+
+def count_table(record: SweepRecord, data: str) -> Table | None:
+    """Rows that self-training labelled and dropped, of the methods that label; None where no method of them ran."""
+    xs = positions(record, data)
+    table = _table(f"{data}, rows labelled / dropped")
+    _columns(table, record, xs)
+    for method in methods(record, data):
+        counts = [counts_text(record, data, method, x) for x in xs]
+        if any(counts):
+            table.add_row(
+                Text(method), *(Text(count or "–", "yellow" if count[:2] == "0 " else "") for count in counts)
+            )
+    table.caption = Text("Means over the seeds. Where no row was labelled, the figures show nothing of self-training.")
+    return table if table.row_count else None
+
+
 def verdict_table(record: SweepRecord) -> Table:
-    """One row a claim, one line in it a data set and position: the difference in points and what it points to."""
-    table = Table(
-        title=Text("What the papers claim", "bold"),
-        title_justify="left",
-        header_style="bold",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-        show_edge=False,
-        show_lines=True,
-    )
-    table.add_column("claim", overflow="fold", min_width=20)
+    """One row a claim, one line in it a data set and position: the difference in points, its verdict, and what the test
+    could have seen."""
+    table = _table("Claims", show_lines=True)
+    table.add_column("claim", overflow="fold", min_width=16)
     table.add_column("data", no_wrap=True, max_width=14)
-    table.add_column(Text(_lines(record.axis, 10)), justify="right", no_wrap=True, max_width=10)
+    table.add_column(Text(_lines(record.axis, 8)), justify="right", no_wrap=True, max_width=8)
     table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("indication", no_wrap=True)
-    for claim in record.claims:
-        lines = verdicts_of(record, claim)
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("seen", justify="right", no_wrap=True)
+    for claim, lines in judged(record):
         names = ["" if i and lines[i - 1].data == line.data else line.data for i, line in enumerate(lines)]
         words = Text("\n").join(Text(line.verdict, _COLOURS[line.verdict]) for line in lines)
+        source = "; ".join(filter(None, (claim.source, _ALONE if claim.rows == "alone" else "")))
         table.add_row(
-            Text.assemble(Text(claim.text), Text(f" ({claim.source})" if claim.source else "", "dim")),
+            Text.assemble(Text(claim.text), Text(f" ({source})" if source else "", "dim")),
             Text("\n".join("all" if name == "*" else " ".join(name.split()) for name in names)),
             Text("\n".join("–" if line.x is None else " ".join(tick(record, line.x).split()) for line in lines)),
             Text("\n".join(difference_text(line) for line in lines)),
             words,
+            Text("\n".join(seen_text(line) for line in lines)),
         )
     table.caption = Text(
-        "Difference: points, mean over the seeds that both methods ran with ± its standard error. Undecided: within "
-        "two standard errors of the claim's margin, or fewer than two seeds. Indications until run again with more "
-        "seeds: with three, chance alone passes two standard errors in about one of six comparisons."
+        "Difference: points, mean over the seeds that both methods ran with ± half its 95 % interval by Student's t. "
+        "Verdicts: t tests against the claim's margin after Holm's correction over all lines, so that chance alone "
+        f"decides any line in at most 5 % of such tables; fewer than {FEWEST} seeds decide nothing. Seen: points from "
+        "the margin at which the test would have decided in 80 % of the tries."
     )
-    table.caption_justify = "left"
     return table

@@ -12,34 +12,27 @@ from markupsafe import Markup
 
 from securevfl.durable import make_folder, write_whole
 from securevfl.report.derived import human_seconds
-from securevfl.report.sweep import best_of, difference_text, mean_text, measured
+from securevfl.report.statistics import FEWEST
+from securevfl.report.sweep import best_of, counts_text, difference_text, mean_text, measured, seen_text
 from securevfl.report.sweep_plots import quality, styles, swatch
-from securevfl.report.sweep_record import (
-    Claim,
-    SweepRecord,
-    Verdict,
-    datasets,
-    methods,
-    positions,
-    summary,
-    tick,
-    verdicts_of,
-)
+from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summary, tick
+from securevfl.report.sweep_verdicts import Verdict, judged
 from securevfl.report.template import fill
 
 __all__ = ["render_sweep", "write_sweep"]
 
-_BADGES = {"seems to hold": "ok", "seems not to hold": "leak", "undecided": "note", "not tried": "none"}
+_BADGES = {"holds": "ok", "does not hold": "leak", "undecided": "note", "not tried": "none"}
 _NEAR = {"rel_tol": 1e-9, "abs_tol": 1e-12}
 
 
 @dataclass(frozen=True)
 class _Figure:
-    """One cell of a table: ours, whether it is the best of its column, and the paper's."""
+    """One cell of a table: ours, whether it is the best of its column, the paper's, and rows labelled and dropped."""
 
     ours: str
     best: bool
     paper: str
+    counts: str
 
 
 @dataclass(frozen=True)
@@ -65,6 +58,8 @@ class _Section:
     picture: Markup | None
     xs: list[float]
     rows: dict[str, list[_Figure]]
+    alone: dict[str, list[_Figure]]
+    alone_measured: str
     sources: list[str]
     training: list[_Training]
     extras: list[str]
@@ -112,31 +107,45 @@ def _training(record: SweepRecord, data: str) -> list[_Training]:
     return found
 
 
-def _section(record: SweepRecord, data: str, number: int) -> _Section:
-    entries = [entry for entry in summary(record) if entry.data == data]
-    at, best = {(entry.method, entry.x): entry for entry in entries}, best_of(entries)
-    xs = positions(record, data)
-    names = [*methods(record, data), *(figure.method for figure in record.paper if figure.data == data)]
-    rows = {
-        name: [_Figure(mean_text(at.get((name, x))), (name, x) in best, _paper_text(record, data, name, x)) for x in xs]
+def _rows(record: SweepRecord, data: str, rows: Rows) -> dict[str, list[_Figure]]:
+    """Method → a figure for each position, of the methods that have one; the paper's only where all parties score."""
+    entries = [entry for entry in summary(record, rows) if entry.data == data]
+    at, best, common = {(entry.method, entry.x): entry for entry in entries}, best_of(entries), rows == "common"
+    names = [*methods(record, data), *(figure.method for figure in record.paper if figure.data == data and common)]
+    found = {
+        name: [
+            _Figure(
+                ours=mean_text(at.get((name, x))),
+                best=(name, x) in best,
+                paper=_paper_text(record, data, name, x) if common else "",
+                counts=counts_text(record, data, name, x) if common else "",
+            )
+            for x in positions(record, data)
+        ]
         for name in dict.fromkeys(names)
     }
+    return {name: row for name, row in found.items() if any(cell.paper or cell.ours != "–" for cell in row)}
+
+
+def _section(record: SweepRecord, data: str, number: int) -> _Section:
     training = _training(record, data)
+    alone = _rows(record, data, "alone")
     svg = quality(record, data, number)
     return _Section(
         data=data,
         measured=measured(record, data),
         picture=Markup(svg) if svg else None,  # noqa: S704 - made here from escaped names
-        xs=xs,
-        rows={name: row for name, row in rows.items() if any(cell.paper or cell.ours != "–" for cell in row)},
+        xs=positions(record, data),
+        rows=_rows(record, data, "common"),
+        alone=alone,
+        alone_measured=measured(record, data, "alone") if alone else "",
         sources=list(dict.fromkeys(figure.source for figure in record.paper if figure.data == data)),
         training=training,
         extras=list(dict.fromkeys(name for line in training for name in line.extra)),
     )
 
 
-def _judged(record: SweepRecord, claim: Claim) -> _Judged:
-    lines = verdicts_of(record, claim)
+def _judged(claim: Claim, lines: list[Verdict]) -> _Judged:
     xs = sorted({line.x for line in lines if line.x is not None})
     at = {(line.data, line.x): line for line in lines}
     return _Judged(
@@ -149,11 +158,12 @@ def _judged(record: SweepRecord, claim: Claim) -> _Judged:
 
 def render_sweep(record: SweepRecord) -> str:
     """The whole page. The same record gives the same text."""
-    claims = [_judged(record, claim) for claim in record.claims]
+    claims = [_judged(claim, lines) for claim, lines in judged(record)]
     return fill(
         "sweep.html.j2",
-        {"seconds": human_seconds, "difference": difference_text},
+        {"seconds": human_seconds, "difference": difference_text, "seen": seen_text},
         record=record,
+        fewest=FEWEST,
         sections=[_section(record, data, i) for i, data in enumerate(datasets(record))],
         claims=claims,
         tally=sum((Counter(judged.tally) for judged in claims), Counter[str]()),

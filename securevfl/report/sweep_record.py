@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
@@ -20,20 +21,21 @@ __all__ = [
     "Cell",
     "Claim",
     "PaperFigure",
+    "Rows",
     "Summary",
     "SweepRecord",
-    "Verdict",
+    "by_seed",
     "datasets",
     "methods",
     "positions",
     "summary",
     "tick",
-    "verdicts",
-    "verdicts_of",
 ]
 
 SWEEP_FORMAT = 1
-_ROUNDING = 1e-12  # differences below this come from floating point, not from training
+
+Rows = Literal["common", "alone"]
+"""Which test rows a figure is of: those that every party holds, or the same rows scored by the active party alone."""
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,11 +66,14 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """the metric on the test rows, scored without the passive parties; None where the algorithm has no way to"""
     extra: dict[str, float] = {}
     """what else was counted, e.g. the precision of pseudo-labels"""
+    alone: float | None = None
+    """the metric on the test rows as the active party scores them by itself, 0 to 1; None where it cannot"""
 
     def __post_init__(self) -> None:
         where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"
-        if not 0 <= self.value <= 1:
-            raise InputError(f"the test {self.metric} of {where} is {self.value}: give a fraction from 0 to 1")
+        for what, value in (("", self.value), (" without the partner", self.alone)):
+            if value is not None and not 0 <= value <= 1:
+                raise InputError(f"the test {self.metric} of {where}{what} is {value}: give a fraction from 0 to 1")
         if not math.isfinite(self.valid):
             raise InputError(f"the validation {self.metric} of {where} is {self.valid}: give a number")
         if not all(math.isfinite(number) for number in self.extra.values()):
@@ -89,7 +94,7 @@ class PaperFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(Config):
-    """One method is better than another by more than a margin, says a paper."""
+    """One method is better than another by more than a margin."""
 
     text: str
     source: str
@@ -101,7 +106,9 @@ class Claim(Config):
     at: tuple[float, ...] = ()
     """positions on the swept axis; none: all"""
     margin: float = 0.0
-    """a fraction: 0.01 is one point"""
+    """a fraction: 0.01 is one point; negative for a claim that the method is no worse than by so much"""
+    rows: Rows = "common"
+    """the test rows with all parties' columns, or with the active party's alone"""
 
 
 class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,23 +179,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """sample standard deviation (n − 1 below the line); 0 for one seed"""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What the seeds that were run say of a claim on one data set at one position: an indication."""
-
-    claim: Claim
-    data: str
-    x: float | None
-    """None for a claim that no two runs can tell of"""
-    n: int
-    """seeds that both methods ran with"""
-    difference: float | None
-    """mean over these seeds of better minus worse, a fraction"""
-    error: float | None
-    """standard error of the difference; None below two seeds"""
-    verdict: str
-    """"seems to hold", "seems not to hold", "undecided" or "not tried" """
-
-
 def datasets(record: SweepRecord) -> list[str]:
     """The data sets that ran, in order of first appearance."""
     return list(dict.fromkeys(cell.data for cell in record.cells))
@@ -210,17 +200,19 @@ def tick(record: SweepRecord, x: float) -> str:
     return name or (f"{100 * x:g} %" if record.axis_unit == "%" else f"{x:g}")
 
 
-def _seeds(record: SweepRecord) -> dict[tuple[str, str, float], dict[int, float]]:
-    """(data, method, x) → seed → value."""
+def by_seed(record: SweepRecord, rows: Rows = "common") -> dict[tuple[str, str, float], dict[int, float]]:
+    """(data, method, x) → seed → the metric on these rows, where there is one."""
     found: dict[tuple[str, str, float], dict[int, float]] = {}
     for cell in record.cells:
-        found.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = cell.value
+        value = cell.value if rows == "common" else cell.alone
+        if value is not None:
+            found.setdefault((cell.data, cell.method, cell.x), {})[cell.seed] = value
     return found
 
 
-def summary(record: SweepRecord) -> list[Summary]:
+def summary(record: SweepRecord, rows: Rows = "common") -> list[Summary]:
     """Mean and standard deviation over the seeds; data sets and methods in order of first appearance, x ascending."""
-    seeds = _seeds(record)
+    seeds = by_seed(record, rows)
     return [
         Summary(
             data=data,
@@ -235,45 +227,3 @@ def summary(record: SweepRecord) -> list[Summary]:
         for x in positions(record, data)
         if (values := list(seeds.get((data, method, x), {}).values()))
     ]
-
-
-def _judge(differences: list[float], margin: float) -> tuple[float, float | None, str]:
-    """(mean, its standard error, verdict) of paired differences."""
-    mean = statistics.fmean(differences)
-    if len(differences) < 2:
-        return mean, None, "undecided"
-    error = statistics.stdev(differences) / math.sqrt(len(differences))
-    gap, doubt = mean - margin, 2 * error + _ROUNDING
-    return mean, error, "seems to hold" if gap > doubt else "seems not to hold" if gap < -doubt else "undecided"
-
-
-def verdicts_of(record: SweepRecord, claim: Claim) -> list[Verdict]:
-    """One line a data set and position where a seed ran with both methods; a single "not tried" where there is none.
-
-    The two methods are compared seed by seed, so that what a split or a start makes easy or hard for both drops out.
-    The claim seems to hold where the difference exceeds the margin by more than two standard errors, and seems not to
-    hold where it falls short by more than that: indications, for with three seeds chance alone does so in about one of
-    six comparisons.
-    """
-    seeds = _seeds(record)
-    lines = []
-    for data in datasets(record):
-        if claim.data not in ("*", data):
-            continue
-        for x in positions(record, data):
-            if claim.at and not any(math.isclose(x, at, rel_tol=1e-9, abs_tol=_ROUNDING) for at in claim.at):
-                continue
-            better, worse = (seeds.get((data, method, x), {}) for method in (claim.better, claim.worse))
-            pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
-            if pairs:
-                mean, error, verdict = _judge(pairs, claim.margin)
-                lines.append(
-                    Verdict(claim=claim, data=data, x=x, n=len(pairs), difference=mean, error=error, verdict=verdict)
-                )
-    nothing = Verdict(claim=claim, data=claim.data, x=None, n=0, difference=None, error=None, verdict="not tried")
-    return lines or [nothing]
-
-
-def verdicts(record: SweepRecord) -> list[Verdict]:
-    """All claims in order, each as `verdicts_of` judges it."""
-    return [line for claim in record.claims for line in verdicts_of(record, claim)]

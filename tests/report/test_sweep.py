@@ -19,6 +19,7 @@ from securevfl.report import (
     Claim,
     PaperFigure,
     SweepRecord,
+    count_table,
     render_sweep,
     render_text,
     summary,
@@ -65,15 +66,20 @@ def _claim(better: str = "RISA", worse: str = "SplitNN", **changes: Any) -> Clai
 
 @pytest.fixture(scope="module")
 def large() -> SweepRecord:
-    """Three data sets, sixteen methods, three positions, three seeds; every kind of verdict."""
+    """Three data sets, sixteen methods, three positions, five seeds; every kind of verdict."""
     cells = [
         _cell(
-            name, 0.6 + 0.1 * x + 0.01 * i + 0.001 * seed * (i % 3), x=x, seed=seed, data=data, extra={"precision": 0.5}
+            name,
+            0.6 + 0.1 * x + 0.01 * i + 0.0005 * (seed - 2) * (i % 4),
+            x=x,
+            seed=seed,
+            data=data,
+            extra={"precision": 0.5},
         )
         for data in ("mnist", "fashion-mnist", "adult")
         for i, name in enumerate(NAMES)
         for x in (0.05, 0.2, 1.0)
-        for seed in range(3)
+        for seed in range(5)
     ]
     paper = [
         PaperFigure(data="mnist", method=method, x=x, value=0.777 + x / 10, source="RISA, Table I")
@@ -114,31 +120,44 @@ def test_positions_ascend() -> None:
 @pytest.mark.parametrize(
     ("better", "worse", "margin", "verdict"),
     [
-        # differences 0.02, 0.04, 0.06: mean 0.04, deviation 0.02, standard error 0.02/√3 = 0.011547
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0, "seems to hold"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.0169, "seems to hold"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.017, "undecided"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.063, "undecided"),
-        ([0.92, 0.84, 0.76], [0.90, 0.80, 0.70], 0.064, "seems not to hold"),
-        ([0.90, 0.80, 0.70], [0.92, 0.84, 0.76], 0.0, "seems not to hold"),
+        # differences 0.02 … 0.06: mean 0.04, deviation √0.00025 = 0.0158, standard error 0.00707; t(4) at 97.5 % is
+        # 2.776, so that margins from 0.0204 to 0.0596 are undecided
+        ([0.92, 0.84, 0.76, 0.73, 0.75], [0.90, 0.80, 0.70, 0.68, 0.72], 0.0, "holds"),
+        ([0.92, 0.84, 0.76, 0.73, 0.75], [0.90, 0.80, 0.70, 0.68, 0.72], 0.0203, "holds"),
+        ([0.92, 0.84, 0.76, 0.73, 0.75], [0.90, 0.80, 0.70, 0.68, 0.72], 0.0205, "undecided"),
+        ([0.92, 0.84, 0.76, 0.73, 0.75], [0.90, 0.80, 0.70, 0.68, 0.72], 0.0595, "undecided"),
+        ([0.92, 0.84, 0.76, 0.73, 0.75], [0.90, 0.80, 0.70, 0.68, 0.72], 0.0597, "does not hold"),
+        ([0.90, 0.80, 0.70, 0.68, 0.72], [0.92, 0.84, 0.76, 0.73, 0.75], 0.0, "does not hold"),
+        ([0.90, 0.80, 0.70, 0.68, 0.72], [0.92, 0.84, 0.76, 0.73, 0.75], -0.06, "holds"),
     ],
 )
-def test_a_verdict_needs_more_than_two_standard_errors(
-    better: list[float], worse: list[float], margin: float, verdict: str
-) -> None:
+def test_a_single_verdict_is_a_t_test(better: list[float], worse: list[float], margin: float, verdict: str) -> None:
     record = _record([*_cells("RISA", better), *_cells("SplitNN", worse)], claims=[_claim(margin=margin)])
     (line,) = verdicts(record)
-    assert (line.data, line.x, line.n, line.verdict) == ("mnist", 0.2, 3, verdict)
+    assert (line.data, line.x, line.n, line.verdict) == ("mnist", 0.2, 5, verdict)
     assert abs(line.difference or 0) == pytest.approx(0.04)
-    assert line.error == pytest.approx(0.02 / math.sqrt(3))
+    assert line.half == pytest.approx(2.776 * math.sqrt(0.00025 / 5), rel=1e-3)
 
 
-def test_equal_methods_and_single_seeds_are_undecided() -> None:
-    equal = _record([*_cells("RISA", [0.8, 0.9]), *_cells("SplitNN", [0.8, 0.9])], claims=[_claim()])
-    exact = _record([*_cells("RISA", [0.81, 0.91]), *_cells("SplitNN", [0.8, 0.9])], claims=[_claim(margin=0.01)])
+def test_other_claims_of_the_page_make_a_verdict_harder() -> None:
+    cells = [
+        *_cells("RISA", [0.92, 0.84, 0.76, 0.73, 0.75]),
+        *_cells("SplitNN", [0.90, 0.80, 0.70, 0.68, 0.72]),
+    ]
+    alone = verdicts(_record(cells, claims=[_claim(margin=0.0203)]))
+    among = verdicts(_record(cells, claims=[_claim(margin=0.0203), _claim(margin=0.04)]))
+    assert [line.verdict for line in (*alone, *among)] == ["holds", "undecided", "undecided"]
+    assert among[0].p == alone[0].p == alone[0].adjusted
+    assert among[0].adjusted == pytest.approx(2 * (alone[0].p or 0))
+
+
+def test_equal_methods_and_few_seeds_are_undecided() -> None:
+    equal = _record([*_cells("RISA", [0.8, 0.9] * 3), *_cells("SplitNN", [0.8, 0.9] * 3)], claims=[_claim()])
+    exact = _record([*_cells("RISA", [0.81] * 5), *_cells("SplitNN", [0.8] * 5)], claims=[_claim(margin=0.01)])
+    four = _record([*_cells("RISA", [0.9, 0.91, 0.9, 0.9]), *_cells("SplitNN", [0.1] * 4)], claims=[_claim()])
     single = _record([*_cells("RISA", [0.9]), *_cells("SplitNN", [0.1])], claims=[_claim()])
-    assert [verdicts(record)[0].verdict for record in (equal, exact, single)] == ["undecided"] * 3
-    assert verdicts(single)[0].error is None
+    assert [verdicts(record)[0].verdict for record in (equal, exact, four, single)] == ["undecided"] * 4
+    assert verdicts(single)[0].half is None
     assert "+80.0" in render_text(verdict_table(single))
     assert "80.0 ±" not in render_text(verdict_table(single))
 
@@ -153,9 +172,54 @@ def test_only_seeds_that_both_ran_are_compared() -> None:
         _cell("SplitNN", 1.0, seed=4),
     ]
     (line,) = verdicts(_record(cells, claims=[_claim()]))
-    assert (line.n, line.verdict) == (2, "seems to hold")
+    assert (line.n, line.verdict) == (2, "undecided")
     assert line.difference == pytest.approx((0.3 + 0.25) / 2)
-    assert line.error == pytest.approx(0.025)  # deviation 0.05/√2, over √2
+    assert line.half == pytest.approx(12.706 * 0.025, rel=1e-3)  # t(1) at 97.5 %, deviation 0.05/√2, over √2
+
+
+def test_rows_without_the_partner_are_compared_and_shown() -> None:
+    both = [0.92, 0.84, 0.76, 0.73, 0.75]
+    cells = [
+        *(_cell("LASER", value, seed=i, alone=value - 0.1) for i, value in enumerate(both)),
+        *(_cell("local", value - 0.05, seed=i, alone=value - 0.05 + 0.001 * i) for i, value in enumerate(both)),
+        *_cells("SplitNN", both),
+    ]
+    claims = [
+        _claim("LASER", "local"),
+        _claim("LASER", "local", rows="alone"),
+        _claim("SplitNN", "local", rows="alone"),
+    ]
+    record = _record(cells, claims=claims)
+    lines = verdicts(record)
+    assert [line.verdict for line in lines] == ["undecided", "does not hold", "not tried"]  # the first is a constant
+    assert lines[1].difference == pytest.approx(-0.052)
+    alone = [(entry.method, entry.n, round(entry.mean, 9)) for entry in summary(record, "alone")]
+    assert alone == [("LASER", 5, 0.7), ("local", 5, 0.752)]
+    text = render_text(sweep_table(record, "mnist", "alone"))
+    assert "mnist, without the partner" in " ".join(text.split())
+    assert "local " in text
+    assert "75.2" in text
+    assert "SplitNN" not in text
+    page = render_sweep(record)
+    assert "Without the partner" in page
+    assert "on rows without the partner" in page
+    assert "Without the partner" not in render_sweep(replace(record, cells=_cells("SplitNN", both), claims=[]))
+    with pytest.raises(InputError, match=r"without the partner is 1\.2"):
+        _cell("LASER", 0.5, alone=1.2)
+
+
+def test_counts_of_labelled_rows_are_shown() -> None:
+    cells = [
+        *_cells("RISA", [0.8, 0.9], extra={"rows labelled": 1200.0, "rows dropped": 3.0}),
+        *_cells("RISA", [0.8, 0.9], x=1.0, extra={"rows labelled": 0.0, "rows dropped": 0.0}),
+        *_cells("SplitNN", [0.8, 0.9]),
+    ]
+    table = count_table(_record(cells), "mnist")
+    assert table is not None
+    assert re.search(r"RISA +1,200 / 3 +0 / 0", render_text(table))
+    assert "SplitNN" not in render_text(table)
+    assert "labelled 1,200 / 3" in render_sweep(_record(cells))
+    assert count_table(_record(_cells("SplitNN", [0.8])), "mnist") is None
 
 
 def test_claims_apply_where_they_say() -> None:
@@ -165,7 +229,7 @@ def test_claims_apply_where_they_say() -> None:
         for x in (0.05, 0.1 + 0.2, 1.0)
         for method, value in (("RISA", 0.9), ("SplitNN", 0.8))
         if not (data == "adult" and method == "RISA" and x == 1.0)
-        for cell in _cells(method, [value, value], x=x, data=data)
+        for cell in _cells(method, [value + 0.001 * (i % 2) * (method == "RISA") for i in range(5)], x=x, data=data)
     ]
     claims = [_claim(), _claim(at=[0.3]), _claim(data="adult"), _claim(data="cifar"), _claim("X", "Y"), _claim("X")]
     lines = verdicts(_record(cells, claims=claims))
@@ -177,7 +241,7 @@ def test_claims_apply_where_they_say() -> None:
     assert places[2] == adult
     assert [places[i] for i in (3, 4, 5)] == [[("cifar", None)], [("*", None)], [("*", None)]]
     assert [v.verdict for v in lines if v.x is None] == ["not tried"] * 3
-    assert {v.verdict for v in lines if v.x is not None} == {"seems to hold"}
+    assert {v.verdict for v in lines if v.x is not None} == {"holds"}
 
 
 def test_the_table_shows_per_cent_and_the_best_bold() -> None:
@@ -209,9 +273,10 @@ def test_tables_fit_a_common_terminal(large: SweepRecord) -> None:
         assert sum(line.count("±") for line in lines[:20]) == 16 * 4
     text = render_text(verdict_table(record), width=80)
     assert all(len(line) <= 80 for line in text.splitlines())
-    for word in ("seems to hold", "seems not to hold", "undecided", "not tried", "fashion-mnist"):
+    for word in ("holds", "does not hold", "undecided", "not tried", "fashion-mnist"):
         assert word in text
-    assert text.count("%") == sum(line.x is not None for line in verdicts(record))
+    body = text[: text.index("Difference: points")]
+    assert body.count("%") == sum(line.x is not None for line in verdicts(record))
 
 
 @pytest.mark.parametrize(
@@ -237,7 +302,7 @@ def test_the_page_holds_every_method_verdict_and_figure(large: SweepRecord) -> N
     for figure in ("paper 78.2", "paper 79.7", "Runs are short.", "securevfl sweep overlap", "cores: 2", "a paper"):
         assert figure in text
     found = verdicts(large)
-    legend = {"seems to hold": 1, "seems not to hold": 1, "undecided": 1, "not tried": 0}
+    legend = {"holds": 1, "does not hold": 1, "undecided": 1, "not tried": 0}
     heads = {(line.claim.text, line.verdict) for line in found if line.x is not None}
     for word, once in legend.items():
         shown = sum(line.verdict == word for line in found) + sum(verdict == word for _, verdict in heads)

@@ -1,0 +1,193 @@
+"""Verdicts on paired differences that hold: Student's t, Holm's correction, effect sizes, power.
+
+Two methods run with the same seeds share partition and start, so their differences by seed are one sample of size n.
+Student (1908), "The Probable Error of a Mean", tests its mean; Holm (1979), "A Simple Sequentially Rejective Multiple
+Test Procedure", keeps the chance of any false decision among all tests of a page at 5 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from securevfl.errors import InputError
+
+__all__ = [
+    "CHANCE",
+    "FEWEST",
+    "LEVEL",
+    "Judgement",
+    "Paired",
+    "holm",
+    "judge",
+    "paired",
+    "power",
+    "visible",
+]
+
+LEVEL = 0.05
+"""The chance of one or more false decisions among all tests of a page, at most."""
+FEWEST = 5
+"""Seeds below which nothing is decided."""
+CHANCE = 0.8
+"""The power at which a difference counts as one that a test would have seen."""
+_ROUNDING = 1e-12  # differences below this come from floating point, not from training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paired:
+    """Differences of two methods, seed by seed, against a margin.
+
+    Attributes:
+        n: seeds.
+        margin: the difference under the null hypothesis.
+        mean: of the differences.
+        deviation: their sample standard deviation, n − 1 below the line; None for one seed.
+        low: lower end of the 95 % interval of the mean by Student's t; None for one seed.
+        high: its upper end.
+        p: of the two-sided t test of mean = margin; 1 where all differences are equal, so that nothing tells of
+            chance; None for one seed.
+        effect: Cohen's d_z = mean / deviation, times Hedges' correction 1 − 3 / (4 (n − 1) − 1) for small samples;
+            None without a deviation, and below three seeds, where the correction is not defined.
+    """
+
+    n: int
+    margin: float
+    mean: float
+    deviation: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    effect: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """What a test says, as one of a family.
+
+    Attributes:
+        verdict: "holds", "does not hold" or "undecided".
+        adjusted: Holm's p: the smallest level of the family at which this test decides; None where it cannot.
+        seen: the least distance of the true difference from the margin, to either side, that this test would have
+            decided with a power of 80 % at the level that Holm left it, if the deviation is as observed; None where
+            there is none.
+    """
+
+    verdict: str
+    adjusted: float | None
+    seen: float | None
+
+
+def paired(differences: Sequence[float], margin: float = 0.0) -> Paired:
+    """The t test of paired differences.
+
+    Raises:
+        InputError: no difference, or one that is no number.
+    """
+    n = len(differences)
+    if not n or not all(map(math.isfinite, differences)):
+        raise InputError(f"the paired differences are {list(differences)}: give one or more numbers")
+    mean = math.fsum(differences) / n
+    if n == 1:
+        return Paired(n=1, margin=margin, mean=mean, deviation=None, low=None, high=None, p=None, effect=None)
+    from scipy.special import stdtr, stdtrit
+
+    deviation = math.sqrt(math.fsum((difference - mean) ** 2 for difference in differences) / (n - 1))
+    gap = mean - margin
+    error = deviation / math.sqrt(n)
+    half = -float(stdtrit(n - 1, LEVEL / 2)) * error
+    constant = deviation <= _ROUNDING  # a metric of few test rows comes in steps, and may be off by one in all seeds
+    p = 1.0 if constant else 2 * float(stdtr(n - 1, -abs(gap) / error))
+    correction = 1 - 3 / (4 * (n - 1) - 1) if n > 2 else None
+    effect = None if constant or correction is None else correction * mean / deviation
+    return Paired(
+        n=n, margin=margin, mean=mean, deviation=deviation, low=mean - half, high=mean + half, p=p, effect=effect
+    )
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Adjusted p values: the i-th smallest of m is multiplied by m − i + 1, and is no less than those before it.
+
+    To decide where the adjusted value is at most α keeps the chance of any false decision at α, whatever the
+    dependence between the tests.
+    """
+    adjusted = [0.0] * len(ps)
+    largest = 0.0
+    for place, i in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        largest = max(largest, min(1.0, (len(ps) - place) * ps[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+def judge(family: Sequence[Paired], *, level: float = LEVEL) -> list[Judgement]:
+    """Verdicts of all tests of a page together: holds where the mean is above the margin, does not hold below it.
+
+    Tests of fewer than five seeds are undecided, and do not count for Holm.
+    """
+    tested = {i: sample.p for i, sample in enumerate(family) if sample.n >= FEWEST and sample.p is not None}
+    adjusted = dict(zip(tested, holm(list(tested.values())), strict=True))
+    decided = {i for i, p in adjusted.items() if p <= level}
+    remaining = level / max(1, len(tested) - len(decided))  # what Holm's next step asks of a p value
+    lines = []
+    for i, sample in enumerate(family):
+        above = sample.mean > sample.margin
+        word = ("holds" if above else "does not hold") if i in decided else "undecided"
+        seen = None
+        if i in adjusted and sample.deviation and sample.deviation > _ROUNDING:
+            seen = visible(sample.n, sample.deviation, level=remaining)
+        lines.append(Judgement(verdict=word, adjusted=adjusted.get(i), seen=seen))
+    return lines
+
+
+def power(n: int, deviation: float, distance: float, *, level: float = LEVEL) -> float:
+    """The chance that the two-sided t test of n differences decides, if the true mean is `distance` from the margin.
+
+    By the noncentral t distribution with n − 1 degrees of freedom and noncentrality distance · √n / deviation.
+
+    Raises:
+        InputError: fewer than two differences, or a deviation or level out of range.
+    """
+    _check(n, deviation, level)
+    return _power(n - 1, abs(distance) * math.sqrt(n) / deviation, level)
+
+
+def _power(freedom: int, off: float, level: float) -> float:
+    """The same from degrees of freedom and noncentrality."""
+    from scipy.special import nctdtr, stdtrit
+
+    bound = -float(stdtrit(freedom, level / 2))
+    wrong = float(nctdtr(freedom, off, -bound)) if off < 5 else 0.0  # beyond, less than 3e-7; scipy loses its digits
+    return 1 - float(nctdtr(freedom, off, bound)) + wrong
+
+
+def visible(n: int, deviation: float, *, level: float = LEVEL, chance: float = CHANCE) -> float:
+    """The distance from the margin at which `power` is `chance`.
+
+    Raises:
+        InputError: fewer than two differences, or a deviation, level or chance out of range.
+    """
+    _check(n, deviation, level)
+    if not level < chance < 1:
+        raise InputError(f"the power is {chance}: give a fraction above the level {level} and below 1")
+    return _noncentrality(n - 1, level, chance) * deviation / math.sqrt(n)
+
+
+@cache
+def _noncentrality(freedom: int, level: float, chance: float) -> float:
+    """Where `_power` is `chance`."""
+    from scipy.optimize import brentq
+
+    top = 1.0
+    while _power(freedom, top, level) < chance:
+        top *= 2
+    return float(brentq(lambda off: _power(freedom, off, level) - chance, 0.0, top, xtol=1e-9))
+
+
+def _check(n: int, deviation: float, level: float) -> None:
+    if n < 2 or not 0 < deviation < math.inf or not 0 < level < 1:
+        raise InputError(
+            f"the test has {n} differences, deviation {deviation} and level {level}: it needs two or more, a positive "
+            "deviation, and a level between 0 and 1"
+        )

@@ -1,0 +1,102 @@
+"""Which claims of a sweep hold: every claim, data set and position is one test of the same family."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from securevfl.report.statistics import Judgement, Paired, judge, paired
+from securevfl.report.sweep_record import Claim, SweepRecord, by_seed, datasets, positions
+
+__all__ = ["Verdict", "judged", "verdicts"]
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """What the seeds that were run say of a claim on one data set at one position."""
+
+    claim: Claim
+    data: str
+    x: float | None
+    """None for a claim that no two runs can tell of"""
+    n: int
+    """seeds that both methods ran with"""
+    difference: float | None
+    """mean over these seeds of better minus worse, a fraction"""
+    low: float | None = None
+    high: float | None = None
+    """ends of the 95 % t interval of this difference by itself; None below two seeds"""
+    p: float | None = None
+    """of the two-sided t test of a difference equal to the margin"""
+    adjusted: float | None = None
+    """Holm's p among all tests of the sweep; None below five seeds"""
+    effect: float | None = None
+    """Cohen's d_z with Hedges' correction: the difference in standard deviations of the differences"""
+    seen: float | None = None
+    """how far from the margin the true difference had to be for a verdict with a chance of 80 %"""
+    verdict: str
+    """"holds", "does not hold", "undecided" or "not tried" """
+
+    @property
+    def half(self) -> float | None:
+        """Half the length of the interval."""
+        return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def _tests(record: SweepRecord, claim: Claim) -> Iterator[tuple[str, float, Paired]]:
+    """Data set, position and differences, where a seed ran with both methods."""
+    seeds = by_seed(record, claim.rows)
+    for data in datasets(record):
+        if claim.data not in ("*", data):
+            continue
+        for x in positions(record, data):
+            if claim.at and not any(math.isclose(x, at, rel_tol=1e-9, abs_tol=1e-12) for at in claim.at):
+                continue
+            better, worse = (seeds.get((data, method, x), {}) for method in (claim.better, claim.worse))
+            pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
+            if pairs:
+                yield data, x, paired(pairs, claim.margin)
+
+
+def _verdict(claim: Claim, data: str, x: float, sample: Paired, found: Judgement) -> Verdict:
+    return Verdict(
+        claim=claim,
+        data=data,
+        x=x,
+        n=sample.n,
+        difference=sample.mean,
+        low=sample.low,
+        high=sample.high,
+        p=sample.p,
+        adjusted=found.adjusted,
+        effect=sample.effect,
+        seen=found.seen,
+        verdict=found.verdict,
+    )
+
+
+def judged(record: SweepRecord) -> list[tuple[Claim, list[Verdict]]]:
+    """Each claim, with a line for each data set and position where a seed ran with both methods.
+
+    A claim without such a line has a single one, "not tried". The two methods are compared seed by seed, so that what a
+    split or a start makes easy or hard for both drops out. A claim holds where its difference is above the margin by a
+    t test, and does not hold where it is below, after Holm's correction over all lines of all claims: if every
+    difference equals its margin, the chance of any verdict but "undecided" is at most 5 %. Fewer than five seeds decide
+    nothing.
+    """
+    tests = [list(_tests(record, claim)) for claim in record.claims]
+    found = iter(judge([sample for lines in tests for _, _, sample in lines]))
+    return [
+        (claim, [_verdict(claim, *line, next(found)) for line in lines] or [_untried(claim)])
+        for claim, lines in zip(record.claims, tests, strict=True)
+    ]
+
+
+def _untried(claim: Claim) -> Verdict:
+    return Verdict(claim=claim, data=claim.data, x=None, n=0, difference=None, verdict="not tried")
+
+
+def verdicts(record: SweepRecord) -> list[Verdict]:
+    """All lines of `judged`, in order."""
+    return [line for _, lines in judged(record) for line in lines]

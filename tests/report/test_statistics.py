@@ -1,0 +1,204 @@
+"""Verdicts on simulated data without any difference, and t, Holm and power held against other implementations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from securevfl.errors import InputError
+from securevfl.report import Cell, Claim, SweepRecord, verdicts
+from securevfl.report.statistics import LEVEL, Paired, holm, judge, paired, power, visible
+
+PAGES = 400
+_SLACK = 3  # standard deviations of a binomial count
+
+
+def _most(pages: int) -> float:
+    """The largest share of pages with a false decision that a family-wise 5 % explains."""
+    return LEVEL + _SLACK * math.sqrt(LEVEL * (1 - LEVEL) / pages)
+
+
+def _null(rng: np.random.Generator, seeds: int, *, rows: int | None) -> list[list[float]]:
+    """Differences of all pairs of four methods of equal quality on four data sets, seeds differing more than methods.
+
+    Args:
+        rows: of a test set whose accuracies come in steps; None for normal ones.
+    """
+    found = []
+    for _ in range(4):
+        quality = np.clip(rng.normal(0.85, 0.03, size=(1, seeds)) + np.zeros((4, seeds)), 0.5, 0.99)
+        scores = rng.normal(quality, 0.01) if rows is None else rng.binomial(rows, quality) / rows
+        found += [(scores[i] - scores[k]).tolist() for i in range(4) for k in range(i)]
+    return found
+
+
+def _two_errors(differences: list[float]) -> bool:
+    """The rule of earlier versions: decided beyond two standard errors."""
+    return abs(fmean(differences)) > 2 * stdev(differences) / math.sqrt(len(differences)) + 1e-12
+
+
+def _decided(differences: list[list[float]]) -> bool:
+    return any(line.verdict != "undecided" for line in judge([paired(sample) for sample in differences]))
+
+
+def _old(differences: list[list[float]]) -> bool:
+    return any(map(_two_errors, differences))
+
+
+def _share(decides: Callable[[list[list[float]]], bool], seeds: int, rows: int | None) -> float:
+    """Of simulated pages without any difference, how many have a decision."""
+    rng = np.random.default_rng(7)
+    return sum(decides(_null(rng, seeds, rows=rows)) for _ in range(PAGES)) / PAGES
+
+
+@pytest.mark.parametrize(("seeds", "rows"), [(5, None), (5, 150), (5, 2000), (8, None)])
+def test_pages_without_differences_have_false_verdicts_in_five_of_a_hundred(seeds: int, rows: int | None) -> None:
+    assert _share(_decided, seeds, rows) <= _most(PAGES)
+
+
+@pytest.mark.parametrize("seeds", [3, 5])
+def test_two_standard_errors_fail_the_same_simulation(seeds: int) -> None:
+    assert _share(_old, seeds, None) > 0.5 > _most(PAGES)
+
+
+def test_false_verdicts_are_not_rarer_than_need_be() -> None:
+    """One test a page: the level is used up, so that the bound above is not met by deciding nothing."""
+    rng = np.random.default_rng(3)
+    false = [_decided([rng.normal(size=5).tolist()]) for _ in range(PAGES)]
+    assert abs(sum(false) / PAGES - LEVEL) <= _most(PAGES) - LEVEL
+
+
+def _cells(rng: np.random.Generator, differ: float) -> Iterator[Cell]:
+    for data in ("mnist", "credit"):
+        for x in (0.01, 0.05):
+            split = rng.normal(0.55, 0.03, size=5)
+            for k, method in enumerate("ABC"):
+                values = split + rng.normal(0, 0.005, size=5) + differ * k
+                for seed, value in enumerate(values.tolist()):
+                    other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    yield Cell(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
+
+
+def _words(rng: np.random.Generator, differ: float) -> list[str]:
+    """Verdicts of a whole sweep with 24 lines."""
+    claims = [
+        Claim(text="", source="", data="*", better=better, worse=worse, rows=rows)
+        for better, worse in ("BA", "CB", "CA")
+        for rows in ("common", "alone")
+    ]
+    settings = dict.fromkeys(("name", "title", "created", "command", "size", "axis", "axis_unit"), "")
+    record = SweepRecord(cells=list(_cells(rng, differ)), claims=claims, versions={}, machine={}, **settings)
+    return [line.verdict for line in verdicts(record)]
+
+
+def test_sweeps_without_differences_decide_nothing_and_with_large_ones_all() -> None:
+    rng = np.random.default_rng(11)
+    sweeps = 60
+    false = sum(set(_words(rng, 0.0)) != {"undecided"} for _ in range(sweeps))
+    assert false / sweeps <= _most(sweeps)
+    assert _words(rng, 0.15) == ["holds"] * 24
+    assert _words(rng, -0.15) == ["does not hold"] * 24
+
+
+def test_t_is_that_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    for n in (2, 3, 5, 10, 40):
+        a, b = rng.normal(0.9, 0.02, size=(2, n))
+        ours = paired((a - b).tolist(), 0.004)
+        theirs = stats.ttest_rel(a - 0.004, b)
+        interval = stats.ttest_rel(a, b).confidence_interval(0.95)
+        assert ours.p == pytest.approx(theirs.pvalue, rel=1e-9)
+        assert (ours.low, ours.high) == pytest.approx((interval.low, interval.high), rel=1e-9)
+        assert ours.mean == pytest.approx((a - b).mean())
+
+
+def _closed_holm(ps: list[Fraction]) -> list[Fraction]:
+    """Holm as the closure of Bonferroni: a hypothesis has the largest Bonferroni p of all sets that hold it."""
+    sets = [[i for i in range(len(ps)) if mask >> i & 1] for mask in range(1, 1 << len(ps))]
+    return [max(min(Fraction(1), len(s) * min(ps[k] for k in s)) for s in sets if i in s) for i in range(len(ps))]
+
+
+def test_holm_is_the_closure_of_bonferroni() -> None:
+    rng = np.random.default_rng(1)
+    for n in (0, 1, 2, 3, 7):
+        for _ in range(5):
+            ps = [Fraction(int(number), 1000) for number in rng.integers(0, 200, size=n)]
+            assert holm([float(p) for p in ps]) == pytest.approx([float(p) for p in _closed_holm(ps)])
+    # Holm (1979) by hand: 0.01 · 4, 0.013 · 3 (no less than before), 0.014 · 2, 0.19
+    assert holm([0.19, 0.01, 0.014, 0.013]) == pytest.approx([0.19, 0.04, 0.04, 0.04])
+
+
+def test_power_is_that_of_simulation_and_of_the_noncentral_t() -> None:
+    rng = np.random.default_rng(2)
+    samples = rng.normal(0.012, 0.01, size=(20_000, 5))
+    t = samples.mean(axis=1) / (samples.std(axis=1, ddof=1) / math.sqrt(5))
+    seen = float((np.abs(t) > stats.t.ppf(1 - 0.01 / 2, 4)).mean())
+    assert power(5, 0.01, 0.012, level=0.01) == pytest.approx(seen, abs=0.011)
+    other = stats.nct(4, 1.2 * math.sqrt(5))
+    bound = stats.t.ppf(0.995, 4)
+    assert power(5, 0.01, 0.012, level=0.01) == pytest.approx(other.sf(bound) + other.cdf(-bound), rel=1e-6)
+    assert power(5, 0.01, 0.0, level=0.01) == pytest.approx(0.01)
+    assert power(5, 0.01, visible(5, 0.01, level=0.003), level=0.003) == pytest.approx(0.8)
+    assert visible(5, 0.02) == pytest.approx(2 * visible(5, 0.01))
+
+
+def test_what_an_undecided_test_could_have_seen() -> None:
+    clear = [paired([0.2, 0.21, 0.19, 0.2, 0.205])] * 3
+    vague = [paired([0.01, -0.01, 0.02, -0.02, 0.0])] * 2
+    lines = judge([*clear, *vague])
+    assert [line.verdict for line in lines] == ["holds"] * 3 + ["undecided"] * 2
+    assert lines[-1].seen == pytest.approx(visible(5, stdev([0.01, -0.01, 0.02, -0.02, 0.0]), level=0.05 / 2))
+    assert (lines[-1].seen or 0) > visible(5, 0.0158)
+
+
+def test_effect_sizes_are_corrected_for_few_seeds() -> None:
+    differences = [0.02, 0.04, 0.06, 0.04, 0.04]
+    found = paired(differences).effect
+    assert found == pytest.approx(fmean(differences) / stdev(differences) * (1 - 3 / 15))
+    assert paired([0.1, 0.2]).effect is None
+
+
+@pytest.mark.parametrize("few", [1, 2, 3, 4])
+def test_fewer_than_five_seeds_decide_nothing_and_burden_nobody(few: int) -> None:
+    clear = [0.2, 0.21, 0.19, 0.2, 0.205]
+    lines = judge([paired(clear[:few]), paired(clear)])
+    assert [line.verdict for line in lines] == ["undecided", "holds"]
+    assert lines[0].adjusted is None
+    assert lines[1].adjusted == paired(clear).p
+
+
+def test_equal_differences_say_nothing_of_chance() -> None:
+    for value in (0.0, 0.0025, -0.3):
+        sample = paired([value] * 5)
+        assert (sample.p, sample.effect) == (1.0, None)
+        assert judge([sample])[0].verdict == "undecided"
+        assert judge([sample])[0].seen is None
+
+
+def test_margins_move_the_null_hypothesis() -> None:
+    """Non-inferiority is a claim with a negative margin: 0.3 points behind, no more than a point."""
+    behind = [-0.001, -0.005, -0.003, -0.004, -0.002]
+    words = {margin: judge([paired(behind, margin)])[0].verdict for margin in (-0.01, -0.003, 0.0)}
+    assert words == {-0.01: "holds", -0.003: "undecided", 0.0: "does not hold"}
+
+
+def test_what_is_no_sample_is_refused() -> None:
+    with pytest.raises(InputError, match="give one or more numbers"):
+        paired([])
+    with pytest.raises(InputError, match="give one or more numbers"):
+        paired([0.1, math.nan])
+    for n, deviation, level in ((1, 0.1, 0.05), (5, 0.0, 0.05), (5, 0.1, 0.0)):
+        with pytest.raises(InputError, match="it needs two or more"):
+            power(n, deviation, 0.1, level=level)
+    with pytest.raises(InputError, match=r"the power is 0\.01"):
+        visible(5, 0.1, chance=0.01)
+
+
+def test_one_seed_has_a_mean_and_nothing_else() -> None:
+    assert paired([0.1]) == Paired(n=1, margin=0.0, mean=0.1, deviation=None, low=None, high=None, p=None, effect=None)
