@@ -39,7 +39,8 @@ class SplitNN(Algorithm):
         hidden: width h of the cut, the first hidden layer that all parties share.
         top: widths of the top model's hidden layers.
         bottom: widths of each party's bottom model, the last one being its activations; ``()`` for the identity; or
-            the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``.
+            the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``,
+            ``"resnet56"``.
         lr: Adam's learning rate, for bottoms, top and the active party's own block of the cut.
         cut_lr: SGD's learning rate η, for the passive parties' blocks of the cut.
         cut_momentum: μ, of that SGD.

@@ -56,6 +56,7 @@ def run_cell(spec: Spec) -> Cell:
         best_epoch=trained.best_epoch,
         seconds=round(time.perf_counter() - began, 2),
         extra={"rows trained": float(trained.rows)} | trained.extra,
+        history=[round(epoch.valid[metric], 4) for epoch in trained.epochs if metric in epoch.valid],
     )
 
 

@@ -63,11 +63,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     best_epoch: int
     seconds: float
     alone: float | None = None
-    """the metric on the test rows, scored without the passive parties; None where the algorithm has no way to"""
+    """the metric on the test rows as the active party scores them by itself, 0 to 1; None where it cannot"""
     extra: dict[str, float] = {}
     """what else was counted, e.g. the precision of pseudo-labels"""
-    alone: float | None = None
-    """the metric on the test rows as the active party scores them by itself, 0 to 1; None where it cannot"""
+    history: list[float] = []
+    """the metric on the validation rows after each epoch"""
 
     def __post_init__(self) -> None:
         where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"

@@ -17,7 +17,7 @@ from torch import nn
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["BOTTOMS", "Bottom", "block", "bottom_problems", "build_bottom", "mlp", "resnet18_stem"]
+__all__ = ["BOTTOMS", "Bottom", "block", "bottom_problems", "build_bottom", "mlp", "resnet18_stem", "resnet56_stem"]
 
 Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str
 """Widths of a perceptron (``()`` for the identity), or a name from `BOTTOMS`."""
@@ -78,11 +78,43 @@ def resnet18_stem(channels: int) -> nn.Sequential:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
 
+class _Padded(nn.Module):
+    """A basic block whose shortcut has no parameters: every other pixel, new channels zero (He et al., option A)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False),
+            nn.GroupNorm(8, outputs),
+            nn.ReLU(),
+            nn.Conv2d(outputs, outputs, 3, padding=1, bias=False),
+            nn.GroupNorm(8, outputs),
+        )
+        self.stride, self.more = stride, outputs - inputs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        same = x[..., :: self.stride, :: self.stride]
+        return torch.relu(self.body(x) + nn.functional.pad(same, (0, 0, 0, 0, 0, self.more)))
+
+
+def resnet56_stem(channels: int) -> nn.Sequential:
+    """ResNet-56 (He et al. 2016, section 4.2: 6n + 2 layers, n = 9) but for its last layer; 64 features.
+
+    A 3 x 3 stem, three stages of nine basic blocks with 16, 32 and 64 channels, average pooling. Group normalisation
+    has as many parameters as the paper's batch normalisation.
+    """
+    layers: list[nn.Module] = [nn.Conv2d(channels, 16, 3, padding=1, bias=False), nn.GroupNorm(8, 16), nn.ReLU()]
+    for inputs, outputs, stride in ((16, 16, 1), (16, 32, 2), (32, 64, 2)):
+        layers += [_Padded(inputs, outputs, stride), *(_Padded(outputs, outputs, 1) for _ in range(8))]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+
+
 BOTTOMS = {
     "cnn": (_small, 64),
     "cnn-fedcvt": (_fedcvt, 64),
     "cnn-multivfl": (_multivfl, 0),
     "resnet18": (resnet18_stem, 0),
+    "resnet56": (resnet56_stem, 0),
 }
 """Name → convolutional layers, and the width of a linear layer after them (0 for none)."""
 

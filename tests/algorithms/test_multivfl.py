@@ -82,24 +82,86 @@ def test_fedavg_takes_the_mean() -> None:
     np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.5, 1.0])
 
 
-@pytest.mark.parametrize("kind", ["fedadam", "fedyogi", "feddemonadam"])
-def test_adaptive_servers_against_a_loop_on_one_number(kind: ServerName) -> None:
-    b1, b2, tau, lr, rounds = 0.9, 0.99, 1e-3, 0.1, 4
-    server = Server(kind, rounds, lr, b1, b2, tau)
-    w, m, v = 1.0, 0.0, 0.0
-    found = np.array([w])
-    for r, g in enumerate([0.3, -0.1, 0.2, 0.05], 1):
-        beta = demon(b1, (r - 1) / rounds)
-        m = beta * m + g if kind == "feddemonadam" else b1 * m + (1 - b1) * g
-        v = v - (1 - b2) * g * g * np.sign(v - g * g) if kind == "fedyogi" else b2 * v + (1 - b2) * g * g
-        first = m if kind == "feddemonadam" else m / (1 - b1**r)
-        w = w + lr * first / (np.sqrt(v / (1 - b2**r)) + tau)
-        found = server.step(found, np.array([g]))
-        assert found[0] == pytest.approx(w)
-    assert Server(kind, rounds).state()["m"] is None
-    again = Server(kind, rounds, lr, b1, b2, tau)
+def test_fedavg_has_a_rate_too() -> None:
+    server = Server("fedavg", 5, 0.5)
+    np.testing.assert_array_equal(server.step(np.array([1.0, 2.0]), np.array([0.5, -1.0])), [1.25, 1.5])
+    assert sv.MultiVFL(server="fedavg").optimiser(JOB.plan).rate == 1
+    assert sv.MultiVFL(server="feddemonadam").optimiser(JOB.plan).rate == 1e-3
+
+
+CHANGES = [0.3, -0.1, 0.2, 0.05]
+B1, B2, TAU, LR = 0.9, 0.99, 1e-3, 0.1
+
+
+def adam(changes: Sequence[float], *, yogi: bool) -> list[float]:
+    """FedAdam and FedYogi in ten lines, on one number."""
+    w, m, v, found = 1.0, 0.0, 0.0, []
+    for r, g in enumerate(changes, 1):
+        m = B1 * m + (1 - B1) * g
+        v = v - (1 - B2) * g * g * np.sign(v - g * g) if yogi else B2 * v + (1 - B2) * g * g
+        w += LR * (m / (1 - B1**r)) / (np.sqrt(v / (1 - B2**r)) + TAU)
+        found.append(w)
+    return found
+
+
+def printed(changes: Sequence[float]) -> list[float]:
+    """Algorithm 1's ServerAggregation with opt = demon, line by line, on one number."""
+    w, m, v, beta, rounds, found = 1.0, 0.0, 0.0, B1, len(changes), []
+    for r, t in enumerate(changes, 1):
+        beta = beta * (1 - r / rounds) / ((1 - beta) + beta * (1 - r / rounds))
+        m = beta * m + t
+        v = B2 * v + (1 - B2) * m**2
+        w = w + np.sqrt(1 - B2**r) / (1 - beta**r) * LR * m / (np.sqrt(v) + TAU)
+        found.append(w)
+    return found
+
+
+def closed(changes: Sequence[float]) -> list[float]:
+    """Chen et al.'s DemonAdam, on one number: the decay from the first beta, no correction of the momentum."""
+    w, m, v, rounds, found = 1.0, 0.0, 0.0, len(changes), []
+    for r, g in enumerate(changes):
+        left = 1 - r / rounds
+        m = B1 * left / ((1 - B1) + B1 * left) * m + g
+        v = B2 * v + (1 - B2) * g * g
+        w += LR * m / (np.sqrt(v / (1 - B2 ** (r + 1))) + TAU)
+        found.append(w)
+    return found
+
+
+EXPECTED = {
+    "fedadam": adam(CHANGES, yogi=False),
+    "fedyogi": adam(CHANGES, yogi=True),
+    "feddemonadam": printed(CHANGES),
+    "feddemonadam, closed": closed(CHANGES),
+}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_adaptive_servers_against_a_loop_on_one_number(name: str) -> None:
+    kind, _, reading = name.partition(", ")
+    how: Any = reading or "printed"
+
+    def made() -> Server:
+        return Server(kind, len(CHANGES), LR, B1, B2, TAU, how)
+
+    server, found = made(), [np.array([1.0])]
+    for g in CHANGES[:3]:
+        found.append(server.step(found[-1], np.array([g])))
+    again = made()
     again.load(server.state())
-    np.testing.assert_array_equal(again.step(found, np.array([0.1])), server.step(found, np.array([0.1])))
+    for going in (server, again):
+        np.testing.assert_allclose(
+            [*found[1:], going.step(found[-1], np.array([CHANGES[3]]))], np.array(EXPECTED[name])[:, None]
+        )
+
+
+def test_the_printed_decay_compounds() -> None:
+    """Odds of beta fall by the product of 1 - r/R, not by its last factor."""
+    server, rounds = Server("feddemonadam", 20), 20
+    for r in range(1, 7):
+        server.step(np.zeros(1), np.ones(1))
+        odds = 9 * np.prod([1 - i / rounds for i in range(1, r + 1)])
+        assert server.decay == pytest.approx(odds / (1 + odds))
 
 
 def zero_shares(names: int) -> list[crypto.ZeroShares]:
@@ -143,8 +205,23 @@ def test_it_learns(server: ServerName) -> None:
     assert run(job, people()).run("plain").test["accuracy"] > 0.4  # of four classes
 
 
-def test_all_copies_and_owners_end_alike() -> None:
-    result = run(JOB, people())
+def test_label_owners_can_have_a_convolution() -> None:
+    config = CONFIG.replace(hidden=12, convolution=(3, 2, 2), aggregation="ckks")
+    plain, sealed = (
+        run(JOB.replace(epochs=2, steps=2, batch_size=16, algorithm=config, protection=kind), people(owners=2, rows=30))
+        for kind in (sv.Plain(fixed_point=True), sv.BFV())
+    )
+    np.testing.assert_allclose(sealed.scores["bfv"], plain.scores["plain"], atol=1e-5)
+    whole = plain.model().parts["owner1"]["parts"]["half"][0]
+    assert [tuple(w.shape) for name, w in whole.items() if name.startswith("2.1.")] == [(3, 3, 3, 3), (3,)]
+    for wrong in ((3, 2), (3, 2, 3)):
+        with pytest.raises(sv.InputError, match="whose product is hidden, 12"):
+            config.replace(convolution=wrong)
+
+
+@pytest.mark.parametrize("convolution", [(), (2, 2, 2)])
+def test_all_copies_and_owners_end_alike(convolution: tuple[int, ...]) -> None:
+    result = run(JOB.replace(algorithm=CONFIG.replace(convolution=convolution)), people())
     model = result.model()
     assert sorted(model.parts) == ["clinic", "lab", "owner1", "shop"]
     predicted = sv.predict(model, sv.Parties.of(people()["owner1"], *people().passive))

@@ -94,6 +94,7 @@ def test_a_cell_is_that_of_simulate(file: Path) -> None:
     assert cell.metric == "accuracy"
     assert cell.best_epoch == run.best_epoch
     assert cell.valid == run.epochs[run.best_epoch - 1].valid["accuracy"]
+    assert cell.history == [round(epoch.valid["accuracy"], 4) for epoch in run.epochs]
 
 
 def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

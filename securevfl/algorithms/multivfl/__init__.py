@@ -6,6 +6,7 @@ coordinator, and a server optimiser makes the next round's weights.
 
 - `config`: what a job says, and which program each party runs.
 - `label_owner`, `data_owner`, `coordinators`: these programs.
+- `convolution`: what a label owner has above the cut.
 - `averaging`: a label owner's side of the aggregation. `servers`: the server optimisers. `declared`: every message.
 
 No label owner's change is seen by anyone else. With ``aggregation="masked"`` label owners share pairwise secrets, and
@@ -17,8 +18,9 @@ Under a sealed cut nobody holds the weights W = U + V between data owner and lab
 is linear: a data owner averages its shares U, the label owners theirs by the same aggregation. Shares are integers then
 and each side rounds its own mean: the weights are within two units of their last place of the plain run's.
 
-In the paper data owners send the output of a convolution, added up to 32 channels, and label owners have a convolution
-and two linear layers. Here the parties' parts meet in the cut layer, which is linear, and perceptrons follow.
+In the paper data owners send the output of a convolution, brought together to 32 channels, and label owners have a
+convolution and two linear layers. Here the parties' parts meet in the cut layer, which is linear, so that it can be
+sealed; it has to learn what lies where. Linear layers follow, below them with ``convolution=…`` a convolution.
 
 Only `securevfl.algorithms` imports from here.
 """

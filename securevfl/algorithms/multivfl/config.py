@@ -10,12 +10,13 @@ from msgspec import Meta
 from securevfl_crypto.aggregation import Aggregation, CkksAggregation, PaillierAggregation
 
 from securevfl.algorithms.multivfl.averaging import Averaging, BlindAveraging, MaskedAveraging
+from securevfl.algorithms.multivfl.convolution import Convolved
 from securevfl.algorithms.multivfl.coordinators import BlindCoordinator, Coordinator, MaskedCoordinator
 from securevfl.algorithms.multivfl.data_owner import DataOwner
 from securevfl.algorithms.multivfl.declared import MEAN, blind_exchanges, masked_exchanges
 from securevfl.algorithms.multivfl.label_owner import LabelOwner, LabelOwnerProgram
-from securevfl.algorithms.multivfl.servers import Server, ServerName
-from securevfl.algorithms.splitnn import Rate, SplitNN
+from securevfl.algorithms.multivfl.servers import DemonReading, Server, ServerName
+from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import PolicyError
 from securevfl.privacy import Finding
@@ -30,15 +31,17 @@ __all__ = ["MultiVFL"]
 Beta = Annotated[float, Meta(ge=0, lt=1)]
 
 
-class MultiVFL(SplitNN):
+class MultiVFL(Convolved):
     """Configuration of Multi-VFL; a job's epochs are rounds, its steps the batches of a round.
 
     Attributes:
         server: ``"fedavg"``, ``"fedadam"``, ``"fedyogi"`` or ``"feddemonadam"``.
-        server_lr: η_s.
+        server_lr: η_s; None for 1 with FedAvg, which then takes the mean, and for the paper's 0.001 with the others.
         beta1: decay of the server's momentum.
         beta2: decay of its second moment.
         tau: τ of the server.
+        demon: how FedDemonAdam is read: ``"printed"``, the paper's algorithm line by line, whose decay of β1 compounds;
+            ``"closed"``, Chen et al.'s decay, without a correction by 1 − β1^r.
         aggregation: how changes are added up: ``"masked"``, the coordinator learns the sum; ``"paillier"`` or
             ``"ckks"``, it learns nothing.
         paillier_bits: size of the modulus of that Paillier; 3072 gives 128-bit security.
@@ -49,10 +52,11 @@ class MultiVFL(SplitNN):
     protects: ClassVar[frozenset[str]] = frozenset()
     many_owners: ClassVar[bool] = True
     server: ServerName = "fedavg"
-    server_lr: Rate = 1e-3
+    server_lr: Rate | None = None
     beta1: Beta = 0.9
     beta2: Beta = 0.99
     tau: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    demon: DemonReading = "printed"
     aggregation: Literal["masked", "paillier", "ckks"] = "masked"
     paillier_bits: Annotated[
         int, Meta(ge=2048, le=8192, description="2048 gives 112-bit security; use 3072 for 128-bit security")
@@ -107,7 +111,7 @@ class MultiVFL(SplitNN):
 
     def optimiser(self, plan: Plan) -> Server:
         """A server optimiser as it begins."""
-        return Server(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau)
+        return Server(self.server, plan.epochs, self.server_lr, self.beta1, self.beta2, self.tau, self.demon)
 
     def scheme(self) -> Aggregation:
         """What adds changes up under encryption."""

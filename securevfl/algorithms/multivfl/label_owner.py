@@ -7,7 +7,7 @@ import torch
 from securevfl_crypto.aggregation import Addends
 
 from securevfl.algorithms.multivfl.averaging import Averaging
-from securevfl.algorithms.splitnn import Active, SplitNN
+from securevfl.algorithms.multivfl.convolution import Convolving
 from securevfl.cut.handshake import as_share
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link
@@ -22,10 +22,8 @@ __all__ = ["LabelOwner", "LabelOwnerProgram"]
 _SIGMA = 40
 
 
-class LabelOwner(Active):
-    """A label owner's part in its own federation: SplitNN's, with weights that can be read and set as a whole."""
-
-    config: SplitNN
+class LabelOwner(Convolving):
+    """A label owner's part in its own federation, with weights that can be read and set as a whole."""
 
     def build(self) -> None:
         """See `Role.build`.

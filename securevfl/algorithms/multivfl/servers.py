@@ -1,10 +1,13 @@
 """Server optimisers of Multi-VFL: what a coordinator makes of the mean change of the label owners' weights.
 
-FedAvg (McMahan et al. 2017), FedAdam and FedYogi (Reddi et al. 2021, arXiv 2003.00295, algorithm 2) and FedDemonAdam
-(Multi-VFL, arXiv 2106.05468, algorithm 1, after Chen et al. 2019, arXiv 1910.04952).
+FedAvg (McMahan et al. 2017) with a server rate, FedAdam and FedYogi (Reddi et al. 2021, arXiv 2003.00295, algorithm 2,
+with Adam's bias correction, which line 7 of Multi-VFL has too), and FedDemonAdam in two readings:
 
-Where Multi-VFL prints ``v ← β2 v + (1 − β2) m²`` the square of the change stands here, as in Adam and in Reddi's
-algorithm. All but FedAvg divide by the bias-corrected √v, as Multi-VFL's line 7 does.
+- ``"printed"``: `ServerAggregation` of Multi-VFL (arXiv 2106.05468, algorithm 1), line by line. Its line 2 assigns to
+  β1 itself, so the decay compounds: each round multiplies β1/(1 − β1) by 1 − r/R, and momentum is over after about
+  √(2 R ln 90) rounds. v is the mean square of the momentum m, and the step is divided by 1 − β1^r.
+- ``"closed"``: β_r follows from the first β1 (Chen et al. 2019, arXiv 1910.04952), v is the mean square of the change
+  as in Adam, and the step is not divided by 1 − β1^r.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ import numpy as np
 
 from securevfl.errors import UnknownNameError
 
-__all__ = ["SERVERS", "Server", "ServerName", "demon"]
+__all__ = ["RATES", "SERVERS", "DemonReading", "Server", "ServerName", "demon"]
 
 ServerName = Literal["fedavg", "fedadam", "fedyogi", "feddemonadam"]
 SERVERS: tuple[ServerName, ...] = get_args(ServerName)
+DemonReading = Literal["printed", "closed"]
+RATES: dict[str, float] = {"fedavg": 1.0, "fedadam": 1e-3, "fedyogi": 1e-3, "feddemonadam": 1e-3}
+"""η_s where none is given: FedAvg takes the mean as it is, the others have the rate of Multi-VFL's Table 2."""
 
 
 def demon(beta: float, done: float) -> float:
-    """The decaying momentum β_r = β (1 − r/R) / ((1 − β) + β (1 − r/R)): β at first, 0 at the end.
+    """The decaying momentum β (1 − r/R) / ((1 − β) + β (1 − r/R)): β at first, 0 at the end.
 
     Args:
         beta: β1.
@@ -40,22 +46,26 @@ class Server:
     Attributes:
         kind: one of `SERVERS`.
         rounds: R.
-        lr: η_s.
+        lr: η_s; None for that of `RATES`.
         beta1: decay of the momentum.
         beta2: decay of the second moment.
         tau: τ, which keeps steps finite.
+        reading: of FedDemonAdam.
     """
 
     kind: str
     rounds: int
-    lr: float = 1e-3
+    lr: float | None = None
     beta1: float = 0.9
     beta2: float = 0.99
     tau: float = 1e-3
+    reading: DemonReading = "printed"
 
     def __post_init__(self) -> None:
         if self.kind not in SERVERS:
             raise UnknownNameError("server optimiser", self.kind, SERVERS)
+        self.rate = RATES[self.kind] if self.lr is None else self.lr
+        self.decay = self.beta1
         self.m: np.ndarray | None = None
         self.v: np.ndarray | None = None
         self.round = 0
@@ -69,30 +79,45 @@ class Server:
         """
         self.round += 1
         if self.kind == "fedavg":
-            added: np.ndarray = weights + change
-            return added
+            averaged: np.ndarray = weights + self.rate * change
+            return averaged
         m = np.zeros_like(weights) if self.m is None else self.m
         v = np.zeros_like(weights) if self.v is None else self.v
-        square = change**2
-        if self.kind == "feddemonadam":
-            m = demon(self.beta1, (self.round - 1) / self.rounds) * m + change
-        else:
+        printed = self.reading == "printed"
+        if self.kind != "feddemonadam":
             m = self.beta1 * m + (1 - self.beta1) * change
+        else:
+            beta = self.decay if printed else self.beta1
+            self.decay = demon(beta, (self.round if printed else self.round - 1) / self.rounds)
+            m = self.decay * m + change
+        square = m**2 if self.kind == "feddemonadam" and printed else change**2
         if self.kind == "fedyogi":
             v = v - (1 - self.beta2) * square * np.sign(v - square)
         else:
             v = self.beta2 * v + (1 - self.beta2) * square
         self.m, self.v = m, v
-        root = np.sqrt(v / (1 - self.beta2**self.round))
-        first = m if self.kind == "feddemonadam" else m / (1 - self.beta1**self.round)
-        stepped: np.ndarray = weights + self.lr * first / (root + self.tau)
+        stepped: np.ndarray = weights + self.rate * self._first(m) / self._second(v)
         return stepped
+
+    def _first(self, m: np.ndarray) -> np.ndarray:
+        """The momentum, corrected for its beginning at zero."""
+        if self.kind != "feddemonadam":
+            return np.asarray(m / (1 - self.beta1**self.round))
+        return np.asarray(m / (1 - self.decay**self.round)) if self.reading == "printed" else m
+
+    def _second(self, v: np.ndarray) -> np.ndarray:
+        """What a step is divided by; line 7 adds τ before the correction, Adam after it."""
+        correction = np.sqrt(1 - self.beta2**self.round)
+        if self.kind == "feddemonadam" and self.reading == "printed":
+            return np.asarray((np.sqrt(v) + self.tau) / correction)
+        return np.asarray(np.sqrt(v) / correction + self.tau)
 
     def state(self) -> dict[str, object]:
         """What it remembers."""
-        return {"m": self.m, "v": self.v, "round": self.round}
+        return {"m": self.m, "v": self.v, "round": self.round, "decay": self.decay}
 
     def load(self, state: dict[str, object]) -> None:
         """Go on from a `state`."""
         self.m, self.v = (None if state[k] is None else np.asarray(state[k]) for k in ("m", "v"))
         self.round = int(str(state["round"]))
+        self.decay = float(str(state["decay"]))
