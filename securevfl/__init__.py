@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         LogisticRegression,
         MultiVFL,
         RandomMatch,
+        ResidualAtTheCut,
         SelfSupervised,
         SplitNN,
         ZeroImputation,
@@ -77,7 +78,7 @@ __version__ = "0.1.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
         "AllLabels EntityAugmentation FedCVT FedDA Local LogisticRegression MultiVFL RISA RandomMatch "
-        "SelfSupervised SplitNN ZeroImputation"
+        "ResidualAtTheCut SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
@@ -140,6 +141,7 @@ __all__ = [
     "RandomMatch",
     "RandomisedResponse",
     "RangeError",
+    "ResidualAtTheCut",
     "Result",
     "SecureVFLError",
     "SelfSupervised",

@@ -25,6 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "width": 16,
         "confidence": 0.5,
     },
+    "residual": {**SIZES, "folds": 2},
     "risa": {**SIZES, "self_training": 3, "drop_every": 1, "confidence": 0.7},
     "local": SIZES,
     "zero_imputation": SIZES,

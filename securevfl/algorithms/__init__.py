@@ -10,6 +10,7 @@ from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
 from securevfl.algorithms.fedda import FedDA
 from securevfl.algorithms.multivfl import MultiVFL
+from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.risa import RISA
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.algorithms.ssl import SelfSupervised
@@ -24,6 +25,7 @@ __all__ = [
     "LogisticRegression",
     "MultiVFL",
     "RandomMatch",
+    "ResidualAtTheCut",
     "SelfSupervised",
     "SplitNN",
     "ZeroImputation",

@@ -157,8 +157,13 @@ class Active(ActiveRole):
         """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes)."""
         return self.labels(rows)
 
+    def shifted(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        """Logits of numbered rows, (n, outputs), from what the network says of them: the same, unless an algorithm adds
+        what it knows beside it."""
+        return logits
+
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
-        logits = await self.half.forward(self.activations(self.feed(rows)), train=True)
+        logits = self.shifted(await self.half.forward(self.activations(self.feed(rows)), train=True), rows, train=True)
         targets = self.targets(rows)
         loss = self.loss(self.label_noise.correct(logits), targets).sum()
         if isinstance(self.half.cut, PerturbedCut):
@@ -173,7 +178,7 @@ class Active(ActiveRole):
     async def score(self, rows: np.ndarray) -> torch.Tensor:
         with torch.no_grad():
             a = self.activations(rows)
-        return await self.half.forward(a, train=False)
+        return self.shifted(await self.half.forward(a, train=False), rows, train=False)
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Zeros in place of the passive parties' part of z: nothing was trained on that, unless an algorithm says so;

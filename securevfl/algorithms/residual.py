@@ -1,0 +1,254 @@
+"""The residual at the cut, this toolkit's own method for few common rows.
+
+The active party first trains a model of its own columns, alone, on all its labelled rows. What the parties train
+together is a correction of that model's logits:
+
+    logits(x) = log p_local(x_a) + top(a_a W_a + b + Σ_p a_p W_p),
+
+whose last layer begins at zero, so that training begins at the local model. Few common rows then have to teach only
+what the passive parties' columns add. Three things make it work:
+
+- *Offsets out of fold.* The local model has seen the labels of the common rows. Its own error on them is too small, and
+  a correction of that error learns nothing. So the common rows that train get the log-probabilities of models that did
+  not see their fold; all others (validation, test, prediction) get those of the model of all rows.
+- *Joins that are linear.* The passive parties' parts are summed at the cut and nowhere else. So it runs under a sealed
+  cut as SplitNN does.
+- *Nothing else crosses.* The local models and the folds never leave the active party. Without passive parties it is the
+  local model.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import nn
+
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.cut import Protection
+from securevfl.errors import InputError
+from securevfl.training.halves import ActiveHalf, Architecture, Networks
+from securevfl.training.networks import block, build_bottom, mlp
+from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.sides import active_side
+from securevfl.training.split import chunks, epoch_batches
+from securevfl.training.state import State, as_tensor
+
+__all__ = ["ResidualAtTheCut"]
+
+_ENOUGH = 50
+"""Common rows from which on the number of epochs of the local model is chosen by their loss out of fold."""
+
+_FLOOR = 1e-4
+"""Smallest probability that an offset stands for: a row of which the local model is wrongly sure stays within reach."""
+
+
+class ResidualAtTheCut(SplitNN):
+    """Configuration of the residual at the cut.
+
+    Attributes:
+        weight_decay: L2 penalty of the correction.
+        cut_weight_decay: of the passive parties' blocks of the correction.
+        local_weight_decay: of the local model.
+        folds: of the common rows that train; each is scored by a local model that did not see it.
+        out_of_fold: False for offsets by the local model of all rows, which knows these rows' labels: for ablations.
+        active_part: whether the correction sees the active party's columns too.
+        zero_start: False to begin the correction's last layer at random: for ablations.
+    """
+
+    name: ClassVar[str] = "residual"
+    label: ClassVar[str] = "residual at the cut"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Literal["all", "alone", "any"]] = "alone"
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-3
+    local_weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-4
+    folds: Annotated[int, Meta(ge=2, le=20)] = 4
+    out_of_fold: bool = True
+    active_part: bool = True
+    zero_start: bool = True
+
+    @property
+    def title(self) -> str:
+        changed = {
+            "offsets in sample": not self.out_of_fold,
+            "passive part alone": not self.active_part,
+            "random start": not self.zero_start,
+        }
+        words = [what for what, is_so in changed.items() if is_so]
+        return self.label + (f" ({', '.join(words)})" if words else "")
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            InputError: noise on gradients, which would not cover what the local model learned of the labels.
+        """
+        super().check(protection)
+        if protection.dp is not None and protection.dp.gradients is not None:
+            raise InputError(
+                f"{self.title} has no differential privacy on gradients: a row's gradient depends on the labels of "
+                "other rows too, through the local model, and the noise is sized for its own; protect labels by "
+                "sv.DP(labels=sv.RandomisedResponse(…)), which the local model learns from as well"
+            )
+
+    def notes(self, protection: Protection) -> list[str]:
+        found = super().notes(protection)
+        if not self.out_of_fold:
+            found += ["offsets in sample: the correction learns from errors that are too small (for ablations)"]
+        return found
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _ResidualActive(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return Passive(self, setting)
+
+
+class _ResidualActive(Active):
+    """Trains its local models, then its part of the correction."""
+
+    config: ResidualAtTheCut
+
+    def __init__(self, config: ResidualAtTheCut, setting: Setting) -> None:
+        super().__init__(config, setting)
+        self._asked = setting.plan  # before the budget of a privacy that the local model does not spend shortened it
+        self._offsets: torch.Tensor | None = None  # of the rows that train, in their order, (n, outputs)
+        self._told = ""
+
+    def build(self) -> None:
+        self.local = self._local_model(self.seed("model"))
+        self.parts["local"] = self.local
+        super().build()
+
+    def build_half(self, architecture: Architecture) -> ActiveHalf:
+        spec, passive = self.config.cut_spec(self, architecture.hidden), len(self.site.passive)
+        shape = self.features.shape if self.config.active_part else (0,)
+        half = ActiveHalf(architecture, active_side(self, spec), spec, passive, shape, self.task.outputs)
+        if self.config.zero_start:
+            last = half.top[-1]  # type: ignore[index]
+            nn.init.zeros_(last.weight)
+            nn.init.zeros_(last.bias)
+        return half
+
+    # The local model.
+
+    def _local_model(self, seed: int) -> Networks:
+        """The network that `Local` trains with these settings."""
+        config = self.config
+        with seeded(seed):
+            bottom, width = build_bottom(config.bottom, self.features.shape)
+            own = block(width, config.hidden)
+            top = mlp([config.hidden, *config.top, self.task.outputs])
+        model = nn.Sequential(bottom, own, nn.ReLU(), top)
+        return Networks(model, config.lr, config.local_weight_decay, self.plan.device)
+
+    def _train_local(self, local: Networks, rows: np.ndarray, epoch: int) -> None:
+        """One epoch on these rows, as a job of `Local` takes it."""
+        size = min(self.nominal_batch, len(rows))
+        for batch in epoch_batches(rows, size, self._asked.steps, seed=self.site.seed, epoch=epoch):
+            logits = self.label_noise.correct(local.model(self.features(batch)))
+            local.step(self.loss(logits, self.labels(batch)).sum() / size)
+
+    def _logits(self, local: Networks, rows: np.ndarray) -> torch.Tensor:
+        """Logits of numbered rows by a local model, (n, outputs)."""
+        with torch.no_grad():
+            parts = [local.model(self.features(part)) for part in chunks(rows, self.plan.eval_rows)]
+        return torch.cat(parts) if parts else torch.empty((0, self.task.outputs), device=self.plan.device)
+
+    def _losses(self, logits: torch.Tensor, rows: np.ndarray) -> float:
+        """Mean loss of these rows, given their logits."""
+        return float(self.loss(self.label_noise.correct(logits), self.labels(rows)).mean())
+
+    @property
+    def goes_on_in_epochs(self) -> bool:
+        """What happens before the first epoch is remembered."""
+        return True
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if self._offsets is None:
+            self._fit()
+        return False
+
+    def _fit(self) -> None:
+        """Train the local models: one without each fold, for the offsets and for the number of epochs, then that of all
+        rows."""
+        train, others = self.table.split.train, self.table.others(self.site.active)
+        epochs, folds = self._asked.epochs, min(self.config.folds, len(train))
+        if not self.config.out_of_fold or folds < 2:
+            self._train_epochs(np.concatenate([train, others]), epochs)
+            self._offsets = self._logits(self.local, train)
+            self._told = f"offsets in sample, loss {self._losses(self._offsets, train):.4g}"
+            return
+        found = self._out_of_fold(train, others, epochs, folds)
+        losses = [self._losses(logits, train) for logits in found]
+        best = int(np.argmin(losses)) if len(train) >= _ENOUGH else epochs - 1
+        self._train_epochs(np.concatenate([train, others]), best + 1)
+        self._offsets = found[best]
+        self._told = (
+            f"the local model learned from {len(train):,} common and {len(others):,} other rows for {best + 1} of "
+            f"{epochs} epochs; its loss on the common ones is {losses[best]:.4g} out of fold, "
+            f"{self._losses(self._logits(self.local, train), train):.4g} in sample"
+        )
+
+    def _train_epochs(self, rows: np.ndarray, epochs: int) -> None:
+        for epoch in range(1, epochs + 1):
+            self._train_local(self.local, rows, epoch)
+
+    def _out_of_fold(self, train: np.ndarray, others: np.ndarray, epochs: int, folds: int) -> torch.Tensor:
+        """Logits of the rows that train, (epochs, n, outputs), after each epoch of the models that did not see them."""
+        found = torch.empty((epochs, len(train), self.task.outputs), device=self.plan.device)
+        fold = np.random.default_rng(self.seed("folds")).permutation(np.arange(len(train)) % folds)
+        for number in range(folds):
+            out = fold == number
+            local = self._local_model(self.seed("local", number))
+            rows = np.concatenate([train[~out], others])
+            for epoch in range(1, epochs + 1):
+                self._train_local(local, rows, epoch)
+                found[epoch - 1, torch.from_numpy(out)] = self._logits(local, train[out])
+        return found
+
+    # The correction.
+
+    def shifted(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
+        local = self._out_of_fold_of(rows) if train else self.score_alone(rows)
+        if not self.site.passive:
+            return local
+        return self._offset(local) + logits
+
+    def _offset(self, logits: torch.Tensor) -> torch.Tensor:
+        """Log-probabilities, or the logit of the second of two classes, of a local model, none below the floor."""
+        if self.task.outputs == 1:
+            bound = math.log((1 - _FLOOR) / _FLOOR)
+            return logits.clamp(-bound, bound)
+        return torch.log_softmax(logits, dim=1).clamp_min(math.log(_FLOOR))
+
+    def _out_of_fold_of(self, rows: np.ndarray) -> torch.Tensor:
+        if self._offsets is None:
+            raise ValueError("training before the local model was trained")
+        place = np.full(self.table.aligned, -1)
+        place[self.table.split.train] = np.arange(len(self.table.split.train))
+        return self._offsets[torch.from_numpy(place[rows])]
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        if not self.site.passive:  # nothing corrects the local model
+            return self.loss(self._out_of_fold_of(rows), self.labels(rows)).sum()
+        return await super().train_batch(rows)
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits of numbered rows by the local model, (n, outputs): no message."""
+        return self._logits(self.local, rows)
+
+    def remember(self) -> State:
+        return {"offsets": self._offsets, "told": self._told}
+
+    def recall(self, memory: State) -> None:
+        kept = memory["offsets"]
+        self._offsets = None if kept is None else as_tensor(kept).to(self.plan.device)
+        self._told = str(memory["told"])
+
+    def closing_notes(self) -> list[str]:
+        return [*super().closing_notes(), *([self._told] if self._told else [])]
