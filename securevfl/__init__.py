@@ -24,9 +24,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         EntityAugmentation,
         FedCVT,
         FedDA,
+        LaserVFL,
         Local,
         LogisticRegression,
         MultiVFL,
+        PartyDropout,
         RandomMatch,
         ResidualAtTheCut,
         SelfSupervised,
@@ -77,8 +79,8 @@ __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
-        "AllLabels EntityAugmentation FedCVT FedDA Local LogisticRegression MultiVFL RISA RandomMatch "
-        "ResidualAtTheCut SelfSupervised SplitNN ZeroImputation"
+        "AllLabels EntityAugmentation FedCVT FedDA LaserVFL Local LogisticRegression MultiVFL PartyDropout "
+        "RISA RandomMatch ResidualAtTheCut SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
@@ -119,6 +121,7 @@ __all__ = [
     "Job",
     "JointNoise",
     "LabelBook",
+    "LaserVFL",
     "Local",
     "LogisticRegression",
     "Marvell",
@@ -128,6 +131,7 @@ __all__ = [
     "Paillier",
     "Parked",
     "Parties",
+    "PartyDropout",
     "PartyFailed",
     "PartyTable",
     "PeerEnded",

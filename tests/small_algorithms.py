@@ -31,6 +31,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "zero_imputation": SIZES,
     "random_match": SIZES,
     "all_labels": SIZES,
+    "laser": SIZES,
+    "party_dropout": SIZES,
     "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},
 }
 SEVERAL = sv.MultiVFL(**SIZES)

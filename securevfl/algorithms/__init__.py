@@ -9,7 +9,9 @@ from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression,
 from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
 from securevfl.algorithms.fedda import FedDA
+from securevfl.algorithms.laser import LaserVFL
 from securevfl.algorithms.multivfl import MultiVFL
+from securevfl.algorithms.party_dropout import PartyDropout
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.risa import RISA
 from securevfl.algorithms.splitnn import SplitNN
@@ -21,9 +23,11 @@ __all__ = [
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "LaserVFL",
     "Local",
     "LogisticRegression",
     "MultiVFL",
+    "PartyDropout",
     "RandomMatch",
     "ResidualAtTheCut",
     "SelfSupervised",

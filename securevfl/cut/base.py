@@ -40,6 +40,8 @@ class CutUse:
         together: whether the active party gets the sum of the parties' parts (``reduce="sum"``), or each by itself.
         alone: whether some rows are fed by one passive party while the others feed the same for all of them (zeros, a
             mean): z of these rows is that party's part and a constant.
+        differing: whether one row is fed by several sets of parties as training goes on: differences of its z are parts
+            of single parties.
     """
 
     trainable: bool
@@ -47,6 +49,7 @@ class CutUse:
     integer_shares: bool = False
     together: bool = True
     alone: bool = False
+    differing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,6 +65,7 @@ def _up(dp: DP | None, use: CutUse, passive: int, *, sealed: bool) -> Revealed:
         parties=passive,
         together=use.together,
         alone=use.alone,
+        differing=use.differing,
     )
 
 

@@ -111,7 +111,14 @@ def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
 
 
 def about_features(
-    dp: DP | None, *, sealed: bool, trainable: bool, parties: int, together: bool, alone: bool = False
+    dp: DP | None,
+    *,
+    sealed: bool,
+    trainable: bool,
+    parties: int,
+    together: bool,
+    alone: bool = False,
+    differing: bool = False,
 ) -> Revealed:
     """What the active party learns of a passive party's features from z.
 
@@ -122,10 +129,11 @@ def about_features(
         parties: number of passive parties.
         together: whether a sealed cut opens the sum of their parts, or each by itself.
         alone: whether some rows are fed by one of them while the others feed a constant.
+        differing: whether one row is fed by several sets of them.
     """
     image = "a moving, non-linear image of its features" if trainable else "a linear image of its features"
     if sealed:
-        text = f"{_whose(parties, together, alone)}, for each row and step: {image}"
+        text = f"{_whose(parties, together, alone, differing)}, for each row and step: {image}"
     else:
         text = f"a_p W_p of each row and step in the clear: {image}"
     if dp is not None and dp.features is not None:
@@ -153,10 +161,12 @@ def labels_view(*, sealed: bool, trainable: bool) -> str:
     return f"gradient at {'the activations' if sealed else 'the cut'}"
 
 
-def _whose(parties: int, together: bool, alone: bool) -> str:
+def _whose(parties: int, together: bool, alone: bool, differing: bool) -> str:
     """Whose z the active party opens."""
     if parties == 1:
         return "its part of z"
+    if together and differing:
+        return f"z of each row over several sets of the {parties} parties, and by their differences its part by itself"
     if together and alone:
         return f"z, the sum over {parties} parties, and its part by itself for rows of which the others feed a constant"
     if together:

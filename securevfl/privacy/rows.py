@@ -127,7 +127,7 @@ class RowRelease(GaussianRows):
         new = self.fresh(rows)
         fresh = rows[new]
         self.counts.add(np.concatenate([fresh, *also]))
-        if not self.once:
+        if not self.once or not len(rows):
             return self._noised(values, rows)
         if new.any():
             chosen = torch.from_numpy(np.flatnonzero(new)).to(values.device)

@@ -121,7 +121,7 @@ class ActiveHalf:
             return remote if remote.grad is None else remote.grad
 
         below = at_the_cut(None) if gradient is None else gradient.map(at_the_cut)
-        if remote.grad is not None:
+        if remote.grad is not None and remote.numel():  # of a batch without rows to exchange, nothing goes back
             await self.cut.backward(below)
         self.optimizer.step()
 

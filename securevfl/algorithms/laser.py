@@ -1,0 +1,251 @@
+"""LASER-VFL: one predictor for every subset of the parties (Valdeira et al., ICLR 2025, arXiv 2410.22564).
+
+The predictors share their parts. Party k has a representation ``f_k``, of which its last linear layer is the cut, and a
+head ``g_k``; for a subset S of the parties, ``z_S`` is the mean of ``f_k(x_k)`` over k in S, and each member's head
+predicts from it. A row that the parties O have trains all predictors that it can,
+``Σ_{∅≠S⊆O} 1/|S| Σ_{k∈S} ℓ(g_k(z_S), y)``, or an unbiased estimate of that sum by sampled subsets.
+
+Here one party has the labels, so all heads are the active party's. A row of the active party alone trains its own head
+on its own representation. Of an aligned row one set P of passive parties is drawn: what the cut opens for it,
+``Σ_{p∈P} f_p(x_p)``, is enough for the subsets {a}, P and P ∪ {a}, and the last two weigh one over the probability of
+P. With one passive party these are all subsets, and the sum is exact. The gradient that goes back is that of the sum,
+so that it comes scaled by 1/|S|.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPassive
+from securevfl.cut import CutSpec
+from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.training.halves import Architecture
+from securevfl.training.networks import mlp
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.sides import active_side
+from securevfl.training.state import as_pair
+from securevfl.training.subsets import Draw, SubsetHalf, one_of_a_random_size, times_unlikely
+
+__all__ = ["LaserHalf", "LaserLoss", "LaserVFL", "term_weights"]
+
+
+class LaserVFL(OnSubsets):
+    """Configuration of LASER-VFL.
+
+    Attributes:
+        linear: whether each head is one linear layer; False: a ReLU, layers of `top`'s widths, and a linear one.
+        top: widths of a head's hidden layers, where it is not linear.
+        passive_heads: whether there is a head for each passive party, which predicts where that party takes part; they
+            do not score, and train the passive parties' representations.
+        normalise: whether every row weighs the same; False: a row that n parties have weighs 2^n − 1 times as much as
+            one of the active party alone, as in the paper's sum.
+        masks: see `OnSubsets`; ``"together"`` leaves the subsets {a}, P and P ∪ {a} for P of all passive parties.
+    """
+
+    name: ClassVar[str] = "laser"
+    label: ClassVar[str] = "LASER-VFL"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    linear: bool = True
+    passive_heads: bool = True
+    normalise: bool = False
+
+    def draw(self) -> Draw:
+        return one_of_a_random_size
+
+    def cut_spec(self, role: ActiveRole | PassiveRole, width: int) -> CutSpec:
+        """Gradients of single rows are as much larger as rows weigh."""
+        spec = super().cut_spec(role, width)
+        heaviest = max(1.0, float(self.weights_by_size(len(role.site.passive)).sum(dim=1).max()))
+        return replace(spec, gradient_bound=spec.gradient_bound * heaviest)
+
+    def weights_by_size(self, passive: int) -> torch.Tensor:
+        """`term_weights` of one row for each number of passive parties that can take part, (passive + 1, terms)."""
+        present = torch.ones((passive + 1, passive)).tril(diagonal=-1).bool()
+        return self.weights(present)
+
+    def weights(self, present: torch.Tensor) -> torch.Tensor:
+        """See `term_weights`."""
+        together = self.masks == "together"
+        return term_weights(present, passive_heads=self.passive_heads, normalise=self.normalise, sampled=not together)
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+def term_weights(present: torch.Tensor, *, passive_heads: bool, normalise: bool, sampled: bool = True) -> torch.Tensor:
+    """How much each term of a row weighs in its loss, (n, 2 + 2m).
+
+    The terms are, of rows in which the set P of m passive parties takes part: the active party's head on {a}; that on
+    P ∪ {a}; each passive party's on P ∪ {a}; each passive party's on P. Those of heads that are not in the subset
+    weigh nothing.
+
+    Args:
+        present: P of each row, (n, m).
+        passive_heads: see `LaserVFL`.
+        normalise: see `LaserVFL`.
+        sampled: whether P comes from `one_of_a_random_size`; False: it is all passive parties, or none.
+    """
+    passive = present.shape[1]
+    size = present.sum(dim=1, keepdim=True)
+    drawn = [0.0, *(times_unlikely(passive, k) if sampled else 1.0 for k in range(1, passive + 1))]
+    unlikely = torch.tensor(drawn, device=present.device)[size]
+    with_own, without = unlikely / (size + 1), unlikely / size.clamp_min(1)
+    theirs = [present * each * float(passive_heads) for each in (with_own, without)]
+    found = torch.cat([torch.ones_like(with_own), with_own, *theirs], dim=1)
+    if not normalise:
+        return found
+    subsets = 2 ** (passive + 1) - 1 if sampled else 3
+    if passive_heads:
+        whole = float(subsets)  # Σ_S 1
+    elif sampled:
+        whole = subsets / (passive + 1)  # Σ_{S∋a} 1/|S|
+    else:
+        whole = 1 + 1 / (passive + 1)
+    return torch.where(size > 0, found / whole, found)
+
+
+class LaserLoss(CrossEntropy):
+    """The weighted sum of the cross entropies of a row's terms; of logits without terms the cross entropy itself.
+
+    A label moves the gradient of each term by as much as a cross entropy's, times its weight; the gradient of all terms
+    together by that times the norm of the weights.
+
+    Args:
+        classes: number of classes.
+        longest: the largest norm that weights of one row can have.
+
+    Attributes:
+        weights: of the batch's rows and terms, (n, terms).
+    """
+
+    def __init__(self, classes: int, longest: float) -> None:
+        super().__init__(classes)
+        self._longest = longest
+        self.weights = torch.ones((0, 1))
+
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        outputs = 1 if self.classes == 2 else self.classes
+        terms = logits.shape[1] // outputs
+        if terms == 1:
+            return super().__call__(logits, targets)
+        each = super().__call__(logits.reshape(-1, outputs), targets.repeat_interleave(terms, dim=0))
+        return (each.reshape(-1, terms) * self.weights).sum(dim=1)
+
+    @property
+    def sensitivity(self) -> float | None:
+        of_one = 1.0 if self.classes == 2 else math.sqrt(2.0)
+        return of_one * max(1.0, self._longest)
+
+
+class Heads(nn.Module):
+    """What stands above the cut: the active party's head, and of each passive party a head, and the bias of its
+    representation.
+
+    Args:
+        passive: names of the passive parties.
+        width: h.
+        head: makes a head.
+    """
+
+    def __init__(self, passive: Sequence[str], width: int, head: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        keys = [name.encode().hex() for name in passive]  # a module's name has no dots
+        self.own = head()
+        self.passive = nn.ModuleDict({key: head() for key in keys})
+        self.bias = nn.ParameterDict({key: nn.Parameter(torch.zeros(width)) for key in keys})
+
+    @property
+    def biases(self) -> torch.Tensor:
+        """(parties, h)."""
+        return torch.stack(list(self.bias.values()))
+
+
+class LaserHalf(SubsetHalf):
+    """The active party's half: its bottom and block, and all heads."""
+
+    top: Heads
+
+    def build_top(self, architecture: Architecture, passive: int, outputs: int) -> Heads:
+        """The heads, and the biases."""
+        hidden, widths = architecture.hidden, architecture.top
+
+        def head() -> nn.Module:
+            if widths is None:
+                return nn.Linear(hidden, outputs)
+            return nn.Sequential(nn.ReLU(), mlp([hidden, *widths, outputs]))
+
+        return Heads(self.passive, hidden, head)
+
+    def join(self, remote: torch.Tensor, own: torch.Tensor) -> torch.Tensor:
+        """Logits (n, outputs) of the active party's head, of rows in which all parties take part."""
+        z = remote + own
+        if self.passive:
+            z = (z + self.top.biases.sum(dim=0)) / (1 + len(self.passive))
+        out: torch.Tensor = self.top.own(z)
+        return out
+
+    def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        """Logits of all terms, (n, terms · outputs), in the order of `term_weights`."""
+        size = present.sum(dim=1, keepdim=True)
+        theirs = remote + present.to(own.dtype) @ self.top.biases if self.passive else remote
+        together = (own + theirs) / (1 + size)
+        apart = theirs / size.clamp_min(1)
+        heads = self.top.passive.values()
+        terms = [self.top.own(own), self.top.own(together)]
+        terms += [head(together) for head in heads] + [head(apart) for head in heads]
+        return torch.cat(terms, dim=1)
+
+    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+        """Logits (n, outputs) of the active party's head on its own representation."""
+        out: torch.Tensor = self.top.own(self.own(activations))
+        return out
+
+    def restore(self, state: object) -> None:
+        """See `Part.restore`. Heads and biases of passive parties that are not here any more are left out."""
+        weights, cut = as_pair(state)
+        if isinstance(weights, Mapping):
+            here = self.model.state_dict()
+            weights = {name: value for name, value in weights.items() if name in here}
+        super().restore((weights, cut))
+
+
+class _Active(SubsetActive[LaserVFL]):
+    """Has all heads; trains them on every subset that can be had from what the cut opens."""
+
+    config: LaserVFL
+    half: LaserHalf
+
+    def build_half(self, architecture: Architecture) -> LaserHalf:
+        config = self.config
+        architecture = replace(architecture, top=None if config.linear else config.top)
+        spec = config.cut_spec(self, architecture.hidden)
+        cut, passive = active_side(self, spec), self.site.passive
+        return LaserHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+
+    def build_loss(self) -> Loss:
+        weights = self.config.weights_by_size(len(self.site.passive))
+        self.terms = LaserLoss(self.task.classes, float(weights.norm(dim=1).max()))
+        return self.terms
+
+    def enter(self, present: np.ndarray) -> None:
+        self.terms.weights = self.config.weights(torch.from_numpy(present).to(self.y.device))
+
+    def corrected(self, logits: torch.Tensor) -> torch.Tensor:
+        """Each term's logits by themselves."""
+        return super().corrected(logits.reshape(-1, self.task.outputs)).reshape(logits.shape)
+
+
+class _Passive(SubsetPassive[LaserVFL]):
+    """Puts in its representation, where it takes part."""
+
+    config: LaserVFL

@@ -1,0 +1,53 @@
+"""Party dropout: a passive party's part of z is masked at random in training, so that the model scores without it too.
+
+``z = a_A W_A + b + Σ_p m_p a_p W_p`` with ``m_p = 0`` with probability r for each aligned row, and 0 for the active
+party's other rows; parts are not scaled up for those that are masked. PlugVFL (Sun et al.,
+arXiv 2303.18178) calls it party-wise dropout; see `securevfl.algorithms.plugvfl`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPassive
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.subsets import Draw, drop_independently
+
+__all__ = ["PartyDropout"]
+
+
+class PartyDropout(OnSubsets):
+    """Configuration of party dropout.
+
+    Attributes:
+        drop: the probability r with which a passive party is left out of an aligned row.
+        masks: see `OnSubsets`. With one passive party, and with ``"together"``, rows are drawn anew in each batch.
+    """
+
+    name: ClassVar[str] = "party_dropout"
+    label: ClassVar[str] = "party dropout"
+    protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    drop: Annotated[float, Meta(ge=0, lt=1)] = 0.5
+
+    def draw(self) -> Draw:
+        return drop_independently(self.drop)
+
+    def redraws(self, units: int) -> bool:
+        """Where there is one sum only that can be opened of a row, it may be left out of any batch."""
+        return self.masks == "redrawn" or units == 1
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+class _Active(SubsetActive[PartyDropout]):
+    config: PartyDropout
+
+
+class _Passive(SubsetPassive[PartyDropout]):
+    config: PartyDropout

@@ -1,0 +1,177 @@
+"""Split networks that train on subsets of the parties: what LASER-VFL, party dropout and PlugVFL share.
+
+The active party's other rows train too. Which passive parties take part for a row comes from
+`securevfl.training.subsets`. Validation rows, test rows and predictions are whole: all parties that are there take
+part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.cut import CutUse, PerturbedCut, Protection
+from securevfl.privacy import Noised, mapped
+from securevfl.training.halves import Architecture, PassiveHalf
+from securevfl.training.role import Role
+from securevfl.training.sides import active_side
+from securevfl.training.subsets import Draw, SubsetHalf, Subsets, spread
+
+__all__ = ["Masks", "OnSubsets", "SubsetActive", "SubsetPassive"]
+
+C = TypeVar("C", bound="OnSubsets")
+
+
+Masks = Literal["fixed", "redrawn", "together"]
+"""How subsets are drawn where there are several passive parties; see `OnSubsets`."""
+
+
+class OnSubsets(SplitNN):
+    """What configurations have in common whose training rows have subsets of the parties.
+
+    Attributes:
+        masks: with two or more passive parties, ``"fixed"``: each row keeps one subset for the whole run, so that no
+            two sums of it are opened whose difference is one party's part. ``"redrawn"``: a row has another subset in
+            each batch, and such differences tell each party's part. ``"together"``: all passive parties take part or
+            none, so that only the sum over all of them is ever opened; subsets of some of them are not trained then.
+    """
+
+    uses_others: ClassVar[bool] = True
+    subsets: ClassVar[str] = "any"
+    masks: Masks = "fixed"
+
+    def draw(self) -> Draw:
+        """How subsets are drawn, of parties that take part each by itself, or of one that stands for all."""
+        raise NotImplementedError
+
+    def redraws(self, units: int) -> bool:
+        """Whether a row has another subset in each batch.
+
+        Args:
+            units: how many take part or not by themselves: passive parties, or 1 where they do so together.
+        """
+        return self.masks == "redrawn"
+
+    @property
+    def cut(self) -> CutUse:
+        """Of rows in which one passive party takes part, its part of z is opened by itself."""
+        return replace(super().cut, alone=self.masks != "together", differing=self.masks == "redrawn")
+
+    def notes(self, protection: Protection) -> list[str]:
+        told = "validation rows, test rows and predictions are whole: all passive parties take part"
+        if self.masks == "fixed":
+            told += (
+                "; with several passive parties, a sealed prediction of rows that trained opens a second sum of those "
+                "that trained without some party: leave them out, or train with masks = 'together'"
+            )
+        return [*super().notes(protection), told]
+
+
+class _Present(Role, Generic[C]):
+    """What both roles do: train on the aligned rows and the active party's others, and draw who takes part."""
+
+    config: C
+    epoch = 1
+
+    def training_rows(self, epoch: int) -> np.ndarray:
+        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        self.epoch = epoch
+        return False
+
+    @property
+    def goes_on_in_epochs(self) -> bool:
+        return True  # who takes part follows from the seed, the epoch and the batch
+
+    def draw_subsets(self) -> Subsets:
+        """Who takes part, in the order of the site's passive parties."""
+        config, passive = self.config, len(self.site.passive)
+        together = config.masks == "together" and passive > 0
+        units = 1 if together else passive
+        return Subsets(
+            self.table.aligned,
+            passive,
+            config.draw(),
+            seed=self.site.seed,
+            redraw=config.redraws(units),
+            together=together,
+        )
+
+
+class SubsetActive(_Present[C], Active):
+    """Exchanges the rows in which a passive party takes part, and trains on all."""
+
+    config: C
+    half: SubsetHalf
+
+    def build(self) -> None:
+        super().build()
+        self.subsets = self.draw_subsets()
+
+    def build_half(self, architecture: Architecture) -> SubsetHalf:
+        spec = self.config.cut_spec(self, architecture.hidden)
+        cut, passive = active_side(self, spec), self.site.passive
+        return SubsetHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+
+    def enter(self, present: np.ndarray) -> None:
+        """Hear which passive parties take part for the rows of the batch, (n, parties)."""
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        present = self.subsets.of(rows, self.epoch)
+        self.enter(present)
+        logits = await self.half.forward_present(self.activations(rows), present)
+        targets = self.targets(rows)
+        loss = self.loss(self.corrected(logits), targets).sum()
+        if isinstance(self.half.cut, PerturbedCut):
+            self.half.cut.labels = self.labels(rows[present.any(axis=1)])
+        noised = self.label_noise.gradient(logits, targets, rows)
+        if noised is None:
+            await self.half.backward(loss / self.plan.batch_size)
+        else:
+            await self.half.backward(logits, noised)
+        return loss.detach()
+
+    def corrected(self, logits: torch.Tensor) -> torch.Tensor:
+        """See `LabelNoise.correct`."""
+        return self.label_noise.correct(logits)
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits (n, outputs) of rows from the active party's own columns; no message."""
+        with torch.no_grad():
+            return self.half.alone(self.activations(rows))
+
+
+class SubsetPassive(_Present[C], Passive):
+    """Feeds zeros for rows in which it does not take part, and nothing for those in which nobody does."""
+
+    config: C
+    half: PassiveHalf
+
+    def build(self) -> None:
+        super().build()
+        self.subsets = self.draw_subsets()
+        self.place = self.site.passive.index(self.site.name)
+
+    def put_in(self, rows: np.ndarray, present: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        """Activations (n, d) of the rows in which this party takes part, released with noise where the job says so,
+        and exact zeros for the others, which are no release."""
+        mine = np.flatnonzero(present)
+        a = mapped(self.activations(rows[mine]), lambda part: spread(part, mine, len(rows)))
+        if self.site.observer.listening:
+            self.site.observer.fed(self.site.name, self.site.active, rows, a.value if isinstance(a, Noised) else a)
+        return a
+
+    async def train_batch(self, rows: np.ndarray) -> None:
+        present = self.subsets.of(rows, self.epoch)
+        exchanged = present.any(axis=1)
+        if not exchanged.any():
+            return
+        rows, present = rows[exchanged], present[exchanged, self.place]
+        a = self.put_in(rows, present)
+        await self.half.forward(a, train=True, noise=self.noise.share(rows, self.half.cut_width))
+        await self.half.backward(a)

@@ -1,0 +1,155 @@
+"""Which passive parties take part for each row of a batch, where an algorithm trains on subsets of them.
+
+All parties draw the same from the job's seed, so nothing is sent. Rows in which no passive party takes part are not
+exchanged. A party that is left out of a row that others exchange feeds zeros for it.
+
+A sealed cut opens z_S, the sum over the parties of a row's subset S. If the same row is opened with two subsets while
+the weights hardly change, the difference is what the parties of one of them put in, up to the little that the weights
+moved: one party's part by itself, where the subsets differ by one party. So with two or more passive parties each row
+keeps one subset for the whole run, unless the configuration says otherwise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+
+import numpy as np
+import torch
+
+from securevfl.cut import ActiveCut, CutSpec
+from securevfl.site import derive_seed
+from securevfl.training.halves import ActiveHalf, Architecture
+
+__all__ = ["Draw", "SubsetHalf", "Subsets", "drop_independently", "one_of_a_random_size", "spread", "times_unlikely"]
+
+Draw = Callable[[np.random.Generator, int, int], np.ndarray]
+"""Draws for so many rows, which of so many passive parties take part: (rows, parties) bool."""
+
+
+def drop_independently(probability: float) -> Draw:
+    """Each party is left out of a row with this probability, whatever the others do."""
+
+    def draw(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
+        present: np.ndarray = generator.random((rows, parties)) >= probability
+        return present
+
+    return draw
+
+
+def one_of_a_random_size(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
+    """A `Draw`: all sizes from 1 to that of all parties are as likely, and so are all subsets of one size."""
+    sizes = generator.integers(1, parties + 1, size=(rows, 1))
+    places = generator.random((rows, parties)).argsort(axis=1).argsort(axis=1)
+    present: np.ndarray = places < sizes
+    return present
+
+
+def _as_one(draw: Draw) -> Draw:
+    """All parties take part where one does for which `draw` says so."""
+
+    def together(generator: np.random.Generator, rows: int, parties: int) -> np.ndarray:
+        return np.repeat(draw(generator, rows, 1), parties, axis=1)
+
+    return together
+
+
+def times_unlikely(parties: int, size: int) -> float:
+    """One over the probability with which `one_of_a_random_size` draws one subset of this size."""
+    return float(parties * math.comb(parties, size))
+
+
+class Subsets:
+    """The subset of passive parties that takes part for each row, the same at all parties.
+
+    Args:
+        aligned: number of aligned rows; of all others no passive party takes part.
+        parties: number of passive parties.
+        draw: how subsets are drawn.
+        seed: the job's.
+        redraw: whether a row has another subset in each batch; False: one for the whole run.
+        together: whether all of them take part or none: they are drawn as one party.
+    """
+
+    def __init__(
+        self, aligned: int, parties: int, draw: Draw, *, seed: int, redraw: bool, together: bool = False
+    ) -> None:
+        self._aligned = aligned
+        self._parties = parties
+        self._draw = _as_one(draw) if together else draw
+        self._seed = seed
+        self._fixed: np.ndarray | None = None
+        if not redraw:
+            generator = np.random.default_rng(derive_seed(seed, "subsets"))
+            self._fixed = self._draw(generator, aligned, parties) if parties else np.zeros((aligned, 0), bool)
+
+    def of(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+        """Which passive parties, in their order, take part for numbered rows of a batch of `epoch`: (n, parties)."""
+        present = np.zeros((len(rows), self._parties), bool)
+        known = rows < self._aligned
+        if self._fixed is not None:
+            present[known] = self._fixed[rows[known]]
+        elif self._parties:
+            batch = hashlib.sha256(np.ascontiguousarray(rows, dtype="<i8").tobytes()).hexdigest()
+            generator = np.random.default_rng(derive_seed(self._seed, "subsets", epoch, batch))
+            present[known] = self._draw(generator, len(rows), self._parties)[known]
+        return present
+
+
+def spread(values: torch.Tensor, at: np.ndarray, rows: int) -> torch.Tensor:
+    """`values` (k, d) at the places `at` (k,) of `rows` rows, and exact zeros elsewhere; gradients flow to `values`."""
+    places = torch.from_numpy(at).to(values.device)
+    return values.new_zeros((rows, *values.shape[1:])).index_copy(0, places, values)
+
+
+class SubsetHalf(ActiveHalf):
+    """The active party's half of a split network that trains on subsets of the parties.
+
+    Args:
+        architecture: shapes and rates.
+        cut: this party's side of the cut.
+        spec: of the cut.
+        passive: names of the passive parties.
+        shape: of a row of the active party's features.
+        outputs: width of the logits.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        cut: ActiveCut,
+        spec: CutSpec,
+        passive: tuple[str, ...],
+        shape: torch.Size,
+        outputs: int,
+    ) -> None:
+        self.passive = passive
+        self.width = spec.width
+        super().__init__(architecture, cut, spec, len(passive), shape, outputs)
+
+    async def forward_present(self, activations: torch.Tensor, present: np.ndarray) -> torch.Tensor:
+        """What the loss takes, (n, …), of training rows of which only some are exchanged.
+
+        Args:
+            activations: of the active party, (n, d).
+            present: which passive parties take part, (n, parties).
+        """
+        exchanged = np.flatnonzero(present.any(axis=1))
+        own = self.own(activations)
+        remote = own.new_empty((0, self.width))
+        if len(exchanged):
+            remote = await self.cut.forward(len(exchanged), train=True)
+        self._remote = remote.requires_grad_()
+        z = spread(self._remote, exchanged, len(present))
+        return self.join_present(z, own, torch.from_numpy(present).to(own.device))
+
+    def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        """What the loss takes, from the sum over the parties that take part, (n, h), zeros where there is none; the
+        active party's own part, (n, h); and which they are, (n, parties)."""
+        return self.join(remote, own)
+
+    def alone(self, activations: torch.Tensor) -> torch.Tensor:
+        """Logits (n, outputs) of rows from the active party's own activations, with zeros for the others' part."""
+        own = self.own(activations)
+        return self.join(torch.zeros_like(own), own)
