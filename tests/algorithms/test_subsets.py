@@ -209,7 +209,7 @@ def job(name: str, *, epochs: int = 2, **settings: Any) -> sv.Job:
 def watched(work: sv.Job, people: sv.Parties) -> tuple[Watching, Ran]:
     """A run, and what its observer saw."""
     observer = Watching()
-    return observer, run(work, people, observer=observer)
+    return observer, run(work, people, observers=dict.fromkeys(people, observer))
 
 
 @pytest.mark.parametrize("name", SUBSETS)
@@ -225,7 +225,7 @@ def test_rows_without_a_passive_party_are_not_exchanged(name: str) -> None:
     others = ran.trained["bank"].rows - len(split.train)
     assert exchanged["zero_imputation"] == 2 * (len(split.train) + others)
     assert exchanged[name] <= 2 * len(split.train)
-    assert others > len(split.train)
+    assert others >= len(split.train)
 
 
 @pytest.mark.parametrize("name", SUBSETS)
@@ -296,7 +296,7 @@ def test_differences_of_two_sums_of_one_row_tell_a_partys_part(name: str) -> Non
     """The trap: with masks drawn anew the active party gets single parts out of sums; by default it has no two sums of
     one row that differ by a party, and with masks of all parties together it never has one part by itself."""
     people = scarce(2, rows=160, overlap=0.6)
-    settings: dict[str, Any] = {"epochs": 6, "bottom": (6,), "hidden": 4, "cut_lr": 0.05}
+    settings: dict[str, Any] = {"epochs": 6, "bottom": (6,), "hidden": 4, "cut_lr": 0.05, "lr": 0.003}
     observer, _ = watched(job(name, masks="redrawn", **settings), people)
     guesses, truths = by_differences(observer, "shop2")
     assert len(guesses) > 50
