@@ -41,7 +41,7 @@ class OnSubsets(SplitNN):
     """
 
     uses_others: ClassVar[bool] = True
-    subsets: ClassVar[str] = "any"
+    subsets: ClassVar[Literal["all", "alone", "any"]] = "any"
     masks: Masks = "fixed"
 
     def draw(self) -> Draw:
