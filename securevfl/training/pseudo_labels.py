@@ -1,8 +1,15 @@
-"""Pseudo-labels: classes that a model gives to rows without labels, where it is sure. All parties take part."""
+"""Pseudo-labels: classes that a model gives to rows without labels, by one of three rules. All parties take part.
+
+- *confidence*: where the largest probability reaches a bound.
+- *calibrated*: likewise, after the probabilities were tempered (Guo et al. 2017, arXiv 1706.04599) so that they fit
+  aligned rows which the model was not trained on.
+- *balanced*: the surest rows of each class, as many as the class's share of known labels asks for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -11,7 +18,49 @@ from securevfl.training.role import ActiveRole, PassiveRole
 from securevfl.training.split import chunks
 from securevfl.training.state import State
 
-__all__ = ["SelfTraining", "answer_rows", "label_rows"]
+__all__ = ["Labelling", "SelfTraining", "answer_rows", "give_labels", "label_rows", "score_rows", "temperature"]
+
+Labelling = Literal["confidence", "calibrated", "balanced"]
+"""The rule by which rows are labelled."""
+
+FEWEST_TO_CALIBRATE = 10
+"""Held-out rows below which no temperature is fitted."""
+
+_TEMPERATURES = np.geomspace(0.25, 16.0, 97)
+_SMALLEST = 1e-12
+
+
+def tempered(p: np.ndarray, heat: float) -> np.ndarray:
+    """Probabilities (n, classes) whose logits are divided by `heat`."""
+    if heat == 1 or not len(p):
+        return p
+    log = np.log(np.clip(p, _SMALLEST, None)) / heat
+    raised = np.exp(log - log.max(axis=1, keepdims=True))
+    found: np.ndarray = raised / raised.sum(axis=1, keepdims=True)
+    return found
+
+
+def temperature(p: np.ndarray, labels: np.ndarray) -> float:
+    """The temperature that makes probabilities (n, classes) most likely for these classes (n,).
+
+    Returns:
+        One of 97 values from 0.25 to 16; 1 with fewer than `FEWEST_TO_CALIBRATE` rows.
+    """
+    if len(p) < FEWEST_TO_CALIBRATE:
+        return 1.0
+    at = np.arange(len(p))
+    losses = [-np.log(np.clip(tempered(p, heat)[at, labels], _SMALLEST, None)).mean() for heat in _TEMPERATURES]
+    return float(_TEMPERATURES[int(np.argmin(losses))])
+
+
+def _margins(p: np.ndarray) -> np.ndarray:
+    """By how much each class is ahead of the best other one, (n, classes)."""
+    if p.shape[1] < 2:
+        return p
+    order = np.sort(p, axis=1)
+    first, second = order[:, -1:], order[:, -2:-1]
+    found: np.ndarray = p - np.where(p == first, second, first)
+    return found
 
 
 @dataclass
@@ -19,36 +68,98 @@ class SelfTraining:
     """What self-training did: a run that labelled nothing must not pass for one that did.
 
     Attributes:
-        confidence: least probability of a pseudo-label.
+        confidence: least probability of a pseudo-label, under the rules *confidence* and *calibrated*.
+        labelling: the rule.
+        share: of the rows, that the rule *balanced* labels.
+        shares: of the classes among known labels, for the rule *balanced*.
         rows: without labels, that were looked at.
         labelled: of these, that were given one.
         dropped: rows that were left out of training.
+        given: how many rows were given each class.
         classes: how many classes were given.
-        most: the largest probability that one of these rows reached.
+        most: the largest probability that one of these rows reached, tempered where the rule tempers.
+        heat: the temperature, 1 where none was fitted.
+        bounds: of each class, the least lead over the others with which the rule *balanced* gave it.
+        held: aligned rows, kept from the model that labels, that it scored by one passive party's columns alone.
+        held_sure: of these, that the rule labels.
+        held_right: of these again, that have the class which the model gives them.
         valid: validation rows that the labelling model scored last.
         sure: of these, that reach `confidence`.
         right: of these again, that have the class which the model gives them.
     """
 
     confidence: float
+    labelling: Labelling = "confidence"
+    share: float = 0.5
+    shares: list[float] = field(default_factory=list)
     rows: int = 0
     labelled: int = 0
     dropped: int = 0
+    given: list[int] = field(default_factory=list)
     classes: int = 0
     most: float = 0.0
+    heat: float = 1.0
+    bounds: list[float] = field(default_factory=list)
+    held: int = 0
+    held_sure: int = 0
+    held_right: int = 0
     valid: int = 0
     sure: int = 0
     right: int = 0
 
+    def calibrate(self, p: np.ndarray, labels: np.ndarray) -> None:
+        """Fit the temperature, where the rule asks for one, to held-out rows: probabilities (n, classes), classes."""
+        self.heat = temperature(p, labels) if self.labelling == "calibrated" else 1.0
+
     def look(self, p: np.ndarray) -> np.ndarray:
-        """Which rows are sure enough of a class, (n,) bool, from probabilities (n, classes)."""
-        top = p.max(axis=1) if len(p) else np.empty(0)
-        sure = np.asarray(top >= self.confidence)
+        """Which rows are labelled, (n,) bool, from probabilities (n, classes); see `labels` for the classes."""
+        return self.labels(p) >= 0
+
+    def labels(self, p: np.ndarray) -> np.ndarray:
+        """The class that each row is given, (n,) int64, -1 for none, from probabilities (n, classes)."""
+        balanced = self.labelling == "balanced"
+        found = self._balanced(p) if balanced else self._sure(p)
+        sure = found >= 0
         self.rows += len(p)
         self.labelled += int(sure.sum())
-        self.classes = max(self.classes, len(np.unique(p[sure].argmax(axis=1))))
-        self.most = max(self.most, float(top.max(initial=0.0)))
-        return sure
+        counts = np.bincount(found[sure], minlength=p.shape[1])
+        before = np.array(self.given) if self.given else np.zeros(len(counts), dtype=np.int64)
+        self.given = [int(count) for count in before + counts]
+        self.classes = sum(count > 0 for count in self.given)
+        self.most = max(self.most, float(tempered(p, self.heat).max(initial=0.0)))
+        return found
+
+    def _sure(self, p: np.ndarray) -> np.ndarray:
+        """Classes of the rows whose tempered probability reaches the bound."""
+        q = tempered(p, self.heat)
+        if not len(q):
+            return np.empty(0, dtype=np.int64)
+        return np.where(q.max(axis=1) >= self.confidence, q.argmax(axis=1), -1)
+
+    def _balanced(self, p: np.ndarray) -> np.ndarray:
+        """Of each class the rows that lead by most, the rarest class first."""
+        margins, found = _margins(p), np.full(len(p), -1)
+        shares = self.shares or [1 / p.shape[1]] * p.shape[1]
+        self.bounds = [2.0] * p.shape[1]  # more than any lead
+        for k in np.argsort(shares, kind="stable"):
+            free = np.flatnonzero(found < 0)
+            wanted = round(self.share * shares[k] * len(p))
+            best = free[np.argsort(-margins[free, k], kind="stable")][:wanted]
+            found[best] = k
+            if len(best):
+                self.bounds[k] = float(margins[best, k].min())
+        return found
+
+    def hold(self, p: np.ndarray, labels: np.ndarray) -> None:
+        """How the rule, as it labelled, does on held-out rows: probabilities (n, classes), classes (n,)."""
+        if self.labelling == "balanced" and self.bounds and len(p):
+            lead = _margins(p) - np.array(self.bounds)
+            given = np.where(lead.max(axis=1) >= 0, lead.argmax(axis=1), -1)
+        else:
+            given = self._sure(p)
+        self.held += len(p)
+        self.held_sure += int((given >= 0).sum())
+        self.held_right += int((given[given >= 0] == labels[given >= 0]).sum())
 
     def judge(self, p: np.ndarray, labels: np.ndarray) -> None:
         """How the model that labels does on validation rows: probabilities (n, classes), classes (n,)."""
@@ -57,21 +168,44 @@ class SelfTraining:
         self.right = int((p[sure].argmax(axis=1) == labels[sure]).sum()) if self.sure else 0
 
     @property
+    def rule(self) -> str:
+        """The rule in words."""
+        if self.labelling == "balanced":
+            return f"the surest {100 * self.share:g} % of each class's share"
+        tempering = f" at temperature {self.heat:.3g}" if self.labelling == "calibrated" else ""
+        return f"with a probability of {self.confidence:g} or more{tempering}"
+
+    @property
     def text(self) -> str:
         """One sentence for the report."""
         found = (
-            f"{self.labelled:,} of {self.rows:,} rows of the passive parties labelled, with a probability of "
-            f"{self.confidence:g} or more; {self.dropped:,} rows dropped"
+            f"{self.labelled:,} of {self.rows:,} rows of the passive parties labelled, {self.rule}"
+            f"{self._class_shares}; {self.dropped:,} rows dropped"
         )
+        if self.held_sure:
+            found += (
+                f"; of {self.held:,} aligned rows held out, seen by one passive party alone, {self.held_sure:,} would "
+                f"be labelled and {100 * self.held_right / self.held_sure:.0f} % of those rightly"
+            )
+        elif self.held:
+            found += f"; none of {self.held:,} aligned rows held out would be labelled"
         if self.sure:
             share = 100 * self.right / self.sure
             found += (
-                f"; of {self.valid:,} validation rows, which all parties hold, {self.sure:,} reach it and "
+                f"; of {self.valid:,} validation rows, which all parties hold, {self.sure:,} reach "
+                f"{'it' if self.labelling == 'confidence' else f'{self.confidence:g}'} and "
                 f"{share:.0f} % of those are right"
             )
         elif self.valid:
             found += f"; none of {self.valid:,} validation rows reaches it"
         return found
+
+    @property
+    def _class_shares(self) -> str:
+        if not self.labelled or not self.given:
+            return ""
+        parts = ", ".join(f"{100 * count / self.labelled:.0f}" for count in self.given[:20])
+        return f" (classes, in per cent: {parts}{' …' if len(self.given) > 20 else ''})"
 
     @property
     def warnings(self) -> list[str]:
@@ -93,11 +227,21 @@ class SelfTraining:
     @property
     def figures(self) -> dict[str, float]:
         """For tables of many runs."""
-        return {"rows labelled": float(self.labelled), "rows dropped": float(self.dropped)}
+        found = {"rows labelled": float(self.labelled), "rows dropped": float(self.dropped)}
+        if self.labelled:
+            found["largest class share"] = max(self.given, default=0) / self.labelled
+        if self.held:
+            found["rows held out"] = float(self.held)
+            found["held-out rows labelled"] = float(self.held_sure)
+        if self.held_sure:
+            found["held-out labels right"] = self.held_right / self.held_sure
+        if self.labelling == "calibrated":
+            found["temperature"] = self.heat
+        return found
 
     def state(self) -> State:
-        """All of it but the threshold, for a checkpoint."""
-        return {name: value for name, value in asdict(self).items() if name != "confidence"}
+        """All of it but the rule, for a checkpoint."""
+        return {name: value for name, value in asdict(self).items() if name not in ("confidence", "labelling", "share")}
 
     def load(self, state: State) -> None:
         """Go on from a state."""
@@ -105,27 +249,37 @@ class SelfTraining:
             setattr(self, name, type(getattr(self, name))(state[name]))
 
 
-async def label_rows(role: ActiveRole, rows: np.ndarray, tally: SelfTraining) -> np.ndarray:
-    """Label rows in the role's `y` by its model as it is, while the passive parties run `answer_rows`.
+async def score_rows(role: ActiveRole, rows: np.ndarray) -> np.ndarray:
+    """Probabilities (n, classes) of numbered rows by the role's model as it is, while the passive parties run
+    `answer_rows`."""
+    found = [role.task.probabilities(await role.score(part)) for part in chunks(rows, role.plan.eval_rows)]
+    return np.concatenate(found) if found else np.empty((0, role.task.classes))
+
+
+def give_labels(role: ActiveRole, rows: np.ndarray, p: np.ndarray, tally: SelfTraining) -> np.ndarray:
+    """Label rows in the role's `y` by their probabilities.
 
     Args:
         role: the active party's.
         rows: numbers of rows without labels, (n,).
-        tally: says how sure a label has to be, and counts.
+        p: their probabilities, (n, classes).
+        tally: the rule; it counts.
 
     Returns:
         Numbers of the rows that were labelled, in their order.
     """
-    labelled = [rows[:0]]
-    for part in chunks(rows, role.plan.eval_rows):
-        p = role.task.probabilities(await role.score(part))
-        sure = tally.look(p)
-        role.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(role.y)
-        labelled.append(part[sure])
-    return np.concatenate(labelled)
+    labels = tally.labels(p)
+    given = labels >= 0
+    role.y[torch.from_numpy(rows[given]).to(role.y.device)] = torch.from_numpy(labels[given]).to(role.y)
+    return rows[given]
+
+
+async def label_rows(role: ActiveRole, rows: np.ndarray, tally: SelfTraining) -> np.ndarray:
+    """`score_rows`, then `give_labels`."""
+    return give_labels(role, rows, await score_rows(role, rows), tally)
 
 
 async def answer_rows(role: PassiveRole, rows: np.ndarray) -> None:
-    """Take part in labelling these rows, as many at a time as `label_rows` scores."""
+    """Take part in labelling these rows, as many at a time as `score_rows` scores."""
     for part in chunks(rows, role.plan.eval_rows):
         await role.answer(part)

@@ -476,5 +476,14 @@ def test_impossible_settings_of_risa_are_refused(settings: dict[str, object]) ->
     with pytest.raises(sv.InputError):
         RISA(**settings)  # type: ignore[arg-type]
     assert RISA.as_published(hidden=4) == RISA(
-        imputed_views=False, warm_start=False, party_loss=0.0, evidence="relu", hidden=4
+        self_training=5,
+        confidence=0.9,
+        held_out=0.0,
+        imputed_views=False,
+        warm_start=False,
+        party_loss=0.0,
+        evidence="relu",
+        uncertainty=0.7,
+        drop_every=1,
+        hidden=4,
     )
