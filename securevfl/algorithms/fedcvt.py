@@ -33,7 +33,7 @@ from securevfl.training.pseudo_labels import SelfTraining
 from securevfl.training.received import received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import epoch_batches
-from securevfl.training.state import State, as_dict
+from securevfl.training.state import State, as_dict, as_int
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
 __all__ = ["FedCVT", "attend", "unlike"]
@@ -55,6 +55,8 @@ class FedCVT(Algorithm):
         temperature: T, by which similarities are divided before the softmax of the attention.
         estimate: whether rows that are not aligned take part at all; False leaves the aligned ones and L_diff, L_sim.
         cross_view: whether pseudo-labels are used.
+        own_key: whether an aligned row is among the keys of its own estimate, so that the estimate is close to a copy.
+            The paper does not say.
         representations: ``"both"``, or only the ``"unique"`` or ``"shared"`` ones, as in the paper's Table 4.
     """
 
@@ -71,7 +73,19 @@ class FedCVT(Algorithm):
     temperature: Annotated[float, Meta(gt=0, le=100)] = 0.1
     estimate: bool = True
     cross_view: bool = True
+    own_key: bool = False
     representations: Literal["both", "shared", "unique"] = "both"
+
+    @classmethod
+    def as_published(cls, data: Literal["nus-wide", "vehicle", "cifar-10"] = "nus-wide", **settings: object) -> FedCVT:
+        """FedCVT with the λ, t, T and learning rate that its paper gives for a data set (section 6.1); other settings
+        as given."""
+        known: dict[str, dict[str, object]] = {
+            "nus-wide": {"weights": (0.1, 0.1, 0.1, 0.1, 0.1), "confidence": 0.5, "temperature": 0.5, "lr": 0.005},
+            "vehicle": {"weights": (0.1, 0.1, 0.1, 0.1, 0.1), "confidence": 0.5, "temperature": 1.0, "lr": 0.005},
+            "cifar-10": {"weights": (0.1, 0.01, 0.01, 0.1, 0.1), "confidence": 0.6, "temperature": 0.1, "lr": 0.001},
+        }
+        return cls(**known[data] | settings)  # type: ignore[arg-type]
 
     def problems(self) -> list[str]:
         found = super().problems() + bottom_problems(self.bottom, "fedcvt.bottom")
@@ -137,9 +151,23 @@ class FedCVT(Algorithm):
         return _Passive(self, setting)
 
 
-def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Scaled dot-product attention ``softmax(QKᵀ / (T √d)) V``; (n, d), (m, d), (m, e) → (n, e)."""
+def attend(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, temperature: float, *, same: int = 0
+) -> torch.Tensor:
+    """Scaled dot-product attention ``softmax(QKᵀ / (T √d)) V``; (n, d), (m, d), (m, e) → (n, e).
+
+    Args:
+        query: of the rows that are estimated.
+        key: of the rows that they are estimated from.
+        value: likewise.
+        temperature: T.
+        same: the first so many queries and keys are the same rows, two by two: a row is no key of its own estimate.
+    """
     scores = query @ key.T / (temperature * key.shape[1] ** 0.5)
+    if same > 1:
+        own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+        own[same:] = False
+        scores = scores.masked_fill(own, -torch.inf)
     return torch.softmax(scores, dim=1) @ value
 
 
@@ -194,6 +222,7 @@ class _Active(_Bottoms, ActiveRole):
     Attributes:
         classifiers: f^A, f^B and f^AB; alone f^A only.
         peer: the passive party; empty where there is none.
+        drawn: how many rows that are not aligned this epoch draws.
         tally: of this epoch, where a row counts as often as it is drawn.
     """
 
@@ -201,7 +230,7 @@ class _Active(_Bottoms, ActiveRole):
         self.build_bottoms()
         self.peer = self.site.passive[0] if self.site.passive else ""
         self.mask = self.config.mask(self.width).to(self.plan.device)
-        self.tally = SelfTraining(self.config.confidence)
+        self.tally, self.drawn = SelfTraining(self.config.confidence), 0
         inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.peer else [2 * self.width]
         with seeded(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
@@ -222,10 +251,16 @@ class _Active(_Bottoms, ActiveRole):
     async def begin_epoch(self, epoch: int) -> bool:
         self.mine = self.other_batches(self.site.active, epoch)
         self.theirs = self.other_batches(self.peer, epoch)
+        both = [*self.other_batches(self.site.active, epoch), *self.other_batches(self.peer, epoch)]
+        self.drawn = len(np.unique(np.concatenate(both))) if both else 0
         self.tally = SelfTraining(self.config.confidence)
         return False
 
-    async def train_batch(self, rows: np.ndarray) -> float:
+    def rows_trained(self, epoch: int) -> int:
+        """With the other rows that this epoch drew, of both parties."""
+        return super().rows_trained(epoch) + self.drawn
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         own, other = next(self.mine), next(self.theirs)
         x = self.features(np.concatenate([rows, own]))
         a_c, a_u = self.shared(x) * self.mask[: self.width], self.unique(x) * self.mask[self.width :]
@@ -234,7 +269,7 @@ class _Active(_Bottoms, ActiveRole):
             loss = functional.cross_entropy(self.classifiers[0](torch.cat([a_c, a_u], dim=1)), y)
             loss = loss + self.config.weights[3] * unlike(a_u, a_c)
             self.networks.step(loss)
-            return float(loss.detach()) * len(rows)
+            return loss.detach() * len(rows)
         r_b = (await self.receive(len(rows) + len(other))).requires_grad_()
         used = r_b * self.mask
         b_c, b_u = used[:, : self.width], used[:, self.width :]
@@ -242,7 +277,7 @@ class _Active(_Bottoms, ActiveRole):
         self.networks.step(loss)
         if r_b.grad is not None:
             await self.site.links[self.peer].send(Kind.GRADIENT, "fedcvt/gradient", gradient=r_b.grad)
-        return float(loss.detach()) * len(rows)
+        return loss.detach() * len(rows)
 
     def objective(
         self,
@@ -255,20 +290,25 @@ class _Active(_Bottoms, ActiveRole):
         """Equation 12; the first n rows of `a` and `b` (shared, unique) are aligned, the others each party's own."""
         (a_c, a_u), (b_c, b_u) = a, b
         t, weights = self.config.temperature, self.config.weights
-        estimate_a = torch.cat([attend(b_c, a_c, a_c, t), attend(b_u, b_u[:n], a_u[:n], t)], dim=1)
-        estimate_b = torch.cat([attend(a_c, b_c, b_c, t), attend(a_u, a_u[:n], b_u[:n], t)], dim=1)
+        same = 0 if self.config.own_key else n
+        shared_a, unique_a = attend(b_c, a_c, a_c, t, same=same), attend(b_u, b_u[:n], a_u[:n], t, same=same)
+        shared_b, unique_b = attend(a_c, b_c, b_c, t, same=same), attend(a_u, a_u[:n], b_u[:n], t, same=same)
+        estimate_a, estimate_b = torch.cat([shared_a, unique_a], dim=1), torch.cat([shared_b, unique_b], dim=1)
         r_a, r_b = torch.cat([a_c, a_u], dim=1), torch.cat([b_c, b_u], dim=1)
         labelled_a, labelled_b = [r_a[:n], r_a[n:]], [r_b[:n], estimate_b[n:]]
-        labels = [y, y_own]
+        labels, counted = [y, y_own], [r_a.new_ones(len(r_a))]  # which rows count: no choice by index, for a GPU waits
         if self.config.cross_view and len(r_b) > n:
             keep, guessed = self.pseudo_labels(estimate_a[n:], r_b[n:])
-            labelled_a.append(estimate_a[n:][keep])
-            labelled_b.append(r_b[n:][keep])
-            labels.append(guessed[keep])
+            labelled_a.append(estimate_a[n:])
+            labelled_b.append(r_b[n:])
+            labels.append(guessed)
+            counted.append(keep.to(r_b.dtype))
         whole_a, whole_b, target = torch.cat(labelled_a), torch.cat(labelled_b), torch.cat(labels)
         f_a, f_b, f_ab = self.classifiers
         views = ((f_a, whole_a), (f_b, whole_b), (f_ab, torch.cat([whole_b, whole_a], dim=1)))
-        loss = torch.stack([functional.cross_entropy(head(r), target) for head, r in views]).sum()
+        weight = torch.cat(counted)
+        losses = [functional.cross_entropy(head(r), target, reduction="none") for head, r in views]
+        loss = (torch.stack(losses) * weight).sum() / weight.sum()
         terms = (
             _difference(a_c[:n], b_c[:n]),
             _difference(estimate_a[:n], r_a[:n]),
@@ -276,7 +316,7 @@ class _Active(_Bottoms, ActiveRole):
             unlike(a_u, a_c),
             unlike(b_u, b_c),
         )
-        total: torch.Tensor = loss + sum(weight * term for weight, term in zip(weights, terms, strict=True))
+        total: torch.Tensor = loss + sum(factor * term for factor, term in zip(weights, terms, strict=True))
         return total
 
     @torch.no_grad()
@@ -287,21 +327,19 @@ class _Active(_Bottoms, ActiveRole):
         p = torch.stack([torch.softmax(head(r), dim=1) for head, r in views])
         sure, label = p.max(dim=2)
         keep = (label == label[0]).all(dim=0) & (sure > self.config.confidence).all(dim=0)
-        self.tally.rows += len(keep)
-        self.tally.labelled += int(keep.sum())
-        self.tally.classes = max(self.tally.classes, len(torch.unique(label[0][keep])))
-        self.tally.most = max(self.tally.most, float(sure.min(dim=0).values.max()))
+        self.tally.note(keep, label[0], sure.min(dim=0).values)
         return keep, label[0]
 
     def remember(self) -> State:
-        return {"tally": self.tally.state()}
+        return {"tally": self.tally.state(), "drawn": self.drawn}
 
     def recall(self, memory: State) -> None:
         self.tally.load(as_dict(memory["tally"]))
+        self.drawn = as_int(memory["drawn"])
 
     def self_training(self) -> SelfTraining | None:
         labels = self.peer and self.config.estimate and self.config.cross_view
-        return self.tally if labels else None
+        return self.tally.settle() if labels else None
 
     async def receive(self, rows: int) -> torch.Tensor:
         """The peer's representations of so many rows, (rows, 2d)."""

@@ -6,7 +6,8 @@ generates complete its rows, and the training set grows to ``{(A, B̃), (A, B), 
 
 The paper leaves open how the representations come to be and how the model goes on. Here a split network is trained
 first (stage 1, with the active party's other rows beside zeros), its activations are the representations, and it
-goes on training with the completed rows (stage 2). The paper takes labels of the passive party's other rows for
+goes on training with the completed rows (stage 2). Its bottoms stay as they are then, as the paper's networks h do:
+generated parts belong to the activations of stage 1. The paper takes labels of the passive party's other rows for
 granted; here the network labels those it is sure of. Generated parts are handed to the party whose place they take.
 """
 
@@ -53,6 +54,8 @@ class FedDA(SplitNN):
         critic_steps: n_critic.
         width: of the hidden layers of generator and critic.
         confidence: least probability of a pseudo-label.
+        frozen: whether the bottoms stay as they are in stage 2; the paper's algorithm changes generator and critic
+            only. If they train on, what was generated for their activations of stage 1 goes stale.
     """
 
     name: ClassVar[str] = "fedda"
@@ -68,6 +71,7 @@ class FedDA(SplitNN):
     critic_steps: Count = 5
     width: Count = 128
     confidence: Annotated[float, Meta(gt=0, le=1)] = 0.9
+    frozen: bool = True
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -245,6 +249,12 @@ class _Completed(Role):
             made: torch.Tensor = generator(others)
         given = made if release is None else release(made, mine)
         self.made = await self.swap("fedda/generated", given, len(self.table.others(self.peer)), own.shape[1])
+        self.freeze()
+
+    def freeze(self) -> None:
+        """Keep the bottom as it is from now on, where the configuration says so."""
+        if self.config.frozen:
+            self.half.bottom.requires_grad_(False)
 
     async def swap(
         self, step: str, mine: torch.Tensor | Noised[torch.Tensor], rows: int, width: int | None = None
@@ -267,8 +277,10 @@ class _Completed(Role):
         return {"made": self.made, "chosen": kept_rows(self.chosen)}
 
     def recall(self, memory: State) -> None:
-        self.made = None if memory["made"] is None else as_tensor(memory["made"])
+        self.made = None if memory["made"] is None else as_tensor(memory["made"]).to(self.plan.device)
         self.chosen = as_rows(memory["chosen"])
+        if self.made is not None:
+            self.freeze()
 
 
 class _Active(_Completed, Active):
@@ -309,7 +321,7 @@ class _Active(_Completed, Active):
 
     def recall(self, memory: State) -> None:
         super().recall(memory)
-        self.y = as_tensor(memory["y"]).clone()
+        self.y = as_tensor(memory["y"]).clone().to(self.plan.device)
         self.tally.load(as_dict(memory["tally"]))
 
     def judged(self, p: np.ndarray, labels: np.ndarray) -> None:

@@ -278,7 +278,9 @@ class _Active(_Stages[ActiveHalf], Active):
         # With so many rows, steps take as many passes over them as planned; fewer would mean more releases of each.
         limited = self.protection.dp is not None and self.plan.steps is not None
         self.least = len(self.training_rows(1)) if limited else 1
-        self.doubt = torch.zeros((2, self.table.rows))  # of each row the sum of its uncertainties, and how many
+        self.doubt = torch.zeros(
+            (2, self.table.rows), device=self.plan.device
+        )  # of each row the sum of its uncertainties, and how many
         self.tally = SelfTraining(self.config.confidence, self.config.labelling, self.config.labelled_share)
         if self.config.self_training:
             with seeded(self.seed("teacher")):
@@ -364,7 +366,7 @@ class _Active(_Stages[ActiveHalf], Active):
         """
         if self.chosen is None:
             raise ValueError("rows are left out before any were chosen")
-        mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).numpy()[self.chosen]
+        mean = (self.doubt[0] / self.doubt[1].clamp_min(1)).cpu().numpy()[self.chosen]
         floor = np.partition(mean, self.least - 1)[self.least - 1] if self.least <= len(mean) else np.inf
         self.doubt.zero_()
         certain = self.chosen[mean <= max(most, float(floor))]
@@ -381,8 +383,8 @@ class _Active(_Stages[ActiveHalf], Active):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         loss = await super().train_batch(rows)
         if isinstance(self.half, EvidentialHalf):
-            index = torch.from_numpy(rows)
-            self.doubt[0, index] += self.half.uncertainty.cpu()
+            index = torch.from_numpy(rows).to(self.doubt.device, non_blocking=True)
+            self.doubt[0, index] += self.half.uncertainty
             self.doubt[1, index] += 1
         return loss
 
@@ -391,7 +393,7 @@ class _Active(_Stages[ActiveHalf], Active):
         return learned | {"chosen": kept_rows(self.chosen), "tally": self.tally.state()}
 
     def recall(self, memory: State) -> None:
-        self.y, self.doubt = as_tensor(memory["y"]).clone(), as_tensor(memory["doubt"]).clone()
+        self.y, self.doubt = (as_tensor(memory[name]).clone().to(self.plan.device) for name in ("y", "doubt"))
         self.chosen = as_rows(memory["chosen"])
         self.tally.load(as_dict(memory["tally"]))
 

@@ -74,14 +74,22 @@ def view(x: torch.Tensor, corruption: float) -> torch.Tensor:
         return torch.where(swap, x[torch.randperm(len(x), device=x.device)], x)
     n, _, height, width = x.shape
     shift = max(1, min(height, width) // 8)
-    dy, dx = (int(torch.randint(-shift, shift + 1, ())) for _ in range(2))
-    moved = torch.roll(x, (dy, dx), dims=(2, 3))
+    moved = _moved(x, torch.randint(-shift, shift + 1, (n, 1)), torch.randint(-shift, shift + 1, (n, 1)))
     top, left = torch.randint(0, height, (n, 1)), torch.randint(0, width, (n, 1))
     rows, columns = torch.arange(height)[None], torch.arange(width)[None]
     erased = ((rows >= top) & (rows < top + height // 4))[:, None, :, None] & (
         (columns >= left) & (columns < left + width // 3)
     )[:, None, None, :]
     return torch.where(erased.to(x.device), torch.zeros_like(x), moved) + 0.1 * torch.randn_like(x)
+
+
+def _moved(x: torch.Tensor, down: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Images (n, channels, height, width), each rolled by a number of pixels of its own, (n, 1) both."""
+    n, channels, height, width = x.shape
+    rows = ((torch.arange(height)[None] - down) % height).to(x.device)[:, None, :, None]
+    columns = ((torch.arange(width)[None] - right) % width).to(x.device)[:, None, None, :]
+    there = x.gather(2, rows.expand(n, channels, height, width))
+    return there.gather(3, columns.expand(n, channels, height, width))
 
 
 def pretrain(bottom: nn.Module, width: int, x: torch.Tensor, config: SelfSupervised, batch: int, seed: int) -> None:

@@ -152,4 +152,6 @@ class FloatPassive:
         """See `PassiveCut.restore`."""
         if not isinstance(state, tuple | list) or len(state) != 2 or not isinstance(state[0], torch.Tensor):
             raise TypeError(f"a {type(state).__name__} is no snapshot of this block")
-        self._weights, self._velocity = state
+        weights, velocity = state
+        self._weights = weights.to(self._spec.device)
+        self._velocity = None if velocity is None else velocity.to(self._spec.device)

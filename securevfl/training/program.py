@@ -256,7 +256,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             if self.checkpoints.wants(done, len(batches)):
                 sums = [float(loss) for loss in losses]
                 self.checkpoints.keep_within(epoch, done, self.standing(Within(done, sums, count)))
-        self.trained.rows = len(role.training_rows(epoch))
+        self.trained.rows = role.rows_trained(epoch)
         mean = sum(map(float, losses)) / max(count, 1)
         if not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")

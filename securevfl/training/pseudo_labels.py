@@ -106,10 +106,40 @@ class SelfTraining:
     valid: int = 0
     sure: int = 0
     right: int = 0
+    _noted: list[tuple[torch.Tensor, torch.Tensor, torch.Tensor]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
     def calibrate(self, p: np.ndarray, labels: np.ndarray) -> None:
         """Fit the temperature, where the rule asks for one, to held-out rows: probabilities (n, classes), classes."""
         self.heat = temperature(p, labels) if self.labelling == "calibrated" else 1.0
+
+    def note(self, keep: torch.Tensor, labels: torch.Tensor, sure: torch.Tensor) -> None:
+        """Count labels that are given in a step, without waiting for the device; `settle` adds them up.
+
+        Args:
+            keep: which rows are labelled, (n,) bool.
+            labels: their classes, (n,).
+            sure: how probable each is, (n,).
+        """
+        self.rows += len(keep)
+        self._noted.append((keep, labels, sure))
+
+    def settle(self) -> SelfTraining:
+        """Itself, with all that was noted."""
+        for keep, labels, sure in self._noted:
+            self._give(np.bincount(labels[keep].cpu().numpy()))
+            self.most = max(self.most, float(sure.max()) if len(sure) else 0.0)
+        self._noted.clear()
+        return self
+
+    def _give(self, counts: np.ndarray) -> None:
+        """Count so many labels of each class."""
+        wide = max(len(counts), len(self.given))
+        both = [np.pad(np.asarray(c, dtype=np.int64), (0, wide - len(c))) for c in (counts, self.given)]
+        self.given = [int(count) for count in both[0] + both[1]]
+        self.labelled = sum(self.given)
+        self.classes = sum(count > 0 for count in self.given)
 
     def look(self, p: np.ndarray) -> np.ndarray:
         """Which rows are labelled, (n,) bool, from probabilities (n, classes); see `labels` for the classes."""
@@ -121,11 +151,7 @@ class SelfTraining:
         found = self._balanced(p) if balanced else self._sure(p)
         sure = found >= 0
         self.rows += len(p)
-        self.labelled += int(sure.sum())
-        counts = np.bincount(found[sure], minlength=p.shape[1])
-        before = np.array(self.given) if self.given else np.zeros(len(counts), dtype=np.int64)
-        self.given = [int(count) for count in before + counts]
-        self.classes = sum(count > 0 for count in self.given)
+        self._give(np.bincount(found[sure], minlength=p.shape[1]))
         self.most = max(self.most, float(tempered(p, self.heat).max(initial=0.0)))
         return found
 
@@ -241,7 +267,8 @@ class SelfTraining:
 
     def state(self) -> State:
         """All of it but the rule, for a checkpoint."""
-        return {name: value for name, value in asdict(self).items() if name not in ("confidence", "labelling", "share")}
+        rule = ("confidence", "labelling", "share", "_noted")
+        return {name: value for name, value in asdict(self.settle()).items() if name not in rule}
 
     def load(self, state: State) -> None:
         """Go on from a state."""

@@ -34,8 +34,9 @@ __all__ = ["ActiveRole", "Configuration", "Part", "PassiveRole", "Role", "Settin
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's global generator seeded inside, as it was before outside."""
-    with torch.random.fork_rng(devices=[]):
+    """Torch's global generators seeded inside, as they were before outside: the CPU's, and CUDA's once it is in use."""
+    in_use = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=in_use):
         torch.manual_seed(seed)
         yield
 
@@ -178,6 +179,10 @@ class Role(ABC):
     def training_rows(self, epoch: int) -> np.ndarray:
         """Numbers of the rows that `epoch` (from 1) trains on, the same at all parties: aligned ones, by default."""
         return self.table.split.train
+
+    def rows_trained(self, epoch: int) -> int:
+        """How many rows `epoch` trains on, for the report: those of `training_rows`, and what an algorithm adds."""
+        return len(self.training_rows(epoch))
 
     def feed(self, rows: np.ndarray) -> np.ndarray:
         """Numbers of the rows that this party puts in for those of a training batch: the same ones."""

@@ -149,8 +149,8 @@ class Features:
         if not len(place) or place.min() >= 0:
             return self.x.index_select(0, at)
         found = self.x.index_select(0, at.clamp_min(0))
-        found[at < 0] = self.fill
-        return found
+        lacking = (at < 0).view(-1, *(1,) * (self.x.ndim - 1))
+        return torch.where(lacking, self.fill, found)  # by no index of its own: a GPU would wait for it
 
     @property
     def shape(self) -> torch.Size:

@@ -295,7 +295,7 @@ def test_a_pseudo_label_needs_three_confident_classifiers_that_agree() -> None:
     keep, label = role.pseudo_labels(torch.zeros(5, 1), torch.zeros(5, 1))
     assert keep.tolist() == [True, False, False, False, True]
     assert label[keep].tolist() == [0, 1]
-    assert (role.tally.labelled, role.tally.rows) == (2, 5)
+    assert (role.tally.settle().labelled, role.tally.rows) == (2, 5)
 
 
 def test_each_partys_own_opinion_is_in_the_loss() -> None:
