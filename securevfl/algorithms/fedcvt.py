@@ -25,7 +25,7 @@ from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.site import derive_seed
-from securevfl.training.algorithm import Algorithm
+from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
@@ -64,6 +64,7 @@ class FedCVT(Algorithm):
     label: ClassVar[str] = "FedCVT"
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
+    subsets: ClassVar[Subsets] = "alone"
     reveals: ClassVar[str] = "hands the passive party's representations to the active one"
     bottom: Bottom = (64,)
     lr: Annotated[float, Meta(gt=0, le=100)] = 0.002
@@ -352,8 +353,18 @@ class _Active(_Bottoms, ActiveRole):
         with torch.no_grad():
             own = torch.cat([self.shared(x), self.unique(x)], dim=1) * self.mask
             logits = self.classifiers[-1](torch.cat([*theirs, own], dim=1))
-        found: torch.Tensor = logits[:, 1:] - logits[:, :1] if self.task.outputs == 1 else logits
-        return found
+        return self.as_outputs(logits)
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """f^A, the classifier of party A's own representations, which all of its rows train."""
+        with torch.no_grad():
+            x = self.features(rows)
+            logits = self.classifiers[0](torch.cat([self.shared(x), self.unique(x)], dim=1) * self.mask)
+        return self.as_outputs(logits)
+
+    def as_outputs(self, logits: torch.Tensor) -> torch.Tensor:
+        """Logits as the task has them, (n, outputs): one for two classes."""
+        return logits[:, 1:] - logits[:, :1] if self.task.outputs == 1 else logits
 
 
 class _Beside(nn.Module):
