@@ -23,9 +23,12 @@ def sweep_command(
     workers: Annotated[int, typer.Option(help="Processes, one thread each.")] = 1,
     device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
 ) -> None:
-    """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off."""
+    """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off.
+
+    Exit code 1 if cells failed; the others ran, and the next run tries the failed ones again.
+    """
     from securevfl.jobs.interrupts import resumable
-    from securevfl.report import count_table, sweep_table, verdict_table
+    from securevfl.report import count_table, failures_text, sweep_table, verdict_table
     from securevfl.report.progress import sweep_bar
 
     sweep = sv.read_sweep(file, device=device)
@@ -41,6 +44,12 @@ def sweep_command(
     if record.claims:
         terminal.out.print(verdict_table(record))
     terminal.out.print(f"Report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+    for line in failures_text(record):
+        terminal.out.print(line, style="red", markup=False, soft_wrap=True)
+    if record.failed:
+        terminal.out.print(f"Where they failed: {folder / 'failures.log'}", soft_wrap=True, highlight=False)
+        terminal.say(f"try them again with: {terminal.command()}")
+        raise typer.Exit(sv.SecureVFLError.exit_code)
 
 
 @app.command("attack")

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import json
 import time
+import traceback
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from multiprocessing import active_children, get_context
 from pathlib import Path
@@ -17,28 +20,31 @@ from pathlib import Path
 import msgspec
 import torch
 
-from securevfl.data import datasets
+from securevfl.data import Parties, datasets
 from securevfl.durable import locked, make_folder, write_whole
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.sweep_file import Spec, Sweep
-from securevfl.report import Cell, SweepRecord, write_sweep
+from securevfl.report import Cell, Failed, SweepRecord, write_sweep
 from securevfl.training import Task
 
 __all__ = ["run_cell", "run_sweep"]
 
 
-def run_cell(spec: Spec) -> Cell:
+def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
     """Run one cell.
+
+    Args:
+        spec: what to run.
+        parties: the tables that its `source` names, where they are read already.
 
     Raises:
         SecureVFLError: whatever ended it.
     """
     began = time.perf_counter()
     job = spec.build()
-    source = dict(spec.source)
-    parties = datasets.load(source.pop("name"), **source)
+    parties = _load(spec) if parties is None else parties
     chief = parties.label_owners[0]
     ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
     trained = ran.trained[chief.name]
@@ -60,6 +66,11 @@ def run_cell(spec: Spec) -> Cell:
     )
 
 
+def _load(spec: Spec) -> Parties:
+    options = dict(spec.source)
+    return datasets.load(options.pop("name"), **options)
+
+
 def run_sweep(
     sweep: Sweep,
     folder: str | Path,
@@ -70,6 +81,9 @@ def run_sweep(
 ) -> SweepRecord:
     """Run the cells that have not run yet; write ``cells.jsonl``, ``sweep.json`` and ``report.html`` to `folder`.
 
+    A cell that fails stops no other one: it is listed in the record's `failed`, with its traceback in
+    ``failures.log``, and runs again the next time.
+
     Args:
         sweep: from `read_sweep`.
         folder: of the results; cells found there are not run again.
@@ -79,7 +93,7 @@ def run_sweep(
 
     Raises:
         InputError: another process runs a sweep in this folder.
-        SecureVFLError: a cell failed; the others' results are kept.
+        SecureVFLError: a worker was killed; the finished cells are kept.
     """
     target = Path(folder)
     make_folder(target)
@@ -92,9 +106,13 @@ def _run_sweep(
 ) -> SweepRecord:
     file = target / "cells.jsonl"
     done = _finished(file)
-    todo = [spec for spec in sweep.specs if spec.key not in done]
+    todo = _by_source([spec for spec in sweep.specs if spec.key not in done])
+    failed: dict[str, _Ended] = {}
     with file.open("a", encoding="utf-8") as log:
         for spec, cell in _run(todo, workers):
+            if isinstance(cell, _Ended):
+                failed[spec.key] = cell
+                continue
             done[spec.key] = cell
             log.write(json.dumps({"key": spec.key, "cell": msgspec.to_builtins(cell)}) + "\n")
             log.flush()
@@ -116,9 +134,29 @@ def _run_sweep(
         claims=list(sweep.claims),
         notes=list(sweep.notes),
         job=dict(sweep.settings),
+        failed=[
+            Failed(data=spec.data, method=spec.method, x=spec.x, seed=spec.seed, error=failed[spec.key].words)
+            for spec in sweep.specs
+            if spec.key in failed
+        ],
     )
     write_sweep(record, target)
+    traces = "\n".join(ended.trace for ended in failed.values())
+    if traces or (target / "failures.log").exists():
+        write_whole(target / "failures.log", traces.encode())
     return record
+
+
+def _by_source(specs: Sequence[Spec]) -> list[Spec]:
+    """Cells in their order, but those of the same rows one after the other."""
+    groups: dict[str, list[Spec]] = {}
+    for spec in specs:
+        groups.setdefault(_source(spec), []).append(spec)
+    return [spec for group in groups.values() for spec in group]
+
+
+def _source(spec: Spec) -> str:
+    return json.dumps([spec.data, dict(spec.source)], sort_keys=True, default=str)
 
 
 def _finished(file: Path) -> dict[str, Cell]:
@@ -139,15 +177,18 @@ def _finished(file: Path) -> dict[str, Cell]:
     return found
 
 
-def _run(specs: Sequence[Spec], workers: int) -> Iterator[tuple[Spec, Cell]]:
-    """Cells as they finish."""
+def _run(specs: Sequence[Spec], workers: int) -> Iterator[tuple[Spec, Cell | _Ended]]:
+    """Cells as they finish, or what ended them."""
     if workers <= 1 or len(specs) <= 1:
-        for spec in specs:
-            yield spec, _named_cell(spec)
+        try:
+            for spec in specs:
+                yield spec, _cell(spec)
+        finally:
+            _kept.clear()
         return
     others = active_children()
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = {pool.submit(_named_cell, spec): spec for spec in specs}
+        waiting = {pool.submit(_cell, spec): spec for spec in specs}
         try:
             for future in as_completed(waiting):
                 yield waiting[future], future.result()
@@ -156,7 +197,7 @@ def _run(specs: Sequence[Spec], workers: int) -> Iterator[tuple[Spec, Cell]]:
                 "a worker of the sweep ended without a word, as one does that the system kills for its memory; the "
                 f"finished cells are kept: run it again with fewer workers than {workers}"
             ) from None
-        except BaseException:  # an error or an interrupt: nobody waits for the cells that are under way
+        except BaseException:  # an interrupt: nobody waits for the cells that are under way
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in active_children():
                 if worker not in others:
@@ -168,10 +209,44 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _named_cell(spec: Spec) -> Cell:
-    """A cell; an error says which one it was."""
+@dataclass(frozen=True)
+class _Ended:
+    """How a cell failed: text only, for not every error comes back from another process."""
+
+    words: str
+    trace: str
+
+
+_kept: dict[str, tuple[Parties, int]] = {}
+"""In a process that runs cells: the rows of the last one, and their checksum. To read them can take as long as to
+train."""
+
+
+def _checksum(parties: Parties) -> int:
+    """Of all values of all tables."""
+    total = 0
+    for table in parties.values():
+        for values in (*table.columns.values(), table.label, table.fold):
+            total = zlib.crc32(b"" if values is None else values.tobytes(), total)
+    return total
+
+
+def _rows_of(spec: Spec) -> Parties:
+    """The rows of a cell, read once for cells that follow each other, unless one of them has changed a value."""
+    source = _source(spec)
+    if source in _kept and _checksum(_kept[source][0]) == _kept[source][1]:
+        return _kept[source][0]
+    _kept.clear()
+    parties = _load(spec)
+    _kept[source] = (parties, _checksum(parties))
+    return parties
+
+
+def _cell(spec: Spec) -> Cell | _Ended:
+    """A cell, or what ended it, which says which one it was."""
     try:
-        return run_cell(spec)
+        return run_cell(spec, _rows_of(spec))
     except Exception as error:
         error.add_note(f"in the cell {spec.method} on {spec.data}, {spec.x:g}, seed {spec.seed}")
-        raise
+        words = str(error) if isinstance(error, SecureVFLError) else f"{type(error).__name__}: {error}"
+        return _Ended(words, "".join(traceback.format_exception(error)))

@@ -2,11 +2,12 @@
 
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
-from securevfl.report.sweep import count_table, sweep_table, verdict_table
+from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_record import (
     Cell,
     Claim,
+    Failed,
     PaperFigure,
     Summary,
     SweepRecord,
@@ -27,6 +28,7 @@ from securevfl.report.terminal import (
 __all__ = [
     "Cell",
     "Claim",
+    "Failed",
     "PaperFigure",
     "Record",
     "RunRecord",
@@ -35,6 +37,7 @@ __all__ = [
     "Verdict",
     "comparison_table",
     "count_table",
+    "failures_text",
     "learned_table",
     "ledgers_text",
     "receipt_table",

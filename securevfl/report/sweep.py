@@ -11,6 +11,7 @@ from rich.text import Text
 from securevfl.errors import UnknownNameError
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep_record import (
+    Failed,
     Rows,
     Summary,
     SweepRecord,
@@ -27,6 +28,7 @@ __all__ = [
     "count_table",
     "counts_text",
     "difference_text",
+    "failures_text",
     "mean_text",
     "measured",
     "seen_text",
@@ -88,6 +90,18 @@ def measured(record: SweepRecord, data: str, rows: Rows = "common") -> str:
     spread = "mean ± standard deviation" if most > 1 else "mean"
     where = "" if rows == "common" else ", scored by the active party alone,"
     return f"{' or '.join(metrics)} on the test rows{where} in %, {spread} of {seeds}"
+
+
+def failures_text(record: SweepRecord) -> list[str]:
+    """One line for each reason: how many cells failed with it, and the first of them."""
+    groups: dict[str, list[Failed]] = {}
+    for cell in record.failed:
+        groups.setdefault(cell.error, []).append(cell)
+    return [
+        f"{len(cells)} of {len(record.failed) + len(record.cells)} cells failed, the first {cells[0].method} on "
+        f"{cells[0].data}, {tick(record, cells[0].x)}, seed {cells[0].seed}: {error}"
+        for error, cells in groups.items()
+    ]
 
 
 def _lines(text: str, width: int) -> str:

@@ -13,7 +13,15 @@ from markupsafe import Markup
 from securevfl.durable import make_folder, write_whole
 from securevfl.report.derived import human_seconds
 from securevfl.report.statistics import FEWEST
-from securevfl.report.sweep import best_of, counts_text, difference_text, mean_text, measured, seen_text
+from securevfl.report.sweep import (
+    best_of,
+    counts_text,
+    difference_text,
+    failures_text,
+    mean_text,
+    measured,
+    seen_text,
+)
 from securevfl.report.sweep_plots import quality, styles, swatch
 from securevfl.report.sweep_record import Claim, Rows, SweepRecord, datasets, methods, positions, summary, tick
 from securevfl.report.sweep_verdicts import Verdict, judged
@@ -164,6 +172,7 @@ def render_sweep(record: SweepRecord) -> str:
         {"seconds": human_seconds, "difference": difference_text, "seen": seen_text},
         record=record,
         fewest=FEWEST,
+        failures=failures_text(record),
         sections=[_section(record, data, i) for i, data in enumerate(datasets(record))],
         claims=claims,
         tally=sum((Counter(judged.tally) for judged in claims), Counter[str]()),

@@ -20,6 +20,7 @@ __all__ = [
     "SWEEP_FORMAT",
     "Cell",
     "Claim",
+    "Failed",
     "PaperFigure",
     "Rows",
     "Summary",
@@ -63,7 +64,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     best_epoch: int
     seconds: float
     alone: float | None = None
-    """the metric on the test rows as the active party scores them by itself, 0 to 1; None where it cannot"""
+    """the metric on the test rows, scored by the active party alone, 0 to 1; None where the algorithm has no way to"""
     extra: dict[str, float] = {}
     """what else was counted, e.g. the precision of pseudo-labels"""
     history: list[float] = []
@@ -79,6 +80,16 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         if not all(math.isfinite(number) for number in self.extra.values()):
             finite = {name: number for name, number in self.extra.items() if math.isfinite(number)}
             msgspec.structs.force_setattr(self, "extra", finite)
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the grid that ended with an error."""
+
+    data: str
+    method: str
+    x: float
+    seed: int
+    error: str
 
 
 class PaperFigure(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,6 +152,8 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """settings that all runs share"""
     ticks: dict[str, str] = {}
     """str(x) → name"""
+    failed: list[Failed] = []
+    """cells that ended with an error in this run of the sweep, and so have no figures"""
 
     def __post_init__(self) -> None:
         seen = set()

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.cli import main
 from securevfl.jobs import sweep as module
 from securevfl.jobs.sweep import run_cell, run_sweep
 from securevfl.jobs.sweep_file import Spec, read_sweep
-from securevfl.report import SweepRecord
+from securevfl.report import SweepRecord, failures_text
 
 SWEEP = """
 name = "tiny"
@@ -101,19 +102,18 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     sweep = read_sweep(file)
     real, ran = module.run_cell, []
 
-    def counted(spec: Spec) -> object:
+    def counted(spec: Spec, parties: sv.Parties) -> object:
         if len(ran) == 4:
-            raise sv.RangeError("the loss is nan")
+            raise KeyboardInterrupt
         ran.append(spec.key)
-        return real(spec)
+        return real(spec, parties)
 
     monkeypatch.setattr(module, "run_cell", counted)
-    with pytest.raises(sv.RangeError, match="the loss is nan") as raised:
+    with pytest.raises(KeyboardInterrupt):
         run_sweep(sweep, tmp_path / "out")
-    assert raised.value.__notes__ == ["in the cell FedCVT on digits, 0.5, seed 0"]
     with (tmp_path / "out" / "cells.jsonl").open("a") as log:
         log.write('{"key": "half a li')  # the power went while it was written
-    monkeypatch.setattr(module, "run_cell", lambda spec: ran.append(spec.key) or real(spec))
+    monkeypatch.setattr(module, "run_cell", lambda spec, parties: ran.append(spec.key) or real(spec, parties))
     seen: list[int] = []
     record = run_sweep(sweep, tmp_path / "out", progress=lambda done, total, cell: seen.append(done))
     assert len(ran) == len(set(ran)) == 10
@@ -127,6 +127,66 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     assert again.cells == record.cells
 
 
+class _Odd(Exception):
+    """One that does not come back from another process."""
+
+    def __init__(self, one: object, two: object) -> None:
+        super().__init__("odd")
+
+
+def test_a_cell_that_fails_stops_no_other(file: Path, tmp_path: Path) -> None:
+    sweep = read_sweep(file)
+    broken = {"method": "broken", "algorithm": {"name": "risa", "bottom": "cnn-multivfl"}}  # no images for it
+    few = [sweep.specs[0], replace(sweep.specs[1], **broken), sweep.specs[2]]
+    record = run_sweep(replace(sweep, specs=few), tmp_path)
+    assert [(cell.method, cell.seed) for cell in record.cells] == [("vanilla", 0), ("vanilla", 0)]
+    (failed,) = record.failed
+    assert (failed.method, failed.x, failed.seed) == ("broken", 0.1, 1)
+    assert failed.error
+    log = (tmp_path / "failures.log").read_text(encoding="utf-8")
+    assert "in the cell broken on digits, 0.1, seed 1" in log
+    assert "Traceback" in log
+    assert SweepRecord.read(tmp_path / "sweep.json") == record
+    assert "Cells that failed" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    again = run_sweep(replace(sweep, specs=[few[0], few[2]]), tmp_path)
+    assert not again.failed
+    assert not (tmp_path / "failures.log").read_text(encoding="utf-8")
+
+
+def test_errors_of_other_kinds_are_told_as_well(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(spec: Spec, parties: sv.Parties) -> object:
+        raise _Odd(1, 2)
+
+    monkeypatch.setattr(module, "run_cell", fails)
+    record = run_sweep(read_sweep(file), tmp_path / "out")
+    assert not record.cells
+    assert failures_text(record) == ["10 of 10 cells failed, the first vanilla on digits, 10 %, seed 0: _Odd: odd"]
+    with pytest.raises(SystemExit) as ended:
+        main(["sweep", str(file), "--out", str(tmp_path / "cli")])
+    assert ended.value.code == 1
+
+
+@pytest.mark.parametrize("vandal", [False, True])
+def test_rows_are_read_once_for_all_methods_unless_one_changes_them(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vandal: bool
+) -> None:
+    sweep = read_sweep(file)
+    real, read, ran = module._load, [], []
+
+    def cell(spec: Spec, parties: sv.Parties) -> object:
+        ran.append((spec.x, spec.seed, float(parties.active.columns["left"].sum())))
+        if vandal:
+            parties.active.columns["left"][0] += 1
+        raise sv.RangeError("out of range")
+
+    monkeypatch.setattr(module, "_load", lambda spec: read.append(spec.source) or real(spec))
+    monkeypatch.setattr(module, "run_cell", cell)
+    digits = [spec for spec in sweep.specs if spec.data == "digits"]
+    run_sweep(replace(sweep, specs=digits), tmp_path)
+    assert (len(read), len(ran)) == (6 if vandal else 4, 6)
+    assert len(set(ran)) == 4
+
+
 def test_other_settings_are_other_cells(file: Path) -> None:
     specs = read_sweep(file).specs
     assert len({spec.key for spec in specs}) == len(specs)
@@ -136,9 +196,13 @@ def test_other_settings_are_other_cells(file: Path) -> None:
 
 def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
-    sweep = replace(sweep, specs=sweep.specs[:2])
+    broken = replace(sweep.specs[2], method="broken", algorithm={"name": "risa", "bottom": "cnn-multivfl"})
+    sweep = replace(sweep, specs=[*sweep.specs[:2], broken])
     one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert {(c.seed, c.value, c.valid) for c in one.cells} == {(c.seed, c.value, c.valid) for c in two.cells}
+    assert len(one.cells) == 2
+    assert [cell.method for cell in one.failed] == ["broken"]
+    assert two.failed == one.failed
 
 
 def test_errors_cross_processes_as_they_are() -> None:
