@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms import (
+        MFTL,
         RISA,
+        SFHTL,
         AllLabels,
         EntityAugmentation,
         FedCVT,
         FedDA,
+        FewShotVFL,
         LaserVFL,
         Local,
         LogisticRegression,
@@ -79,8 +82,8 @@ __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
-        "AllLabels EntityAugmentation FedCVT FedDA LaserVFL Local LogisticRegression MultiVFL PartyDropout "
-        "RISA RandomMatch ResidualAtTheCut SelfSupervised SplitNN ZeroImputation"
+        "AllLabels EntityAugmentation FedCVT FedDA FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL "
+        "PartyDropout RISA RandomMatch ResidualAtTheCut SFHTL SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
@@ -105,7 +108,9 @@ __all__ = [
     "BFV",
     "CKKS",
     "DP",
+    "MFTL",
     "RISA",
+    "SFHTL",
     "Algorithm",
     "AlignmentError",
     "AllLabels",
@@ -116,6 +121,7 @@ __all__ = [
     "Expired",
     "FedCVT",
     "FedDA",
+    "FewShotVFL",
     "Gaussian",
     "InputError",
     "Job",

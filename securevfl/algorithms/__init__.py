@@ -9,20 +9,26 @@ from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression,
 from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
 from securevfl.algorithms.fedda import FedDA
+from securevfl.algorithms.few_shot_vfl import FewShotVFL
 from securevfl.algorithms.laser import LaserVFL
+from securevfl.algorithms.mftl import MFTL
 from securevfl.algorithms.multivfl import MultiVFL
 from securevfl.algorithms.party_dropout import PartyDropout
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.risa import RISA
+from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.algorithms.ssl import SelfSupervised
 
 __all__ = [
+    "MFTL",
     "RISA",
+    "SFHTL",
     "AllLabels",
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "FewShotVFL",
     "LaserVFL",
     "Local",
     "LogisticRegression",

@@ -196,7 +196,11 @@ def _applied(job: sv.Job, change: str) -> sv.Job:
     return job
 
 
-CHEAP = {"fedda": {"generator_steps": 2, "critic_steps": 1, "first": 1}, "ssl": {"pretraining": 2}}
+CHEAP = {
+    "fedda": {"generator_steps": 2, "critic_steps": 1, "first": 1},
+    "few_shot_vfl": {"local_steps": 2},
+    "ssl": {"pretraining": 2},
+}
 
 
 @pytest.mark.parametrize("name", sorted(algorithms()))

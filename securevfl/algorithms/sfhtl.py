@@ -1,0 +1,394 @@
+"""SFHTL: semi-supervised federated heterogeneous transfer learning (Feng et al., Knowledge-Based Systems 252, 109384,
+2022), which RISA's paper compares with.
+
+Of the paper, its abstract was at hand, and no equation. It says: parties differ in rows and in features; aligned rows
+alone overfit; the unlabelled rows of *all* parties expand the training set of *each* party, so that its local model
+improves. What follows is the plainest method that does this, and its equations are ours:
+
+1. every party has an encoder e_p into one common space, and a decoder g_p back to its features;
+2. ``R_p = mean ‖g_p(e_p(x)) − x‖²`` over all rows of the party, labelled or not, by itself;
+3. ``D = mean Σ_p ‖e_a(x) − e_p(x)‖²`` over the aligned rows, between the active party a and each passive one;
+4. one classifier f of the common space labels a row from each party's view of it, and from the mean of all views:
+   ``C = mean over views of −log f(y)``;
+5. after `first` epochs f labels the passive parties' other rows from their own views, where it is sure, and these rows
+   train too.
+
+The loss is ``C + δ D + ρ Σ R_p``. A row is scored by the mean of the views that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import nn
+
+from securevfl.cut import Protection
+from securevfl.cut.leakage import handed_over, labels_drawn
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import Noised, bare, fan_out, mapped
+from securevfl.training.algorithm import Algorithm, Subsets
+from securevfl.training.halves import Networks
+from securevfl.training.networks import Bottom, block, bottom_problems, build_bottom, mlp
+from securevfl.training.noise import FeatureNoise
+from securevfl.training.pseudo_labels import SelfTraining
+from securevfl.training.received import checked_rows, received
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.split import chunks
+from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+
+__all__ = ["SFHTL", "mean_view"]
+
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
+"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, which are of the same kind."""
+
+
+class SFHTL(Algorithm):
+    """Configuration of SFHTL.
+
+    Attributes:
+        bottom: each party's encoder, as wide as the others': widths, or the name of a convolutional one; needs
+            parameters.
+        lr: Adam's learning rate, everywhere.
+        weight_decay: L2 penalty.
+        distance: δ, the weight of the distance between the views of a row.
+        reconstruction: ρ, the weight of each party's reconstruction.
+        first: epochs before the passive parties' other rows are labelled; 0 labels none.
+        confidence: least probability of such a label.
+    """
+
+    name: ClassVar[str] = "sfhtl"
+    label: ClassVar[str] = "SFHTL"
+    uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Subsets] = "alone"
+    reveals: ClassVar[str] = "hands the passive parties' representations to the active one"
+    bottom: Bottom = (64,)
+    lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    distance: Weight = 0.01
+    reconstruction: Weight = 0.1
+    first: Annotated[int, Meta(ge=0, le=1_000_000)] = 5
+    confidence: Annotated[float, Meta(gt=0, le=1)] = 0.9
+
+    def problems(self) -> list[str]:
+        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        if not self.bottom:
+            found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+        return found
+
+    @property
+    def least_epochs(self) -> int:
+        return self.first + 1
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            InputError: differential privacy on gradients, which hold the labels by two ways at once.
+        """
+        super().check(protection)
+        if protection.dp is not None and protection.dp.gradients is not None:
+            raise InputError(
+                f"{self.name} has no differential privacy on gradients, for its classifier trains on exact labels "
+                "before gradients go back: use sv.DP(features=sv.Gaussian(…)) without labels, for noise on "
+                "representations, or labels=sv.RandomisedResponse(…)"
+            )
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        if not passive:
+            return ()
+        dp = protection.dp
+        what = "its learned representations of each of its rows that trains, in every step, and of its others once"
+        told = handed_over(dp, what, REPRESENTATIONS)
+        gradient = "the gradient at its representations, for each row and step"
+        labels = labels_drawn(dp, gradient, GRADIENT, parties=passive)
+        beside = f"{gradient}: it tells of the mean of all parties' representations"
+        found = [
+            Exchange("sfhtl/width", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
+            Exchange(
+                "sfhtl/representations",
+                Kind.REPRESENTATION,
+                PASSIVE,
+                ACTIVE,
+                "learned representations",
+                reveals=told.text,
+                severity=told.severity,
+                noised=dp is not None and dp.activations is not None,
+            ),
+            Exchange(
+                "sfhtl/gradient",
+                Kind.GRADIENT,
+                ACTIVE,
+                PASSIVE,
+                "gradient at the representations",
+                reveals=labels.text,
+                severity=labels.severity,
+                of_others=beside if passive > 1 else "",
+                others_severity="leak" if passive > 1 else "ok",
+            ),
+        ]
+        if self.first:
+            labelled = "which of its other rows were labelled with confidence; of the other parties' rows how many"
+            words = "which rows train, and how many others"
+            found += [Exchange("sfhtl/rows", Kind.CONTROL, ACTIVE, PASSIVE, words, reveals=labelled, severity="note")]
+        return tuple(found)
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+def mean_view(views: Sequence[torch.Tensor], there: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The mean of the views that there are of each row, (n, d).
+
+    Args:
+        views: each party's representations, (n, d), anything where it lacks the row.
+        there: for each party whether it has each row, (n,) bool; some party has it.
+    """
+    count = torch.stack(list(there)).sum(dim=0)
+    held = [torch.where(has[:, None], view, 0.0) for view, has in zip(views, there, strict=True)]
+    return torch.stack(held).sum(dim=0) / count[:, None]
+
+
+class _Party(Role):
+    """What all parties have: an encoder, a decoder, and the same rows.
+
+    Attributes:
+        bottom: the encoder.
+        decoder: back to the features, flat.
+        width: d of the common space.
+        networks: all that the party trains.
+        chosen: rows that train, once the passive parties' other rows were labelled.
+    """
+
+    config: SFHTL
+    networks: Networks
+    chosen: np.ndarray | None = None
+
+    def training_rows(self, epoch: int) -> np.ndarray:
+        if self.chosen is not None:
+            return self.chosen
+        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+
+    def labels_others(self, epoch: int) -> bool:
+        """Whether the passive parties' other rows are labelled before `epoch`."""
+        return bool(self.config.first and self.site.passive) and epoch == self.config.first + 1
+
+    def has(self, party: str, rows: np.ndarray) -> np.ndarray:
+        """Which of these rows `party` has, (n,) bool."""
+        found: np.ndarray = (rows < self.table.aligned) | np.isin(rows, self.table.others(party))
+        return found
+
+    def build_networks(self, *more: nn.Module) -> None:
+        """Make encoder and decoder, and train them and `more`."""
+        with seeded(self.seed("model")):
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.decoder = mlp([self.width, self.features.shape.numel()]) if self.width else nn.Identity()
+        model = nn.ModuleList([self.bottom, self.decoder, *more])
+        self.networks = Networks(model, self.config.lr, self.config.weight_decay, self.plan.device)
+        self.parts["networks"] = self.networks
+
+    def draw(self, epoch: int) -> None:
+        """Begin an epoch's draws of rows to reconstruct."""
+        self.rows = np.concatenate([self.table.split.train, self.table.others(self.site.name)])
+        self.generator = np.random.default_rng(self.seed("reconstruction", epoch))
+
+    def reconstruction(self) -> torch.Tensor:
+        """ρ R_p of some of this party's rows."""
+        if not self.width or not self.config.reconstruction:
+            return torch.zeros((), device=self.plan.device)
+        x = self.features(self.generator.choice(self.rows, min(self.nominal_batch, len(self.rows)), replace=False))
+        error: torch.Tensor = (self.decoder(self.bottom(x)) - x.flatten(1)).square().mean()
+        return self.config.reconstruction * error
+
+
+class _Active(_Party, ActiveRole):
+    """Has the labels and the classifier, and computes C and D.
+
+    Attributes:
+        classifier: f.
+    """
+
+    def build(self) -> None:
+        super().build_networks()
+        self.y = self.y.clone()
+        self.tally = SelfTraining(self.config.confidence)
+        with seeded(self.seed("classifier")):
+            classifier = block(self.width, self.task.outputs)
+        self.classifier = Networks(classifier, self.config.lr, self.config.weight_decay, self.plan.device)
+        self.parts["classifier"] = self.classifier
+
+    async def setup(self) -> None:
+        await super().setup()
+        for name in self.site.passive:
+            message = await self.site.links[name].receive(Kind.CONTROL, "sfhtl/width")
+            width = message.meta.get("width")
+            if width != self.width:
+                raise ProtocolError(
+                    f"{name!r} has representations {width!r} wide, {self.site.name!r} {self.width}: the common space "
+                    "has one width; give all the same bottom"
+                )
+
+    def may_stop(self, epoch: int) -> bool:
+        return epoch > self.config.first
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if self.labels_others(epoch):
+            await self.expand()
+        self.draw(epoch)
+        return False
+
+    async def expand(self) -> None:
+        """Label the passive parties' other rows from their own views where the classifier is sure (step 5)."""
+        found = [self.training_rows(1)]
+        for name in self.site.passive:
+            for part in chunks(self.table.others(name), self.plan.eval_rows):
+                view = await self.receive(name, len(part))
+                with torch.no_grad():
+                    p = self.task.probabilities(self.classifier.model(view))
+                sure = self.tally.look(p)
+                self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
+                found.append(part[sure])
+        self.chosen = np.concatenate(found)
+        told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
+        await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "sfhtl/rows", rows=told[link.peer]))
+
+    async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
+        views, there = [self.bottom(self.features(rows))], [self.has(self.site.name, rows)]
+        received = {}
+        for name in self.site.passive:
+            has = self.has(name, rows)
+            if has.any():
+                theirs = (await self.receive(name, int(has.sum()))).requires_grad_()
+                received[name] = theirs
+                at = torch.from_numpy(np.cumsum(has) - 1).clamp_min(0).to(theirs.device)
+                views.append(theirs[at])
+                there.append(has)
+        masks = [torch.from_numpy(has).to(self.plan.device) for has in there]
+        loss = self.objective(views, masks, self.labels(rows))
+        self.networks.optimizer.zero_grad(set_to_none=True)
+        self.classifier.step(loss + self.reconstruction())
+        self.networks.optimizer.step()
+        for name, theirs in received.items():
+            gradient = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
+            await self.site.links[name].send(Kind.GRADIENT, "sfhtl/gradient", gradient=gradient)
+        return loss.detach() * len(rows)
+
+    def objective(self, views: list[torch.Tensor], there: list[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+        """``C + δ D``, means over rows.
+
+        Args:
+            views: each party's representations, (n, d), the active party's first.
+            there: for each party whether it has each row, (n,).
+            y: classes, (n,).
+        """
+        together = torch.stack(there).sum(dim=0) > 1
+        seen = [*zip(views, there, strict=True), (mean_view(views, there), together)]
+        total = torch.zeros((), device=y.device)
+        for view, has in seen:
+            if bool(has.any()):
+                logits = self.classifier.model(view[has])
+                total = total + self.loss(self.label_noise.correct(logits), y[has]).sum()
+        total = total / torch.stack([has for _, has in seen]).sum()
+        for view, has in zip(views[1:], there[1:], strict=True):
+            both = has & there[0]
+            if bool(both.any()):
+                total = total + self.config.distance * (view - views[0])[both].square().sum(dim=1).mean()
+        return total
+
+    async def receive(self, name: str, rows: int) -> torch.Tensor:
+        """A party's representations of so many rows, (rows, d)."""
+        message = await self.site.links[name].receive(Kind.REPRESENTATION, "sfhtl/representations", "e")
+        return received(message.arrays["e"], (rows, self.width), name, self.plan.device)
+
+    async def score(self, rows: np.ndarray) -> torch.Tensor:
+        theirs = [await self.receive(name, len(rows)) for name in self.site.passive]
+        with torch.no_grad():
+            views = [self.bottom(self.features(rows)), *theirs]
+            logits: torch.Tensor = self.classifier.model(torch.stack(views).mean(dim=0))
+        return logits
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits (n, outputs) from the active party's own view; no message."""
+        with torch.no_grad():
+            logits: torch.Tensor = self.classifier.model(self.bottom(self.features(rows)))
+        return logits
+
+    def remember(self) -> State:
+        return {"y": self.y.clone(), "chosen": kept_rows(self.chosen), "tally": self.tally.state()}
+
+    def recall(self, memory: State) -> None:
+        self.y = as_tensor(memory["y"]).to(self.plan.device).clone()
+        self.chosen = as_rows(memory["chosen"])
+        self.tally.load(as_dict(memory["tally"]))
+
+    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
+        if self.chosen is None:
+            self.tally.judge(p, labels)
+
+    def self_training(self) -> SelfTraining | None:
+        return self.tally if self.site.passive and self.config.first else None
+
+
+class _Passive(_Party, PassiveRole):
+    """Hands over its view of the rows that it has, and receives the gradient."""
+
+    def build(self) -> None:
+        self.noise = FeatureNoise(self)
+        self.build_networks()
+        if self.site.observer.listening:
+            self.site.observer.built(self.site.name, self.site.active, self.bottom)
+
+    async def setup(self) -> None:
+        await super().setup()
+        await self.upstream.send(Kind.CONTROL, "sfhtl/width", meta={"width": self.width})
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if self.labels_others(epoch):
+            for part in chunks(self.table.others(self.site.name), self.plan.eval_rows):
+                await self.answer(part)
+            message = await self.upstream.receive(Kind.CONTROL, "sfhtl/rows", "rows")
+            self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
+        self.draw(epoch)
+        return False
+
+    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        """This party's view of these rows, (n, d), clipped and noised where the job says so."""
+        return self.noise(self.bottom(self.features(rows)), rows)
+
+    async def hand_over(self, e: torch.Tensor | Noised[torch.Tensor]) -> None:
+        """Send representations, (n, d)."""
+        await self.upstream.send(Kind.REPRESENTATION, "sfhtl/representations", e=mapped(e, torch.Tensor.detach))
+
+    async def train_batch(self, rows: np.ndarray) -> None:
+        mine = rows[self.has(self.site.name, rows)]
+        loss = self.reconstruction()
+        if len(mine):
+            e = self.activations(mine)
+            await self.hand_over(e)
+            message = await self.upstream.receive(Kind.GRADIENT, "sfhtl/gradient", "gradient")
+            shape = tuple(bare(e).shape)
+            gradient = received(message.arrays["gradient"], shape, self.upstream.peer, self.plan.device)
+            if self.site.observer.listening:
+                self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+            loss = loss + (bare(e) * gradient).sum()
+        if loss.requires_grad:
+            self.networks.step(loss)
+
+    async def answer(self, rows: np.ndarray) -> None:
+        with torch.no_grad():
+            e = self.activations(rows)
+        await self.hand_over(e)
+
+    def remember(self) -> State:
+        return {"chosen": kept_rows(self.chosen)}
+
+    def recall(self, memory: State) -> None:
+        self.chosen = as_rows(memory["chosen"])
