@@ -8,6 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import securevfl as sv
+from securevfl.algorithms.laser import LaserVFL
+from securevfl.algorithms.party_dropout import PartyDropout
+from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
 
@@ -26,6 +29,9 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "risa": (3, sv.RISA(self_training=3, confidence=0.8, drop_every=3, **_BOTTOM)),
     "ssl": (3, sv.SelfSupervised(pretraining=100, **_BOTTOM)),
     "zero_imputation": (3, sv.ZeroImputation(**_BOTTOM)),
+    "laser": (3, LaserVFL(**_BOTTOM)),
+    "party_dropout": (3, PartyDropout(**_BOTTOM)),
+    "residual": (3, ResidualAtTheCut(**_BOTTOM)),
     "fedcvt": (2, sv.FedCVT(bottom=(16,), lr=0.005)),
     "multi_vfl": (3, sv.MultiVFL(**_BOTTOM)),
     "fedda": (2, sv.FedDA(first=3, generator_steps=40, **_BOTTOM)),
@@ -196,6 +202,9 @@ _WHOLE = {
     "risa": _WIDE,
     "ssl": _WIDE,
     "zero_imputation": _WIDE,
+    "laser": "plain, sealed, dp 8",
+    "party_dropout": "plain, sealed, dp 8",
+    "residual": "plain, sealed, features 8",
     "fedcvt": "plain, features 1, features 8, response 1",
     "fedda": "plain, dp 1, dp 8, response 1",
 }
