@@ -44,7 +44,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         AlignmentError,
         AuditError,
         Expired,
+        FewCommonRows,
         InputError,
+        NoCommonRows,
         Parked,
         PartyFailed,
         PeerEnded,
@@ -88,8 +90,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
     "securevfl.errors": (
-        "AlignmentError AuditError Expired InputError Parked PartyFailed PeerEnded PeerRefused PolicyError "
-        "ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
+        "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
+        "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
         "AttackResult Model Prediction Result align_parties attack audit compare demo predict read_job read_sweep "
@@ -121,6 +123,7 @@ __all__ = [
     "Expired",
     "FedCVT",
     "FedDA",
+    "FewCommonRows",
     "FewShotVFL",
     "Gaussian",
     "InputError",
@@ -133,6 +136,7 @@ __all__ = [
     "Marvell",
     "Model",
     "MultiVFL",
+    "NoCommonRows",
     "Observer",
     "Paillier",
     "Parked",

@@ -7,9 +7,11 @@ SecureVFLError                exit 1
 ├── InputError                exit 2   what the user gave: tables, job files, names, options
 │   └── UnknownNameError      exit 2   an unknown algorithm, protection, data set, key …
 ├── PolicyError               exit 3   a party's own policy forbids it; nothing was sent
+│   ├── FewCommonRows         exit 3   fewer common rows than a party's policy goes on with
 │   ├── Expired               exit 3   an agreement's time or its attempts are used up
 │   └── ProtectionInactive    exit 3   a protection was asked for and did not act
 ├── AlignmentError            exit 4   the parties do not agree on the common rows
+│   └── NoCommonRows          exit 4   no row is held by all parties
 ├── ProtocolError             exit 5   a peer sent something that the protocol does not allow
 │   ├── PeerEnded             exit 5   a peer ended before the run did
 │   │   └── Parked            exit 75  a peer is gone; starting again goes on
@@ -31,7 +33,9 @@ __all__ = [
     "AlignmentError",
     "AuditError",
     "Expired",
+    "FewCommonRows",
     "InputError",
+    "NoCommonRows",
     "Parked",
     "PartyFailed",
     "PeerEnded",
@@ -97,6 +101,10 @@ class PolicyError(SecureVFLError):
     exit_code = 3
 
 
+class FewCommonRows(PolicyError):
+    """Fewer common rows than a party's policy goes on with."""
+
+
 class Expired(PolicyError):
     """The agreement's last day, its seconds or its attempts are used up: agree anew."""
 
@@ -109,6 +117,10 @@ class AlignmentError(SecureVFLError):
     """The parties have no common rows, too few, or do not agree which they are."""
 
     exit_code = 4
+
+
+class NoCommonRows(AlignmentError):
+    """No row is held by all parties."""
 
 
 class ProtocolError(SecureVFLError):

@@ -23,6 +23,7 @@ from securevfl.training.noise import FeatureNoise
 from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
 from securevfl.training.rows import Plan
 from securevfl.training.sides import active_side, widened
+from securevfl.training.state import State
 from securevfl.training.task import Task
 
 __all__ = ["Active", "Passive", "SplitNN"]
@@ -185,6 +186,11 @@ class Active(ActiveRole):
         see `Algorithm.subsets`."""
         with torch.no_grad():
             return self.half.alone(self.activations(rows))
+
+    def part_of_model(self) -> State:
+        """With the width of the widest party, by which a sealed cut's shares were sized: a prediction without that
+        party sizes them alike."""
+        return super().part_of_model() | {"widest": max(self.half.cut.widths.values(), default=0)}
 
     def closing_notes(self) -> list[str]:
         cut = self.half.cut

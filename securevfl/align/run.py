@@ -9,7 +9,7 @@ import securevfl_psi as psi
 
 from securevfl.align.driver import drive
 from securevfl.align.result import RULES, Alignment, order
-from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
+from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.site import Site
 
 __all__ = ["align", "protocol_of"]
@@ -89,7 +89,7 @@ def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] |
         if not count:
             shared = "in common: " + ", ".join(f"{number} with {name}" for name, number in found.items())
             announced = ", ".join(f"{number} at {name}" for name, number in sizes.items())
-            raise AlignmentError(
+            raise NoCommonRows(
                 f"no row is held by all parties ({len(ids)} rows at {site.name!r}; {shared if found else announced}): "
                 "do all use the same identifiers, written the same way?"
             )

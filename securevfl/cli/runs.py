@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +11,7 @@ import typer
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.scores import scores_as_csv
 from securevfl.cli.serving import predict_as
 from securevfl.durable import make_folder, write_whole
 
@@ -166,6 +165,13 @@ def predict_command(
     party: Annotated[str, typer.Option("--as", help="Take part as this party alone, over the network.")] = "",
     own: Annotated[Path | None, typer.Option("--file", help="With --as: the party's own file, TOML.")] = None,
     data: Annotated[Path | None, typer.Option(help="With --as: the new table, in the place of the file's.")] = None,
+    everyone: Annotated[
+        bool,
+        typer.Option(
+            "--everyone",
+            help="Score all rows of the active party, each by those who hold it; the column 'parties' says who.",
+        ),
+    ] = False,
 ) -> None:
     """Predict on new rows with a trained model: all parties in this process, or with --as one of them."""
     if party:
@@ -173,7 +179,7 @@ def predict_command(
             raise sv.InputError(
                 "--as takes the agreement and --file PARTY.toml; the model is in the party's state folder"
             )
-        predict_as(job, party, own, data, file)
+        predict_as(job, party, own, data, file, everyone=everyone)
         return
     if model is None or own is not None or data is not None:
         raise sv.InputError(
@@ -189,15 +195,17 @@ def predict_command(
         ledgers_kept(file.parent),
         terminal.err.status("aligning and predicting"),
     ):
-        found = sv.predict(trained, content.parties)
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(["id", *found.classes])
-    for name, row in zip(found.ids, found.probabilities.tolist(), strict=True):
-        writer.writerow([name, *(f"{value:.6f}" for value in row)])
+        found = sv.predict(trained, content.parties, everyone=everyone)
     make_folder(file.parent)
-    write_whole(file, text.getvalue().encode())
-    terminal.out.print(f"{len(found.ids):,} rows that all parties hold: {file}", soft_wrap=True, highlight=False)
+    write_whole(
+        file, scores_as_csv(found.classes, found.ids, found.probabilities.tolist(), found.used if everyone else None)
+    )
+    for step in found.steps:
+        why = f" ({step.why})" if step.why else ""
+        cost = f"; {step.messages:,} messages, {step.bytes:,} bytes: {step.tells}" if step.messages else ", no message"
+        line = f"{len(step.rows):,} rows by {' and '.join(step.parties)}{cost}{why}"
+        terminal.out.print(line, soft_wrap=True, highlight=False, markup=False)
+    terminal.out.print(f"{len(found.ids):,} rows: {file}", soft_wrap=True, highlight=False)
 
 
 @app.command("report")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import csv
-import io
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,11 +12,13 @@ from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
+from securevfl.cli.scores import scores_as_csv
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:
     from securevfl.serving.process import PartyProcess
+    from securevfl.serving.whole import Scored
 
 __all__ = ["predict_as"]
 
@@ -153,26 +153,24 @@ def add_command(
     _say(f"{own.party} holds its part of run {found.run}")
 
 
-def predict_as(agreement: Path, party: str, file: Path, data: Path | None, out: Path) -> None:
-    """One party's part in a prediction; the active party writes the scores to `out`."""
-    found = asyncio.run(_predict(agreement, party, file, data))
+def predict_as(
+    agreement: Path, party: str, file: Path, data: Path | None, out: Path, *, everyone: bool = False
+) -> None:
+    """One party's part in a prediction; the active party writes the scores to `out`, with `everyone` also those of its
+    other rows, which it scores by itself."""
+    found = asyncio.run(_predict(agreement, party, file, data, everyone=everyone))
     if found is None:
         _say(f"{party} took part; the active party has the scores.")
         return
-    classes, rows = found
-    text = io.StringIO(newline="")
-    writer = csv.writer(text)
-    writer.writerow(["id", *classes])
-    for name, row in rows:
-        writer.writerow([name, *(f"{value:.6f}" for value in row)])
     make_folder(out.parent)
-    write_whole(out, text.getvalue().encode(), private=True)
-    _say(f"{len(rows):,} rows that all parties hold: {out}")
+    used = found.used if everyone else None
+    write_whole(out, scores_as_csv(found.classes, found.ids, found.probabilities, used), private=True)
+    alone = sum(len(names) == 1 for names in found.used)
+    more = f" that all parties hold, and {alone:,} by {party} alone" if everyone else " that all parties hold"
+    _say(f"{len(found.ids) - alone:,} rows{more}: {out}")
 
 
-async def _predict(
-    agreement: Path, party: str, file: Path, data: Path | None
-) -> tuple[tuple[str, ...], list[tuple[str, list[float]]]] | None:
+async def _predict(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
     from securevfl.jobs.operations import keep_to_quota, stopping
     from securevfl.serving.process import at_work
     from securevfl.serving.whole import predict_all
@@ -181,7 +179,7 @@ async def _predict(
     end = asyncio.Event()
     with stopping(end.set):
         async with at_work(agreement, party, file, data=data, once=True) as process, process.running() as task:
-            working = asyncio.ensure_future(predict_all(process.server, task))
+            working = asyncio.ensure_future(predict_all(process.server, task, everyone=everyone))
             waiting = asyncio.ensure_future(end.wait())
             await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()

@@ -74,6 +74,8 @@ class CutSpec:
             whoever takes means of them.
         weight_bound: R, largest operator norm that any passive party's block of the weights may have; infinite unless
             noise on z is sized by it. The parties begin with half of it, see `securevfl.cut.bounded`.
+        widest: at the active party, the width of a passive party that is not there and by which shares were sized; 0
+            where all are.
     """
 
     width: int
@@ -88,6 +90,7 @@ class CutSpec:
     trainable: bool | None = None
     integer_shares: bool = False
     weight_bound: float = math.inf
+    widest: int = 0
 
     def __post_init__(self) -> None:
         if self.reduce not in ("sum", "none"):

@@ -170,7 +170,7 @@ class SealedActive:
         site, spec, scheme = self._site, self._spec, self._scheme
         widths = await receive_widths(site, spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
-        widest = max(self.widths.values(), default=0)
+        widest = max([spec.widest, *self.widths.values()])
         with _working(site.clock):
             key = scheme.generate()
         self._guard = _guard(scheme, key.public)
@@ -290,8 +290,8 @@ class SealedActive:
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
         with _working(self._site.clock):
-            for name, share in state.items():
-                self._peers[name].share.load(*as_share(share))
+            for name, peer in self._peers.items():  # of a party that is not there, the share stays unused
+                peer.share.load(*as_share(state[name]))
         self._changed = True
 
 

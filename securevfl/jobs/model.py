@@ -11,8 +11,9 @@ import numpy as np
 
 from securevfl.data import Parties
 from securevfl.errors import InputError
+from securevfl.jobs.everyone import Step, every_set, score_by_sets
 from securevfl.jobs.parts import PART, ModelPart, model_part, run_of, write_run
-from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
+from securevfl.jobs.simulation import Aligned, consent_parties
 from securevfl.jobs.store import tree_digest, write_tree
 from securevfl.party import Job
 from securevfl.privacy import Ledger
@@ -69,15 +70,19 @@ class Prediction:
     """What the active party learns by predicting.
 
     Attributes:
-        ids: its identifiers of the common rows.
+        ids: its identifiers of the rows that were scored, the common ones first.
         probabilities: (n, classes), rows sum to one.
         classes: names of the classes, as texts, in the order of the columns.
-        ledgers: party → what left it while predicting.
+        used: for each row the parties whose columns it was scored from, the active one first.
+        steps: what each set of parties scored, what that took and who learned what by it.
+        ledgers: party → what left it while the rows of all given parties were predicted.
     """
 
     ids: tuple[str, ...]
     probabilities: np.ndarray
     classes: tuple[str, ...]
+    used: tuple[tuple[str, ...], ...] = ()
+    steps: tuple[Step, ...] = ()
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
 
 
@@ -85,30 +90,53 @@ def predict(
     model: Model,
     parties: Parties,
     *,
+    everyone: bool = False,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
 ) -> Prediction:
-    """Predict on new rows: align the parties' tables, encode them as in training, score the common rows.
+    """Predict on new rows: align the parties' tables, encode them as in training, score the common rows; with
+    `everyone` all rows of the active party, each once, by the largest set of parties that hold it.
 
     Args:
-        model: trained by the same parties.
-        parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`).
+        model: what a run learned.
+        parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`). A passive party that
+            left may be missing, where the algorithm allows it (`Algorithm.subsets`); the active party's table alone is
+            scored whole, without any message.
+        everyone: whether rows that not all parties hold are scored, too: by each set of parties that the algorithm
+            allows, the largest first, and at last by the active party alone. Each set aligns anew, by which the active
+            party and the passive ones of a set learn which of their rows they share; see `Prediction.steps`.
         aligned: an alignment of these tables to use again.
         observers: party → what hears of it.
 
     Raises:
-        InputError: other parties or other columns than in training.
+        InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
+        PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
         SecureVFLError: whatever ended it.
     """
-    if set(parties) != set(model.parts):
-        raise InputError(f"the model belongs to {', '.join(model.parts)}; the tables to {', '.join(parties)}")
-    aligned = aligned or align_parties(parties, model.job)
-    scores, ledgers = predict_parties(model.job, parties, aligned, model.parts, run="predict", observers=observers)
-    active = parties.active
-    rows = aligned.parties[active.name].rows
+    unknown = [name for name in parties if name not in model.parts]
+    active, job = parties.active.name, model.job
+    passive = sorted(name for name in parties if name != active)
+    trained_with = sorted(name for name in model.parts if name != active)
+    who = f"the model belongs to {', '.join(model.parts)}; the tables to {', '.join(parties)}"
+    if unknown or active not in model.parts:
+        raise InputError(who)
+    try:
+        job.algorithm.check_subset(passive, trained_with)
+    except InputError as error:
+        raise InputError(f"{who}: {error}") from None
+    sets: list[tuple[str, ...]] = [tuple(passive)]
+    if everyone:
+        job.algorithm.check_subset((), trained_with)
+        sets = every_set(job.algorithm.subsets, passive)
+    if len(sets) > 2:
+        consent_parties([job], parties, pairwise=True)
+    steps = tuple(score_by_sets(job, model.parts, parties, sets, aligned=aligned, observers=observers))
+    ids = parties.active.ids
     return Prediction(
-        ids=tuple(active.ids[row] for row in rows.tolist()),
-        probabilities=scores,
-        classes=tuple(model.parts[active.name]["names"]),
-        ledgers=ledgers,
+        ids=tuple(ids[row] for step in steps for row in step.rows.tolist()),
+        probabilities=np.concatenate([step.probabilities for step in steps]),
+        classes=tuple(model.parts[active]["names"]),
+        used=tuple(step.parties for step in steps for _ in step.rows),
+        steps=steps,
+        ledgers=next((found for run, found in steps[0].ledgers.items() if run.startswith("predict")), {}),
     )

@@ -81,6 +81,7 @@ def align_parties(
     *,
     run: str = "alignment",
     signing: Ledgers | None = None,
+    among: Sequence[str] = (),
 ) -> Aligned:
     """Align the parties' tables by PSI and let all verify the result.
 
@@ -90,6 +91,7 @@ def align_parties(
         observer: hears how it goes on.
         run: name of the alignment, for the ledgers.
         signing: opens the ledgers; with new keys unless given.
+        among: see `consent_party`.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -99,7 +101,7 @@ def align_parties(
     signing = signing or Ledgers(runs=[run])
 
     async def program(site: Site, table: PartyTable | None) -> Alignments:
-        await consent_party(site, table, job)
+        await consent_party(site, table, job, among=among)
         site.observer.phase("alignment")
         return await align_party(site, table)
 
@@ -131,25 +133,28 @@ def join_parties(parties: Parties, job: Job) -> Aligned:
     return Aligned(alignments=found, protocol="joined in one process, without a protocol")
 
 
-def consent_parties(jobs: Sequence[Job], parties: Parties, signing: Ledgers | None = None) -> None:
+def consent_parties(
+    jobs: Sequence[Job], parties: Parties, signing: Ledgers | None = None, *, pairwise: bool = False
+) -> None:
     """Let each party hold each job against its own policy, before anything else is sent for any of them.
 
     Args:
         jobs: the jobs.
         parties: their tables.
         signing: opens the ledgers; with new keys unless given.
+        pairwise: whether rows that fewer than all of them hold are going to be aligned, too.
 
     Raises:
         PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
     """
     for job in jobs:
         Simulated(job=job, parties=parties, run="consent", coordinated=True, signing=signing).play(
-            partial(_consent, job=job)
+            partial(_consent, job=job, pairwise=pairwise)
         )
 
 
-async def _consent(site: Site, table: PartyTable | None, *, job: Job) -> None:
-    await consent_party(site, table, job)
+async def _consent(site: Site, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
+    await consent_party(site, table, job, pairwise=pairwise)
 
 
 def run_parties(
@@ -221,6 +226,7 @@ def predict_parties(
     *,
     run: str,
     observers: Mapping[str, Observer] | None = None,
+    among: Sequence[str] = (),
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
     """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
 
@@ -231,10 +237,11 @@ def predict_parties(
         models: party → its part of the model.
         run: name, for the ledgers.
         observers: party → what hears of it.
+        among: see `consent_party`.
     """
 
     async def program(site: Site, table: PartyTable | None) -> np.ndarray:
-        await consent_party(site, table, job)
+        await consent_party(site, table, job, among=among)
         return await predict_party(site, parties[site.name], aligned.parties[site.name], job, models[site.name])
 
     found, sites = Simulated(job=job, parties=parties, run=run, observers=observers).play(program)

@@ -5,12 +5,14 @@
 - `consent`: each party holds the job against its own policy, and tells the others.
 - `numbering`: the parties number their rows alike and learn which of them train, validate and test.
 - `reports`, `gathering`: parties that may die at any moment find the one state that they go on from together.
-- `program`: consent, alignment, training and prediction of one party, and nothing of any other.
+- `program`: consent, alignment, training and prediction of one party, and nothing of any other. `alone`: scores of the
+  active party's rows by itself.
 
 `jobs`, `testing` and the command line import from here; this folder imports `align`, `training` and what is below. It
 names no algorithm.
 """
 
+from securevfl.party.alone import Alone
 from securevfl.party.consent import Terms, rule_against, terms
 from securevfl.party.declarations import declared
 from securevfl.party.job import Job, JobOptions, JobTerms
@@ -28,6 +30,7 @@ from securevfl.party.roster import too_few_epochs, wrong_parties
 
 __all__ = [
     "Alignments",
+    "Alone",
     "Job",
     "JobOptions",
     "JobTerms",

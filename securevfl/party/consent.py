@@ -48,13 +48,15 @@ EXCHANGES = tuple(
 """What consent may send: between any two parties."""
 
 
-async def consent(site: Site, job: Job, *, book: bool) -> None:
+async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()) -> None:
     """Tell all peers whether this party takes part, and hear from all.
 
     Args:
         site: the party's place.
         job: what it is asked to take part in.
         book: at a label owner, whether it has a label book.
+        among: all passive parties of the job, where fewer take part: the rows that those share with the active party
+            become known to it.
 
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.
@@ -66,7 +68,7 @@ async def consent(site: Site, job: Job, *, book: bool) -> None:
     books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
     if site.role != ACTIVE:
         await _hear(site, owners, books, said)
-    await _answer(site, job, books)
+    await _answer(site, job, books, among)
     if site.role == ACTIVE:
         await _hear(site, owners, books, said)
     await _hear(site, others, books, said)
@@ -74,8 +76,8 @@ async def consent(site: Site, job: Job, *, book: bool) -> None:
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
-async def _answer(site: Site, job: Job, books: dict[str, bool]) -> None:
-    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books)
+async def _answer(site: Site, job: Job, books: dict[str, bool], among: Sequence[str]) -> None:
+    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among)
     if rule:
         meta = {"rule": rule}
         await fan_out(site.others, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
@@ -90,10 +92,11 @@ async def _accept(link: Link, site: Site, book: bool) -> None:
     )
 
 
-def _own_rule(site: Site, job: Job, books: dict[str, bool]) -> str:
+def _own_rule(site: Site, job: Job, books: dict[str, bool], among: Sequence[str]) -> str:
+    passive, fewer = among or site.passive, len(among) > len(site.passive)
     owners = (site.name,) if site.role == ACTIVE else site.label_owners
     rules = (
-        rule_against(job, site.name, active=owner, passive=site.passive, pairwise=books.get(owner, False))
+        rule_against(job, site.name, active=owner, passive=passive, pairwise=fewer or books.get(owner, False))
         for owner in owners
     )
     return next((rule for rule in rules if rule), "")

@@ -45,6 +45,10 @@ __all__ = [
 
 T = TypeVar("T")
 
+FEWER = "fewer parties"
+"""The note of a ledger where a model's rows are aligned and scored by some of the parties that trained it: these learn
+which rows they share, whether the others hold them or not."""
+
 Alignments = Mapping[str, Alignment]
 """Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
 
@@ -67,15 +71,27 @@ async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
     return await train_party(site, table, await align_party(site, table), job)
 
 
-async def consent_party(site: Site, table: PartyTable | None, job: Job) -> None:
+async def consent_party(
+    site: Site, table: PartyTable | None, job: Job, *, among: Sequence[str] = (), pairwise: bool = False
+) -> None:
     """Hold the job against the party's policy, tell the peers, and hear from them; see `consent`.
+
+    Args:
+        site: its place.
+        table: its own; None at a coordinator.
+        job: what it is asked to take part in.
+        among: all passive parties that the job's model was trained with, where fewer take part in a prediction.
+        pairwise: whether fewer are going to, in what follows.
 
     Raises:
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
     check_roster(site.label_owners, site.passive, job)
-    await consent(site, job, book=table is not None and table.book is not None)
+    await consent(site, job, book=pairwise or (table is not None and table.book is not None), among=among)
+    if len(among) > len(site.passive):
+        missing = ", ".join(name for name in among if name not in site.passive)
+        site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
 
 
 async def align_party(site: Site, table: PartyTable | None) -> Alignments:
@@ -210,7 +226,15 @@ def scoring_program(
     # As often as training planned to use a row: there are no training rows here to derive it from.
     plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
     repeated = _repeated(model, [table.ids[row] for row in alignment.rows.tolist()])
-    setting = Setting(site=site, plan=plan, protection=job.protection, table=mine, repeated=repeated)
+    setting = Setting(
+        site=site,
+        plan=plan,
+        protection=job.protection,
+        table=mine,
+        repeated=repeated,
+        trained_with=tuple(map(str, model.get("passive", ()))),
+        widest=int(model.get("widest", 0)),
+    )
     if site.role == PASSIVE:
         return PassiveProgram(job.algorithm.passive(setting))
     return ActiveProgram(job.algorithm.active(setting))

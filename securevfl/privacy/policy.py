@@ -10,7 +10,7 @@ import torch
 from msgspec import Meta
 
 from securevfl.config import Config
-from securevfl.errors import PolicyError
+from securevfl.errors import FewCommonRows, PolicyError
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
 
 __all__ = ["READABLE_KINDS", "SCHEMES", "Policy", "protection_of"]
@@ -233,10 +233,10 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         """Refuse to go on with fewer common rows than `min_intersection`.
 
         Raises:
-            PolicyError: the count and the bound.
+            FewCommonRows: the count and the bound.
         """
         if count < self.min_intersection:
-            raise PolicyError(
+            raise FewCommonRows(
                 f"the parties have {count} common rows; the policy goes on with at least {self.min_intersection}"
             )
 

@@ -86,7 +86,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
         (
             bool(terms.pairwise) and not policy.pairwise_intersections,
             f"{terms.pairwise!r} would learn the pairwise intersection with {party!r}, which the policy forbids; align "
-            "without a label book, or set pairwise_intersections",
+            "without a label book, predict the rows of all parties alone, or set pairwise_intersections",
         ),
         (
             bool(terms.leaks) and not policy.leaks,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
 from securevfl.errors import InputError, PolicyError
 from securevfl.jobs.agreement import Address
+from securevfl.party import Alone
 from securevfl.serving.active import ServeActive
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import ScoringRefused
@@ -17,8 +19,23 @@ from securevfl.serving.settings import ServingFile
 
 __all__ = ["Scored", "answering", "predict_all"]
 
-Scored = tuple[tuple[str, ...], list[tuple[str, list[float]]]]
-"""Names of the classes; identifier and probabilities of each row."""
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """What the active party has after a prediction.
+
+    Attributes:
+        classes: their names.
+        ids: identifiers of the rows, those that all parties hold first.
+        probabilities: of each row, (classes,).
+        used: of each row the parties whose columns it was scored from, the active one first.
+    """
+
+    classes: tuple[str, ...]
+    ids: tuple[str, ...]
+    probabilities: list[list[float]]
+    used: tuple[tuple[str, ...], ...]
+
 
 _NO_EXTRA = "answering HTTP needs more packages: pip install 'securevfl[serve]'"
 
@@ -53,25 +70,30 @@ async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tup
             yield f"{'http' if http.certificate is None else 'https'}://{address}", figures
 
 
-async def predict_all(server: ServeActive | ServePassive, task: asyncio.Task[None]) -> Scored | None:
+async def predict_all(
+    server: ServeActive | ServePassive, task: asyncio.Task[None], *, everyone: bool = False
+) -> Scored | None:
     """Score all common rows once; at a passive party, take part until the active one is done.
 
     Args:
         server: the party's, which runs.
         task: in which it runs.
+        everyone: at the active party, whether it then scores its other rows by itself.
 
     Returns:
         The scores at the active party, None at a passive one.
 
     Raises:
-        InputError: the parties' parts are not of one model.
+        InputError: the parties' parts are not of one model, or the algorithm is not fit for rows of one party.
         ScoringRefused: a party's serving policy forbids it.
         SecureVFLError: whatever ended it.
     """
+    if everyone:
+        server.place.job.algorithm.check_subset((), server.place.passive)
     if isinstance(server, ServePassive):
         await task
         return None
-    working = asyncio.ensure_future(_all_scores(server))
+    working = asyncio.ensure_future(_all_scores(server, everyone=everyone))
     await asyncio.wait({task, working}, return_when=asyncio.FIRST_COMPLETED)
     if not working.done():
         working.cancel()
@@ -82,18 +104,26 @@ async def predict_all(server: ServeActive | ServePassive, task: asyncio.Task[Non
     return found
 
 
-async def _all_scores(server: ServeActive) -> Scored:
+async def _all_scores(server: ServeActive, *, everyone: bool) -> Scored:
     await server.begun()
     if server.problem:
         await server.finish()
         raise InputError(server.problem)
     names = sorted(server.common)
     outcomes = await server.scores(names)
-    classes = server.classes
+    classes, model = server.classes, server.shelf.committed
     await server.finish()
     rows = []
-    for name, outcome in zip(names, outcomes, strict=True):
+    for outcome in outcomes:
         if not isinstance(outcome, np.ndarray):
             raise ScoringRefused(outcome)
-        rows.append((name, outcome.tolist()))
-    return classes, rows
+        rows.append(outcome.tolist())
+    place = server.place
+    used = [(place.active, *place.passive)] * len(rows)
+    if everyone and model is not None:
+        others = [row for row, name in enumerate(server.table.ids) if name not in server.common]
+        alone = Alone(server.table, place.job, server.shelf.part(model.run).tree)
+        rows += alone.scores(np.array(others, np.int64)).tolist()
+        names += [server.table.ids[row] for row in others]
+        used += [(place.active,)] * len(others)
+    return Scored(classes=classes, ids=tuple(names), probabilities=rows, used=tuple(used))

@@ -154,6 +154,31 @@ class Algorithm(Config):
                 "stays at the cut layer (splitnn, entity_augmentation, risa)"
             )
 
+    def check_subset(self, present: Sequence[str], everyone: Sequence[str]) -> None:
+        """Refuse to score rows by the columns of the active party and of some passive ones only.
+
+        Args:
+            present: the passive parties whose columns there are.
+            everyone: all passive parties that the model was trained with.
+
+        Raises:
+            InputError: training has not shown the model such rows; says what to do.
+        """
+        missing = [name for name in everyone if name not in present]
+        if not missing or self.subsets == "any" or (self.subsets == "alone" and not present):
+            return
+        without = f"{self.title} is not fit for rows without the columns of {', '.join(missing)}"
+        if self.subsets == "alone":
+            raise InputError(
+                f"{without} and with those of {', '.join(present)}: give the tables of all parties, or the active "
+                "party's alone"
+            )
+        fit = [name for name in algorithms() if find_algorithm(name).subsets != "all"]
+        raise InputError(
+            f"{without}, for it was trained on rows of all parties: predict those, or train "
+            f"an algorithm that is fit for the others, too ({', '.join(fit)})"
+        )
+
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         """Who learns what from the messages of this algorithm under `protection`, as its exchanges declare it.
 

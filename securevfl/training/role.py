@@ -51,6 +51,9 @@ class Setting:
         protection: of what crosses the cut.
         table: the party's numbered rows.
         repeated: in a prediction, what makes the noise on its rows the same whenever they are predicted.
+        trained_with: in a prediction, the names of all passive parties that the model was trained with, in their order;
+            those of the site are fewer where some hold none of the rows, or left. Empty: those of the site.
+        widest: in a prediction at the active party, the largest width that any of them fed the cut in training.
     """
 
     site: Site
@@ -58,6 +61,8 @@ class Setting:
     protection: Protection
     table: NumberedRows
     repeated: RepeatedNoise | None = None
+    trained_with: tuple[str, ...] = ()
+    widest: int = 0
 
 
 class Configuration(Protocol):
@@ -129,6 +134,9 @@ class Role(ABC):
         releases: everything that this party releases with noise.
         parts: what learns, by name, in the order of their setup; `build` fills it.
         nominal_batch: rows in a batch as the job says, before they were fitted to the rows.
+        trained_with: names of all passive parties of the model, in their order. In training these are the site's; where
+            fewer take part in a prediction, weights are made for all of these, and those of the others are idle.
+        widest: see `Setting`.
     """
 
     def __init__(self, config: Configuration, setting: Setting) -> None:
@@ -138,6 +146,8 @@ class Role(ABC):
         self.protection = setting.protection
         self.table = setting.table
         self.nominal_batch = setting.plan.batch_size
+        self.trained_with = setting.trained_with or setting.site.passive
+        self.widest = setting.widest
         self.features = Features(setting.table, setting.plan.device)
         self.releases = Releases(setting.site.name, setting.site.policy, repeated=setting.repeated)
         self.parts: dict[str, Part] = {}
@@ -282,6 +292,7 @@ class Role(ABC):
         for that tells of rows: labels, which rows were chosen, what a peer handed over, an optimiser's last steps."""
         times = self.times(self.plan.epochs)
         part: State = {"parts": self.snapshot(), "batch_size": self.plan.batch_size, "times": times}
+        part["passive"] = list(self.trained_with)
         dp = self.protection.dp
         if dp is not None and dp.activations is not None:
             part["noise key"] = RepeatedNoise.draw_key().hex()
@@ -364,7 +375,7 @@ class ActiveRole(Role):
         """
         raise InputError(
             "the trained model cannot score rows by the active party's columns alone: predict common rows, or train an "
-            "algorithm whose `subsets` is 'alone' or 'any' (local, zero_imputation)"
+            "algorithm whose `subsets` is 'alone' or 'any'"
         )
 
 

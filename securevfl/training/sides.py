@@ -40,6 +40,7 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
         batch_size=plan.batch_size,
         device=plan.device,
         trainable=role.config.trainable,
+        widest=role.widest,
         weight_bound=math.inf if dp is None or dp.joint is None else dp.joint.weight_bound,
         activation_bound=activations,
         gradient_bound=gradients,

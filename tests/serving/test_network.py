@@ -115,11 +115,13 @@ def test_three_parties_predict_over_tls(tmp_path: Path, parts: Parts) -> None:
                 found = await asyncio.gather(*(predict_all(processes[name].server, tasks[name]) for name in NAMES))
         assert found[1:] == [None, None]
         assert found[0] is not None
-        classes, rows = found[0]
-        assert classes == ("0", "1")
+        scored = found[0]
+        assert scored.classes == ("0", "1")
         wanted = expected(parts)
-        assert [name for name, _ in rows] == sorted(wanted)
+        assert list(scored.ids) == sorted(wanted)
+        rows = zip(scored.ids, scored.probabilities, strict=True)
         assert all(np.allclose(row, wanted[name], atol=1e-6) for name, row in rows)
+        assert set(scored.used) == {("bank", "shop1", "shop2")}
 
     asyncio.run(main())
 

@@ -1,0 +1,93 @@
+"""The active party by itself: it scores rows of its table by its own part of a model, and has nobody to send to.
+
+Its site has no links, so that no algorithm can send a message here, whatever it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from securevfl.cut import Plain
+from securevfl.data import FeatureEncoder, PartyTable
+from securevfl.errors import InputError
+from securevfl.party.job import Job
+from securevfl.privacy import Clock, Ledger, Policy
+from securevfl.site import PartySecret, Site
+from securevfl.training import NumberedRows, Setting, Split
+from securevfl.training.split import chunks
+
+__all__ = ["Alone"]
+
+
+class Alone:
+    """Scores of the active party's rows from its own columns.
+
+    Args:
+        table: the active party's; it needs no labels.
+        job: that trained the model.
+        model: the active party's part of it.
+        run: name, for the ledger.
+
+    Attributes:
+        ledger: of what was scored; it has no message.
+        site: the party's place, without links.
+
+    Raises:
+        InputError: an algorithm that is not fit for such rows, a part that is not the active party's, or other columns
+            than in training.
+    """
+
+    def __init__(self, table: PartyTable, job: Job, model: Mapping[str, Any], *, run: str = "alone") -> None:
+        name = table.name
+        trained_with = tuple(map(str, model.get("passive", ())))
+        if name in trained_with:
+            raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
+        job.algorithm.check_subset((), trained_with)
+        self.ledger = Ledger(name, run=run, job=job.digest)
+        self.site = Site(
+            name=name,
+            active=name,
+            passive=(),
+            links={},
+            ledger=self.ledger,
+            policy=job.policies.get(name, Policy()),
+            clock=Clock(),
+            job=job.digest,
+            seed=job.seed,
+            secret=PartySecret.fresh(),
+        )
+        every = np.arange(table.rows)
+        x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, every))
+        mine = NumberedRows(
+            x=x,
+            split=Split(every[:0], every[:0], every),
+            name=name,
+            y=torch.full((len(x),), -1),
+            classes=int(model["classes"]),
+        )
+        plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
+        # Nothing crosses a cut here: neither keys nor noise are for anybody.
+        setting = Setting(
+            site=self.site,
+            plan=plan,
+            protection=Plain(),
+            table=mine,
+            trained_with=trained_with,
+            widest=int(model.get("widest", 0)),
+        )
+        self._role = job.algorithm.active(setting)
+        self._role.begin()
+        self._role.restore(model["parts"])
+
+    def scores(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities (n, classes) of rows of the table, by their numbers."""
+        role = self._role
+        if not len(rows):
+            return np.empty((0, role.table.classes))
+        logits = [role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)]
+        return role.task.probabilities(torch.cat(logits))
