@@ -193,9 +193,19 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if not (trained.test and role.scores_alone):
             return
         rows = role.table.split.test
-        logits = torch.cat([role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)])
-        trained.alone_scores = role.task.probabilities(logits)
+        trained.alone_scores = self.probabilities_alone(rows)
         trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy())
+
+    def probabilities_alone(self, rows: np.ndarray) -> np.ndarray:
+        """Probabilities (n, classes) of numbered rows from the active party's own columns. The role has no links
+        meanwhile, as in a prediction without peers."""
+        role = self.role
+        site, role.site = role.site, replace(role.site, passive=(), links={})
+        try:
+            logits = [role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)]
+        finally:
+            role.site = site
+        return role.task.probabilities(torch.cat(logits))
 
     def classes_of(self, rows: np.ndarray) -> np.ndarray:
         """Classes of numbered rows, without those that the active party does not know."""
