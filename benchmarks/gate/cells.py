@@ -8,9 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import securevfl as sv
+from securevfl.algorithms.few_shot_vfl import FewShotVFL
 from securevfl.algorithms.laser import LaserVFL
+from securevfl.algorithms.mftl import MFTL
 from securevfl.algorithms.party_dropout import PartyDropout
 from securevfl.algorithms.residual import ResidualAtTheCut
+from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
 
@@ -33,6 +36,9 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "party_dropout": (3, PartyDropout(**_BOTTOM)),
     "residual": (3, ResidualAtTheCut(**_BOTTOM)),
     "fedcvt": (2, sv.FedCVT(bottom=(16,), lr=0.005)),
+    "few_shot_vfl": (3, FewShotVFL(bottom=(16,), lr=0.005, local_steps=100)),
+    "mftl": (2, MFTL(bottom=(16,), lr=0.005)),
+    "sfhtl": (3, SFHTL(bottom=(16,), lr=0.005)),
     "multi_vfl": (3, sv.MultiVFL(**_BOTTOM)),
     "fedda": (2, sv.FedDA(first=3, generator_steps=40, **_BOTTOM)),
 }
@@ -207,6 +213,9 @@ _WHOLE = {
     "residual": "plain, sealed, features 8",
     "fedcvt": "plain, features 1, features 8, response 1",
     "fedda": "plain, dp 1, dp 8, response 1",
+    "few_shot_vfl": "plain, features 8",
+    "mftl": "plain, features 8",
+    "sfhtl": "plain, features 8",
 }
 _SEVERAL = {"multi_vfl": "plain, dp 1, dp 8"}
 _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}

@@ -33,6 +33,8 @@ _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
 _DELTA, _SHARES = 1e-9, (1.0, 0.2)
 """Audits compare ε at a δ far below their level divided by the rows, or δ alone would explain every guess; and make
 few tests, for each one costs."""
+_HANDED_OVER = ("fedcvt", "few_shot_vfl", "mftl", "sfhtl")
+"""Algorithms whose passive parties hand over representations and get gradients at them."""
 _HIDDEN = ("part of z", "gradient at the cut")
 
 
@@ -173,7 +175,7 @@ def _view(cell: Cell, *, labels: bool) -> str:
         return DRAWN  # the draw tells next to nothing: what is left is the prediction
     if cell.job.protection.dp is not None or cell.protection == "bfv":
         return ""
-    if cell.algorithm == "fedcvt":
+    if cell.algorithm in _HANDED_OVER:
         return "gradient at the representations" if labels else "representations, FedCVT"
     if cell.algorithm == "fedda" and not labels:
         return "representations, FedDA"

@@ -522,7 +522,9 @@ class _Passive(_Shots, PassiveRole):
 
     async def upload(self, shot: int, labelled: np.ndarray) -> None:
         """Hand over representations to train with."""
-        await self.hand_over("upload", self.uploaded(self.site.name, shot, labelled))
+        rows = self.uploaded(self.site.name, shot, labelled)
+        self.site.observer.batch(self.site.name, self.site.active, 1, rows)
+        await self.hand_over("upload", rows)
 
     async def hand_over(self, step: str, rows: np.ndarray) -> None:
         """Send the representations of these rows."""

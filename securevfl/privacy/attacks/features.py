@@ -45,7 +45,7 @@ def sights(view: View, victim: str, which: Which) -> tuple[np.ndarray, np.ndarra
         rows, seen = looks.training().of(view.train)
     else:  # validation rows are scored after each epoch; where a job has none, test rows once
         rows, seen = looks.scoring().of(view.valid if len(view.valid) else view.test)
-    flat = seen.reshape(len(rows), -1)
+    flat = seen.reshape(len(rows), seen.shape[1] * seen.shape[2])
     return rows, flat[:, max(0, flat.shape[1] - MOST_NUMBERS) :]
 
 
