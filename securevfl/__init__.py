@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         LogisticRegression,
         MultiVFL,
         PartyDropout,
+        PlugVFL,
         RandomMatch,
         ResidualAtTheCut,
         SelfSupervised,
@@ -85,7 +86,7 @@ __version__ = "0.1.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
         "AllLabels EntityAugmentation FedCVT FedDA FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL "
-        "PartyDropout RISA RandomMatch ResidualAtTheCut SFHTL SelfSupervised SplitNN ZeroImputation"
+        "PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
@@ -147,6 +148,7 @@ __all__ = [
     "PeerEnded",
     "PeerRefused",
     "Plain",
+    "PlugVFL",
     "Policy",
     "PolicyError",
     "Prediction",

@@ -36,6 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "all_labels": SIZES,
     "laser": SIZES,
     "party_dropout": SIZES,
+    "plugvfl": {**SIZES, "reader": (8,)},
     "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},
 }
 SEVERAL = sv.MultiVFL(**SIZES)

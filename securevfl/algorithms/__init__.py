@@ -14,6 +14,7 @@ from securevfl.algorithms.laser import LaserVFL
 from securevfl.algorithms.mftl import MFTL
 from securevfl.algorithms.multivfl import MultiVFL
 from securevfl.algorithms.party_dropout import PartyDropout
+from securevfl.algorithms.plugvfl import PlugVFL
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.risa import RISA
 from securevfl.algorithms.sfhtl import SFHTL
@@ -34,6 +35,7 @@ __all__ = [
     "LogisticRegression",
     "MultiVFL",
     "PartyDropout",
+    "PlugVFL",
     "RandomMatch",
     "ResidualAtTheCut",
     "SelfSupervised",

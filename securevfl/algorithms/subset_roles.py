@@ -121,14 +121,26 @@ class SubsetActive(_Present[C], Active):
     def enter(self, present: np.ndarray) -> None:
         """Hear which passive parties take part for the rows of the batch, (n, parties)."""
 
+    def beside(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+        """What is minimised beside the loss of each row, as a sum.
+
+        Args:
+            z: the passive parties' sum of the rows that were exchanged, (k, h), k ≥ 1.
+            rows: their numbers, (k,).
+        """
+        return z.new_zeros(())
+
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         present = self.subsets.of(rows, self.epoch)
         self.enter(present)
         logits = await self.half.forward_present(self.activations(rows), present)
         targets = self.targets(rows)
         loss = self.loss(self.corrected(logits), targets).sum()
+        exchanged = rows[present.any(axis=1)]
+        if len(exchanged):
+            loss = loss + self.beside(self.half.remote, exchanged)
         if isinstance(self.half.cut, PerturbedCut):
-            self.half.cut.labels = self.labels(rows[present.any(axis=1)])
+            self.half.cut.labels = self.labels(exchanged)
         noised = self.label_noise.gradient(logits, targets, rows)
         if noised is None:
             await self.half.backward(loss / self.plan.batch_size)

@@ -144,6 +144,17 @@ class SubsetHalf(ActiveHalf):
         z = spread(self._remote, exchanged, len(present))
         return self.join_present(z, own, torch.from_numpy(present).to(own.device))
 
+    @property
+    def remote(self) -> torch.Tensor:
+        """The passive parties' sum of the rows of the last training forward that were exchanged, (k, h).
+
+        Raises:
+            ValueError: there was none.
+        """
+        if self._remote is None:
+            raise ValueError("there was no training forward")
+        return self._remote
+
     def join_present(self, remote: torch.Tensor, own: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """What the loss takes, from the sum over the parties that take part, (n, h), zeros where there is none; the
         active party's own part, (n, h); and which they are, (n, parties)."""

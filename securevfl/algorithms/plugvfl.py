@@ -1,0 +1,104 @@
+"""PlugVFL: for passive parties that leave (Sun et al., arXiv 2303.18178): party-wise dropout, and DIMIP, which keeps
+labels out of what such a party takes along.
+
+A party that leaves keeps its bottom, which training made a good extractor for the active party's task. DIMIP trains
+against that: beside the task's loss stands ``λ I(z; y)``, the mutual information of the passive parties' sum and the
+label, by its upper bound CLUB (Cheng et al. 2020, arXiv 2006.12013) with a reader q of labels from z:
+``Î = mean_i [ log q(y_i | z_i) − Σ_c π_c log q(c | z_i) ]``, π the shares of the classes in the batch. The reader
+learns ``max Σ log q(y_i | z_i)`` in turn, on z as it is.
+
+All of it is at the active party, which sends back the gradient of both terms: no message is added. For the weight of
+the two terms and the reader's shape the choice is ours.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch.nn import functional
+
+from securevfl.algorithms.party_dropout import PartyDropout
+from securevfl.algorithms.subset_roles import SubsetActive, SubsetPassive
+from securevfl.cut import Protection
+from securevfl.errors import InputError
+from securevfl.training.halves import Networks
+from securevfl.training.networks import mlp
+from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+
+__all__ = ["PlugVFL", "information"]
+
+
+class PlugVFL(PartyDropout):
+    """Configuration of PlugVFL.
+
+    Attributes:
+        disguise: λ, the weight of the information on labels in the loss; 0 is party dropout.
+        reader: widths of the hidden layers of q.
+        reader_lr: q's learning rate.
+    """
+
+    name: ClassVar[str] = "plugvfl"
+    label: ClassVar[str] = "PlugVFL"
+    protects: ClassVar[frozenset[str]] = frozenset({"stop", "joint"})
+    disguise: Annotated[float, Meta(ge=0, le=100)] = 0.1
+    reader: tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] = (64,)
+    reader_lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            InputError: differential privacy on gradients, of which one depends on the labels of a whole batch.
+        """
+        super().check(protection)
+        if self.disguise and protection.dp is not None and protection.dp.gradients is not None:
+            raise InputError(
+                "plugvfl has no differential privacy on gradients, for its estimate of the information on labels mixes "
+                "those of a batch: use labels=sv.RandomisedResponse(…), or disguise = 0"
+            )
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+def information(log_q: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """CLUB's estimate for each row, (n,): ``log q(y_i | z_i) − Σ_c π_c log q(c | z_i)``.
+
+    Args:
+        log_q: (n, classes).
+        y: classes, (n,).
+    """
+    shares = torch.bincount(y, minlength=log_q.shape[1]).to(log_q.dtype) / len(y)
+    return log_q.gather(1, y.unsqueeze(1)).squeeze(1) - log_q @ shares
+
+
+class _Active(SubsetActive[PlugVFL]):
+    """Reads labels from z, and trains the passive parties against that."""
+
+    config: PlugVFL
+
+    def build(self) -> None:
+        super().build()
+        config = self.config
+        with seeded(self.seed("reader")):
+            network = mlp([self.half.width, *config.reader, self.task.classes])
+        self.reader = Networks(network, config.reader_lr, 0.0, self.plan.device)
+        if config.disguise and self.site.passive:
+            self.parts["reader"] = self.reader
+
+    def beside(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+        y, read = self.labels(rows), self.reader.model
+        if not self.config.disguise:
+            return super().beside(z, rows)
+        self.reader.step(functional.cross_entropy(read(z.detach()), y))
+        return self.config.disguise * information(read(z).log_softmax(dim=1), y).sum()
+
+
+class _Passive(SubsetPassive[PlugVFL]):
+    config: PlugVFL
