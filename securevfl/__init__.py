@@ -19,13 +19,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.algorithms import (
+        APCVFL,
         MFTL,
         RISA,
         SFHTL,
         AllLabels,
+        Distilled,
         EntityAugmentation,
         FedCVT,
         FedDA,
+        FedHSSL,
         FewShotVFL,
         LaserVFL,
         Local,
@@ -85,8 +88,9 @@ __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
-        "AllLabels EntityAugmentation FedCVT FedDA FewShotVFL LaserVFL Local LogisticRegression MFTL MultiVFL "
-        "PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL SelfSupervised SplitNN ZeroImputation"
+        "APCVFL AllLabels Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
+        "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
+        "SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
@@ -108,6 +112,7 @@ _NAMES: Mapping[str, str] = {
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
+    "APCVFL",
     "BFV",
     "CKKS",
     "DP",
@@ -120,10 +125,12 @@ __all__ = [
     "AttackResult",
     "AuditError",
     "Auto",
+    "Distilled",
     "EntityAugmentation",
     "Expired",
     "FedCVT",
     "FedDA",
+    "FedHSSL",
     "FewCommonRows",
     "FewShotVFL",
     "Gaussian",

@@ -41,6 +41,9 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "sfhtl": (3, SFHTL(bottom=(16,), lr=0.005)),
     "multi_vfl": (3, sv.MultiVFL(**_BOTTOM)),
     "fedda": (2, sv.FedDA(first=3, generator_steps=40, **_BOTTOM)),
+    "fedhssl": (3, sv.FedHSSL(rounds=4, cross_steps=8, local_steps=8, aggregate=False, **_BOTTOM)),
+    "apc_vfl": (3, sv.APCVFL(bottom=(16,), code=16, lr=0.005)),
+    "distilled": (3, sv.Distilled(teacher_steps=40, folds=2, **_BOTTOM)),
 }
 """Name → number of parties and configuration."""
 
@@ -216,6 +219,9 @@ _WHOLE = {
     "few_shot_vfl": "plain, features 8",
     "mftl": "plain, features 8",
     "sfhtl": "plain, features 8",
+    "fedhssl": "plain, dp 1, dp 8, response 1",
+    "apc_vfl": "plain, features 1, features 8",
+    "distilled": _WIDE,
 }
 _SEVERAL = {"multi_vfl": "plain, dp 1, dp 8"}
 _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}

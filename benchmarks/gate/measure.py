@@ -177,8 +177,9 @@ def _view(cell: Cell, *, labels: bool) -> str:
         return ""
     if cell.algorithm in _HANDED_OVER:
         return "gradient at the representations" if labels else "representations, FedCVT"
-    if cell.algorithm == "fedda" and not labels:
-        return "representations, FedDA"
+    handed = {"fedda": "representations, FedDA", "fedhssl": "projections, FedHSSL", "apc_vfl": "codes, APC-VFL"}
+    if cell.algorithm in handed and not labels:
+        return handed[cell.algorithm]
     view = labels_view if labels else features_view
     return view(sealed=cell.sealed, trainable=cell.job.algorithm.trainable)
 

@@ -5,10 +5,13 @@ Each is a configuration and its roles, and is found by its entry point (group ``
 `party`, `jobs`, `report` or the command line imports them.
 """
 
+from securevfl.algorithms.apc_vfl import APCVFL
 from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
+from securevfl.algorithms.distilled import Distilled
 from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
 from securevfl.algorithms.fedda import FedDA
+from securevfl.algorithms.fedhssl import FedHSSL
 from securevfl.algorithms.few_shot_vfl import FewShotVFL
 from securevfl.algorithms.laser import LaserVFL
 from securevfl.algorithms.mftl import MFTL
@@ -22,13 +25,16 @@ from securevfl.algorithms.splitnn import SplitNN
 from securevfl.algorithms.ssl import SelfSupervised
 
 __all__ = [
+    "APCVFL",
     "MFTL",
     "RISA",
     "SFHTL",
     "AllLabels",
+    "Distilled",
     "EntityAugmentation",
     "FedCVT",
     "FedDA",
+    "FedHSSL",
     "FewShotVFL",
     "LaserVFL",
     "Local",

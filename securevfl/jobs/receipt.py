@@ -13,7 +13,7 @@ from securevfl.errors import ProtectionInactive
 from securevfl.party import Job
 from securevfl.privacy import READABLE_KINDS, Accountant, Entry, Ledger, Spent
 from securevfl.report.record import EpsilonRecord, EpsilonTotal, LinkRecord, ReceiptLine
-from securevfl.transport import Exchanges, Guard, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchanges, Guard, Kind
 
 __all__ = ["budgets", "check_protection", "links", "receipt", "totals"]
 
@@ -126,11 +126,12 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
     training = Exchanges(job.algorithm.exchanges(job.protection, len(passive)))
     if not len(training):
         return
+    speaking = {e.sender for e in training if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT}
     for name, ledger in ledgers.items():
         sent = _sent(ledger)
         peers = {entry.peer for entry, _ in sent}
         content = [one for one in sent if one[0].kind in READABLE_KINDS or one[0].kind is Kind.CIPHERTEXT]
-        if not content and not resumed:
+        if not content and not resumed and (PASSIVE if name in passive else ACTIVE) in speaking:
             total = sum(count for _, count in sent)
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({total} messages to {sorted(peers)})")
         if job.protection.sealed:

@@ -90,9 +90,20 @@ def check_learning(trial: Trial) -> None:
 
 
 def check_learning_from_others(trial: Trial) -> None:
-    """Where only the passive parties' columns tell the class, it learns from them."""
-    if trial.talks:
+    """Where only the passive parties' columns tell the class, it learns from them. One that scores rows from the active
+    party's own columns cannot: what it trains has to depend on theirs."""
+    if trial.talks and trial.algorithm.asks_partner:
         _check_auc(trial, trial.revealing(), "which only the passive parties' columns tell")
+    elif trial.talks:
+        people = trial.people()
+        changed = [
+            replace(table, columns={column: -np.abs(values) for column, values in table.columns.items()})
+            for table in people.passive
+        ]
+        if seen(trial.run(trial.job(), Parties.of(people.active, *changed))) == seen(trial.plain):
+            raise CheckFailed(
+                "other columns of the passive parties train the same model, bit by bit: does it use them?"
+            )
 
 
 def _check_auc(trial: Trial, people: Parties, what: str) -> None:

@@ -61,6 +61,8 @@ class Algorithm(Config):
             set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
         most_passive: largest number of passive parties, or None for no bound.
         many_owners: whether several parties own labels, and a coordinator without data stands between them.
+        asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
+            from its own columns.
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
@@ -73,6 +75,7 @@ class Algorithm(Config):
     subsets: ClassVar[Subsets] = "all"
     most_passive: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
+    asks_partner: ClassVar[bool] = True
     reveals: ClassVar[str] = ""
     protects: ClassVar[frozenset[str]] = frozenset()
 

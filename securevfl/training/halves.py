@@ -63,7 +63,7 @@ class ActiveHalf:
         outputs: int,
     ) -> None:
         self.cut = cut
-        self.bottom, self.own_width = build_bottom(architecture.bottom, shape)
+        self.bottom, self.own_width = self.build_bottom(architecture, shape)
         self.own = block(self.own_width, architecture.hidden)
         self.top = self.build_top(architecture, passive, outputs)
         self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(spec.device)
@@ -71,6 +71,10 @@ class ActiveHalf:
             self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay
         )
         self._remote: torch.Tensor | None = None
+
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        """This party's bottom for features of `shape`, and the width of its activations."""
+        return build_bottom(architecture.bottom, shape)
 
     def build_top(self, architecture: Architecture, passive: int, outputs: int) -> nn.Module:
         """The network above the cut."""
@@ -163,7 +167,7 @@ class PassiveHalf:
         self.cut = protection.passive_cut(site, spec)
         self.cut_width = spec.width
         self.site = site
-        self.bottom, self.width = build_bottom(architecture.bottom, shape)
+        self.bottom, self.width = self.build_bottom(architecture, shape)
         self.bottom.to(spec.device)
         parameters = list(self.bottom.parameters())
         self.trainable = bool(parameters)
@@ -174,6 +178,10 @@ class PassiveHalf:
             if parameters
             else None
         )
+
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        """This party's bottom for features of `shape`, and the width of its activations."""
+        return build_bottom(architecture.bottom, shape)
 
     async def setup(self) -> None:
         """See `Part.setup`."""

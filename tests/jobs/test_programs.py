@@ -158,8 +158,11 @@ def test_what_is_declared_between_others_is_not_declared_here(made: list[dict[st
 SMALL: dict[str, dict[str, Any]] = {
     "splitnn": {"hidden": 4, "top": (), "bottom": (3,)},
     "entity_augmentation": {"hidden": 4},
+    "apc_vfl": {"bottom": (4,), "steps": 2, "student_steps": 2},
+    "distilled": {"hidden": 4, "teacher_steps": 3, "folds": 2},
     "fedcvt": {"bottom": (4,)},
     "fedda": {"hidden": 4, "bottom": (4,), "first": 1, "generator_steps": 2},
+    "fedhssl": {"hidden": 4, "bottom": (4,), "rounds": 2, "cross_steps": 2, "local_steps": 2},
     "risa": {"hidden": 4, "bottom": (3,), "self_training": 1},
     "ssl": {"hidden": 4, "bottom": (4,), "pretraining": 2},
     "multi_vfl": {"hidden": 4, "top": (), "bottom": (3,)},

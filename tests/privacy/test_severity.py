@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -196,8 +197,11 @@ def _applied(job: sv.Job, change: str) -> sv.Job:
     return job
 
 
-CHEAP = {
+CHEAP: dict[str, dict[str, Any]] = {
+    "apc_vfl": {"steps": 2, "student_steps": 2},
+    "distilled": {"teacher_steps": 4},
     "fedda": {"generator_steps": 2, "critic_steps": 1, "first": 1},
+    "fedhssl": {"aggregate": False, "rounds": 2, "cross_steps": 2, "local_steps": 1},
     "few_shot_vfl": {"local_steps": 2},
     "ssl": {"pretraining": 2},
 }

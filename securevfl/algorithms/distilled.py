@@ -1,0 +1,254 @@
+"""The joint model distilled into the active party's own (Hinton et al. 2015, arXiv 1503.02531, across parties).
+
+A split network, the teacher, learns from the aligned rows. The active party's own network, the student, then learns
+from all of its rows; on the aligned ones it also follows the teacher's probabilities, softened by a temperature.
+Nothing but the teacher's training crosses, and nobody else is needed to score a row.
+
+A teacher is sure of rows that it was trained on, and then says no more than their labels. So by default the aligned
+rows are dealt into folds, and each row is taught by a teacher that was trained without its fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.cut import CutSpec, Plain, Protection
+from securevfl.site import derive_seed
+from securevfl.training.algorithm import Looks, Subsets
+from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.noise import FeatureNoise
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.rows import Plan
+from securevfl.training.sides import active_side
+from securevfl.training.split import chunks, epoch_batches
+from securevfl.training.state import State, as_tensor
+from securevfl.training.task import Task
+
+__all__ = ["Distilled", "distillation_loss", "log_probabilities"]
+
+
+class Distilled(SplitNN):
+    """Configuration of distillation; teacher and student have the same shapes.
+
+    Attributes:
+        teacher_steps: steps of each teacher.
+        folds: teachers, each trained without one fold of the aligned rows, which it then teaches; 1 for a single
+            teacher that is trained on all of them and teaches the same ones.
+        share: α, what the teacher's probabilities weigh on aligned rows; the label weighs 1 − α.
+        temperature: T.
+    """
+
+    name: ClassVar[str] = "distilled"
+    label: ClassVar[str] = "distilled"
+    uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Subsets] = "alone"
+    asks_partner: ClassVar[bool] = False
+    teacher_steps: Annotated[int, Meta(ge=1, le=1_000_000)] = 250
+    folds: Annotated[int, Meta(ge=1, le=100)] = 4
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.7
+    temperature: Annotated[float, Meta(gt=0, le=100)] = 2.0
+
+    @property
+    def title(self) -> str:
+        return self.label if self.folds > 1 else f"{self.label} (fitted teacher)"
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        return Looks()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
+
+    def notes(self, protection: Protection) -> list[str]:
+        found = ["a row is scored from the active party's own columns, also where all parties have it"]
+        return [*super().notes(protection), *found]
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+def log_probabilities(logits: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Softened log-probabilities (n, classes) from logits (n, outputs), of which two classes have one."""
+    if logits.shape[1] == 1:
+        logits = torch.cat([torch.zeros_like(logits), logits], dim=1)
+    return torch.log_softmax(logits / temperature, dim=1)
+
+
+def distillation_loss(student: torch.Tensor, teacher: torch.Tensor, temperature: float) -> torch.Tensor:
+    """``T² Σ_k q_k (log q_k − log p_k)`` of each row, (n,): the divergence of softened probabilities.
+
+    Args:
+        student: its logits, (n, outputs).
+        teacher: the teacher's, (n, outputs).
+        temperature: T.
+    """
+    log_p, log_q = log_probabilities(student, temperature), log_probabilities(teacher, temperature)
+    return temperature**2 * (log_q.exp() * (log_q - log_p)).sum(dim=1)
+
+
+class _Taught(Role):
+    """What both roles share: the folds, and which rows a teacher's steps use."""
+
+    config: Distilled
+
+    @property
+    def folds(self) -> list[np.ndarray]:
+        """The aligned rows that train, by the teacher that teaches them; the same at all parties."""
+        rows = self.table.split.train
+        count = max(min(self.config.folds, len(rows)), 1)
+        order = np.random.default_rng(derive_seed(self.site.seed, "folds")).permutation(rows)
+        return [order[number::count] for number in range(count)]
+
+    @property
+    def lessons(self) -> list[np.ndarray]:
+        """The rows that each teacher is trained on: those of the other folds, or all where there is one fold."""
+        folds = self.folds
+        return [
+            np.concatenate([fold for number, fold in enumerate(folds) if number != own] or folds)
+            for own in range(len(folds))
+        ]
+
+    def steps_of(self, number: int, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """The batches of a teacher."""
+        size, seed = self.teacher_batch(rows), derive_seed(self.site.seed, "teacher", number)
+        return iter(epoch_batches(rows, size, self.config.teacher_steps, seed=seed, epoch=0))
+
+    def teacher_batch(self, rows: np.ndarray) -> int:
+        """Rows in a batch of a teacher."""
+        return max(min(self.nominal_batch, len(rows)), 1)
+
+    def teacher_spec(self, rows: np.ndarray) -> CutSpec:
+        """What both sides of a teacher's cut agree on."""
+        spec = self.config.cut_spec(self, self.config.hidden)  # type: ignore[arg-type]
+        return replace(spec, batch_size=self.teacher_batch(rows))
+
+    def training_rows(self, epoch: int) -> np.ndarray:
+        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
+
+    def passes(self) -> int:
+        """How often the teachers' steps use one row, at most."""
+        used = [-(-self.config.teacher_steps // max(len(rows) // self.teacher_batch(rows), 1)) for rows in self.lessons]
+        return sum(used) - (min(used) if len(used) > 1 else 0)
+
+    def activation_times(self, epochs: int) -> int:
+        return self.passes() + 1 if self.trainable else 1
+
+    def label_times(self, epochs: int) -> int:
+        return self.passes()
+
+
+class _Active(_Taught, Active):
+    """Trains the teachers with the passive parties, and its student alone.
+
+    Attributes:
+        taught: logits of the teachers for the aligned rows by their numbers, (aligned, outputs).
+    """
+
+    config: Distilled
+
+    def build(self) -> None:
+        super().build()
+        shape = (self.table.aligned, self.task.outputs)
+        self.taught = torch.zeros(shape, device=self.plan.device)
+
+    def build_half(self, architecture: Architecture) -> ActiveHalf:
+        spec = self.config.cut_spec(self, architecture.hidden)
+        cut = Plain().active_cut(replace(self.site, passive=(), links={}), spec)
+        return ActiveHalf(architecture, cut, spec, 0, self.features.shape, self.task.outputs)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if epoch == 1:
+            for number, (rows, fold) in enumerate(zip(self.lessons, self.folds, strict=True)):
+                await self.train_teacher(number, rows, fold)
+        return False
+
+    async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
+        """Train a split network on aligned rows, and keep what it says of those of a fold."""
+        spec, architecture = self.teacher_spec(rows), self.config.architecture(self.task.outputs)
+        with seeded(self.seed("teacher", number)):
+            passive = len(self.site.passive)
+            cut = active_side(self, spec)
+            teacher = ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+        await teacher.setup()
+        for batch in self.steps_of(number, rows):
+            self.site.observer.batch(self.site.name, self.site.active, 1, batch)
+            logits = await teacher.forward(teacher.bottom(self.features(batch)), train=True)
+            targets = self.labels(batch)
+            noised = self.label_noise.gradient(logits, targets, batch)
+            if noised is None:
+                loss = self.loss(self.label_noise.correct(logits), targets).sum()
+                await teacher.backward(loss / spec.batch_size)
+            else:
+                await teacher.backward(logits, noised)
+        for part in chunks(fold, self.plan.eval_rows):
+            self.site.observer.batch(self.site.name, self.site.active, 0, part)
+            with torch.no_grad():
+                a = teacher.bottom(self.features(part))
+            said = await teacher.forward(a, train=False)
+            self.taught[torch.from_numpy(part).to(said.device)] = said
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        logits = await self.half.forward(self.activations(rows), train=True)
+        losses = self.loss(logits, self.labels(rows))
+        aligned = torch.from_numpy(np.flatnonzero(rows < self.table.aligned)).to(logits.device)
+        if len(aligned) and self.config.share:
+            numbers = torch.from_numpy(rows[rows < self.table.aligned]).to(logits.device)
+            followed = distillation_loss(logits[aligned], self.taught[numbers], self.config.temperature)
+            alpha = self.config.share
+            losses = losses.index_copy(0, aligned, (1 - alpha) * losses[aligned] + alpha * followed)
+        loss = losses.sum()
+        await self.half.backward(loss / self.plan.batch_size)
+        return loss.detach()
+
+    def remember(self) -> State:
+        return super().remember() | {"taught": self.taught}
+
+    def recall(self, memory: State) -> None:
+        super().recall(memory)
+        self.taught = as_tensor(memory["taught"])
+
+
+class _Passive(_Taught, Passive):
+    """Trains the teachers with the active party, and sends nothing after that.
+
+    Attributes:
+        half: its half of the teacher at hand.
+    """
+
+    config: Distilled
+
+    def build(self) -> None:
+        self.noise = FeatureNoise(self)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if epoch == 1:
+            for number, (rows, fold) in enumerate(zip(self.lessons, self.folds, strict=True)):
+                await self.train_teacher(number, rows, fold)
+        return False
+
+    async def train_teacher(self, number: int, rows: np.ndarray, fold: np.ndarray) -> None:
+        """Take part in training a split network on aligned rows, and in scoring those of a fold."""
+        architecture = self.config.architecture(Task(self.table.classes).outputs)
+        spec = self.teacher_spec(rows)
+        with seeded(self.seed("teacher", number)):
+            self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+        await self.half.setup()
+        for batch in self.steps_of(number, rows):
+            self.site.observer.batch(self.site.name, self.site.active, 1, batch)
+            await Passive.train_batch(self, batch)
+        for part in chunks(fold, self.plan.eval_rows):
+            self.site.observer.batch(self.site.name, self.site.active, 0, part)
+            await Passive.answer(self, part)
+
+    async def train_batch(self, rows: np.ndarray) -> None: ...
+
+    async def answer(self, rows: np.ndarray) -> None: ...
+
+    def before_checkpoint(self) -> None:
+        """Nothing is fed after the teachers: no noise has to be drawn ahead."""

@@ -1,0 +1,411 @@
+"""FedHSSL: hybrid self-supervised learning for VFL (He et al. 2022, arXiv 2208.08934), by SimSiam (Chen and He 2021,
+arXiv 2011.10566).
+
+Each party has a cross-party encoder f_c and a local one f_l, whose lower part stays its own and whose upper part is
+shared. Pretraining goes in rounds of three steps, without labels:
+
+1. On aligned rows a party's predictor h_c, above its projection z of f_c, predicts the other side's z; passive parties
+   exchange theirs with the active one only (cross-party SSL).
+2. On all of its own rows, two views of a row predict each other by f_l, and what f_c says of them (guided local SSL).
+3. The upper parts of f_l and the heads above them are averaged over the parties (partial model aggregation).
+
+A split network then learns from the labels of aligned rows; activations are the mean of both encoders'.
+
+Projections and upper parts are handed over as they are, so they are revealed, by design. Heads normalise each row by
+itself and not by its batch as the paper's do: what is handed over of a row then depends on that row and the weights
+only, and noise on it can be counted.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, ClassVar
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import nn
+from torch.nn import functional
+
+from securevfl.algorithms.splitnn import Active, Passive, SplitNN
+from securevfl.algorithms.ssl import view
+from securevfl.cut import Protection
+from securevfl.cut.leakage import handed_over
+from securevfl.errors import InputError, ProtocolError
+from securevfl.privacy import Link, Noised, RowRelease, fan_out
+from securevfl.site import derive_seed
+from securevfl.training.algorithm import Looks
+from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.networks import Bottom, build_bottom
+from securevfl.training.received import received
+from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.rows import Plan
+from securevfl.training.sides import active_side
+from securevfl.training.split import epoch_batches
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+
+__all__ = ["FedHSSL", "cross_loss", "guided_loss", "unlikeness"]
+
+Width = Annotated[int, Meta(ge=1, le=1 << 16)]
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+PROJECTIONS = "projections, FedHSSL"
+"""What ``measured.json`` calls what the other side sees."""
+_SHARED = "the upper part of its local encoder after each round, in the clear: weights that its own rows trained"
+
+
+class FedHSSL(SplitNN):
+    """Configuration of FedHSSL; the bottoms need parameters.
+
+    Attributes:
+        rounds: of pretraining; 0 for none.
+        cross_steps: batches of aligned rows in a round.
+        local_steps: batches of each party's own rows in a round.
+        pretraining_lr: Adam's learning rate of pretraining.
+        projection: width of the projections z.
+        squeeze: width of a predictor's hidden layer.
+        guide: γ, what the cross-party encoder weighs in local SSL; 0 for local SSL alone.
+        aggregate: whether upper parts are averaged.
+        corruption: share of a table's columns exchanged in a view.
+    """
+
+    name: ClassVar[str] = "fedhssl"
+    label: ClassVar[str] = "FedHSSL"
+    uses_others: ClassVar[bool] = True
+    reveals: ClassVar[str] = "hands each side the other's projections of aligned rows, and weights of its encoders"
+    bottom: Bottom = (64,)
+    rounds: Count = 10
+    cross_steps: Count = 20
+    local_steps: Count = 20
+    pretraining_lr: Annotated[float, Meta(gt=0, le=1)] = 1e-3
+    projection: Width = 64
+    squeeze: Width = 16
+    guide: Annotated[float, Meta(ge=0, le=100)] = 0.5
+    aggregate: bool = True
+    corruption: Annotated[float, Meta(ge=0, lt=1)] = 0.4
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if not self.bottom:
+            found += ["fedhssl.bottom is (); there is nothing to pretrain: give widths, such as [64], or 'cnn'"]
+        return found
+
+    @property
+    def title(self) -> str:
+        return self.label if self.aggregate else f"{self.label} (no aggregation)"
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        known, more = super().looks(protection, plan, passive), self.rounds * self.cross_steps
+        return replace(known, features=None if more or known.features is None else known.features)
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            InputError: noise on features beside weights that carry none.
+        """
+        super().check(protection)
+        dp = protection.dp
+        if dp is not None and dp.features is not None and self.aggregate and self.rounds:
+            raise InputError(
+                "fedhssl.aggregate hands over weights that features trained, without noise, so no ε of features would "
+                "hold: give aggregate=False beside sv.DP(features=…)"
+            )
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        found = super().exchanges(protection, passive)
+        if not passive or not self.rounds:
+            return found
+        dp = protection.dp
+        told = handed_over(dp, "its projections of aligned rows, in every step of pretraining", PROJECTIONS)
+        noisy = dp is not None and dp.activations is not None
+        for sender, receiver in ((PASSIVE, ACTIVE), (ACTIVE, PASSIVE)):
+            if self.cross_steps:
+                found += (
+                    Exchange(
+                        "fedhssl/projections",
+                        Kind.REPRESENTATION,
+                        sender,
+                        receiver,
+                        "projections of aligned rows",
+                        reveals=told.text,
+                        severity=told.severity,
+                        noised=noisy,
+                    ),
+                )
+            if self.aggregate:
+                mean = "the mean of the parties' upper parts: with one passive party, the weights of the active one"
+                words = "weights of the local encoders' upper parts"
+                told_weights = _SHARED if receiver == ACTIVE else mean
+                found += (Exchange("fedhssl/weights", Kind.STATISTIC, sender, receiver, words, told_weights, "leak"),)
+        return found
+
+    def notes(self, protection: Protection) -> list[str]:
+        found = ["the projections that are exchanged and the weights that are averaged come of no labels"]
+        return [*super().notes(protection), *(found if self.rounds else [])]
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return _Active(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return _Passive(self, setting)
+
+
+def unlikeness(p: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """``D(p, z)``: the negative cosine of predictions and what they predict, (n, d) each, its mean over rows; z is not
+    trained by it."""
+    return -functional.cosine_similarity(p, z.detach(), dim=1).mean()
+
+
+def cross_loss(p: torch.Tensor, theirs: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A party's loss on aligned rows: the mean of D over those whose projections it has, (n, d) each."""
+    return torch.stack([unlikeness(p, z) for z in theirs]).mean()
+
+
+def guided_loss(
+    p: Sequence[torch.Tensor], z: Sequence[torch.Tensor], guides: Sequence[torch.Tensor], weight: float
+) -> torch.Tensor:
+    """A party's loss on its own rows: ``½ [D(p₁, z₂) + D(p₂, z₁)] + γ [D(p₁, v₁) + D(p₂, v₂)]``.
+
+    Args:
+        p: predictions of the two views, (n, d) each.
+        z: their projections.
+        guides: projections v of the same views by the cross-party encoder.
+        weight: γ.
+    """
+    between = (unlikeness(p[0], z[1]) + unlikeness(p[1], z[0])) / 2
+    return between + weight * (unlikeness(p[0], guides[0]) + unlikeness(p[1], guides[1]))
+
+
+class Encoders(nn.Module):
+    """A party's two encoders; the mean of what both say of a row is its activation.
+
+    Args:
+        bottom: of each encoder's lower part.
+        shape: of a row of features.
+
+    Attributes:
+        width: of their output.
+    """
+
+    def __init__(self, bottom: Bottom, shape: Sequence[int]) -> None:
+        super().__init__()
+        lower, self.width = build_bottom(bottom, shape)
+        self.cross = nn.Sequential(lower, self.upper())
+        self.local_lower, self.local_upper = build_bottom(bottom, shape)[0], self.upper()
+
+    def upper(self) -> nn.Module:
+        """An upper part."""
+        return nn.Sequential(nn.Linear(self.width, self.width), nn.ReLU6())
+
+    def local(self, x: torch.Tensor) -> torch.Tensor:
+        """f_l of rows, (n, width)."""
+        found: torch.Tensor = self.local_upper(self.local_lower(x))
+        return found
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The mean of f_c and f_l, (n, width)."""
+        found: torch.Tensor = (self.cross(x) + self.local(x)) / 2
+        return found
+
+
+class Heads(nn.Module):
+    """A projector and a predictor above an encoder, for pretraining only."""
+
+    def __init__(self, width: int, projection: int, squeeze: int) -> None:
+        super().__init__()
+        self.projector = nn.Sequential(
+            nn.Linear(width, projection),
+            nn.LayerNorm(projection),
+            nn.ReLU(),
+            nn.Linear(projection, projection),
+            nn.LayerNorm(projection, elementwise_affine=False),
+        )
+        self.predictor = nn.Sequential(
+            nn.Linear(projection, squeeze), nn.LayerNorm(squeeze), nn.ReLU(), nn.Linear(squeeze, projection)
+        )
+
+
+class _ActiveHalf(ActiveHalf):
+    """With two encoders for a bottom."""
+
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        return _encoders(architecture, shape)
+
+
+class _PassiveHalf(PassiveHalf):
+    """With two encoders for a bottom."""
+
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        return _encoders(architecture, shape)
+
+
+def _encoders(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+    if not np.prod(shape):
+        raise InputError("fedhssl pretrains each party's encoders on its own columns, and a party has none")
+    encoders = Encoders(architecture.bottom, shape)
+    return encoders, encoders.width
+
+
+class _Pretraining(Role):
+    """What both roles share: the rounds of pretraining."""
+
+    config: FedHSSL
+    half: ActiveHalf | PassiveHalf
+
+    def activation_times(self, epochs: int) -> int:
+        return super().activation_times(epochs) + self.projected_times()
+
+    def projected_times(self) -> int:
+        """How often one aligned row's projection is handed over, at most."""
+        return self.config.rounds * -(-self.config.cross_steps // max(len(self.table.split.train) // self.size, 1))
+
+    @property
+    def size(self) -> int:
+        """Rows in a batch of aligned rows."""
+        return max(min(self.nominal_batch, len(self.table.split.train)), 1)
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if epoch == 1 and self.config.rounds:
+            await self.pretrain()
+        return False
+
+    async def pretrain(self) -> None:
+        """All rounds; encoders are kept, heads are not."""
+        config, encoders = self.config, self.half.bottom
+        if not isinstance(encoders, Encoders):
+            raise TypeError("the half has no encoders")
+        with seeded(self.seed("heads")):
+            across, within = (
+                Heads(encoders.width, config.projection, config.squeeze).to(self.plan.device) for _ in range(2)
+            )
+        lr = config.pretraining_lr
+        cross = torch.optim.Adam([*encoders.cross.parameters(), *across.parameters()], lr=lr)
+        lower, upper = encoders.local_lower, nn.ModuleList([encoders.local_upper, within])
+        local = torch.optim.Adam([*lower.parameters(), *upper.parameters()], lr=lr)
+        table, seed = self.table, derive_seed(self.site.seed, "fedhssl")
+        own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
+        for number in range(config.rounds):
+            for rows in epoch_batches(table.split.train, self.size, config.cross_steps, seed=seed, epoch=number):
+                self.site.observer.batch(self.site.name, self.site.active, 1, rows)
+                z = across.projector(encoders.cross(self.features(rows)))
+                theirs = await self.swap(z, rows)
+                if theirs:
+                    _step(cross, cross_loss(across.predictor(z), theirs))
+            with seeded(self.seed("views", number)):
+                for _ in range(config.local_steps):
+                    _step(
+                        local,
+                        self.guided(own[torch.randperm(len(own))[: self.nominal_batch]], encoders, across, within),
+                    )
+            if config.aggregate:
+                await self.average(upper)
+
+    def guided(self, x: torch.Tensor, encoders: Encoders, across: Heads, within: Heads) -> torch.Tensor:
+        """The loss of step 2, of rows (n, …)."""
+        views = [view(x, self.config.corruption) for _ in range(2)]
+        z = [within.projector(encoders.local(each)) for each in views]
+        with torch.no_grad():
+            guides = [across.projector(encoders.cross(each)) for each in views]
+        return guided_loss([within.predictor(each) for each in z], z, guides, self.config.guide)
+
+    @abstractmethod
+    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        """Projections (n, projection) as they may leave."""
+
+    @property
+    def partners(self) -> list[Link]:
+        """Links to those whose projections this party predicts: the active party's, or all passive ones'."""
+        names = self.site.passive if self.site.name == self.site.active else (self.site.active,)
+        return [self.site.links[name] for name in names]
+
+    async def swap(self, z: torch.Tensor, rows: np.ndarray) -> list[torch.Tensor]:
+        """Hand this party's projections z of `rows` over, and take its partners', (n, projection) each."""
+        sent = self.released(z.detach(), rows)
+        found = []
+        for link in self.partners:
+            outgoing = link.send(Kind.REPRESENTATION, "fedhssl/projections", z=sent)
+            message = await link.exchange(outgoing, link.receive(Kind.REPRESENTATION, "fedhssl/projections", "z"))
+            shape = (len(rows), self.config.projection)
+            found.append(received(message.arrays["z"], shape, link.peer, self.plan.device))
+        return found
+
+    async def average(self, upper: nn.Module) -> None:
+        """Load the mean over the parties of these weights: the active party adds them up (step 3)."""
+        own = nn.utils.parameters_to_vector(upper.parameters()).detach()
+        if self.site.name == self.site.active:
+            theirs = [await self.weights_of(link, len(own)) for link in self.partners]
+            mean = torch.stack([own, *theirs]).mean(dim=0)
+            await fan_out(self.partners, lambda link: link.send(Kind.STATISTIC, "fedhssl/weights", weights=mean))
+        else:
+            (link,) = self.partners
+            await link.send(Kind.STATISTIC, "fedhssl/weights", weights=own)
+            mean = await self.weights_of(link, len(own))
+        _load(upper, mean)
+
+    async def weights_of(self, link: Link, count: int) -> torch.Tensor:
+        """A peer's weights, (count,).
+
+        Raises:
+            ProtocolError: other ones than this party has.
+        """
+        message = await link.receive(Kind.STATISTIC, "fedhssl/weights", "weights")
+        try:
+            return received(message.arrays["weights"], (count,), link.peer, self.plan.device)
+        except ProtocolError as error:
+            raise ProtocolError(
+                f"{error}: upper parts are averaged only where bottoms end in the same width at all parties; give "
+                "widths, or aggregate=False"
+            ) from error
+
+
+def _step(optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    optimizer.zero_grad(set_to_none=True)
+    torch.autograd.backward(loss)
+    optimizer.step()
+
+
+@torch.no_grad()
+def _load(module: nn.Module, weights: torch.Tensor) -> None:
+    """Copy weights (count,) into a module: what was received may be the sender's own memory."""
+    at = 0
+    for parameter in module.parameters():
+        parameter.copy_(weights[at : at + parameter.numel()].view_as(parameter))
+        at += parameter.numel()
+
+
+class _Active(_Pretraining, Active):
+    """Exchanges projections with all passive parties, and averages."""
+
+    config: FedHSSL
+    half: ActiveHalf
+
+    def build(self) -> None:
+        super().build()
+        dp, times = self.protection.dp, self.projected_times()
+        self.release: RowRelease | None = None
+        if dp is not None and dp.activations is not None and self.site.passive and times:
+            self.release = self.releases.rows("representations", dp.activations, rows=self.table.rows, times=times)
+
+    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        return z if self.release is None else self.release(z, rows)
+
+    def build_half(self, architecture: Architecture) -> ActiveHalf:
+        spec = self.config.cut_spec(self, architecture.hidden)
+        cut, passive = active_side(self, spec), len(self.site.passive)
+        return _ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+
+
+class _Passive(_Pretraining, Passive):
+    """Exchanges projections with the active party."""
+
+    config: FedHSSL
+    half: PassiveHalf
+
+    def released(self, z: torch.Tensor, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        return self.noise(z, rows)
+
+    def build_half(self, architecture: Architecture) -> PassiveHalf:
+        spec = self.config.cut_spec(self, architecture.hidden)
+        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
