@@ -91,6 +91,7 @@ def predict(
     parties: Parties,
     *,
     everyone: bool = False,
+    calibrated: bool = True,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
 ) -> Prediction:
@@ -105,6 +106,8 @@ def predict(
         everyone: whether rows that not all parties hold are scored, too: by each set of parties that the algorithm
             allows, the largest first, and at last by the active party alone. Each set aligns anew, by which the active
             party and the passive ones of a set learn which of their rows they share; see `Prediction.steps`.
+        calibrated: whether probabilities are scaled by the temperatures that were fitted on validation rows, one for
+            scores from all columns and one for the active party's own; scores of other sets of parties have none.
         aligned: an alignment of these tables to use again.
         observers: party → what hears of it.
 
@@ -130,7 +133,10 @@ def predict(
         sets = every_set(job.algorithm.subsets, passive)
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
-    steps = tuple(score_by_sets(job, model.parts, parties, sets, aligned=aligned, observers=observers))
+    parts = dict(model.parts)
+    if not calibrated:
+        parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
+    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers))
     ids = parties.active.ids
     return Prediction(
         ids=tuple(ids[row] for step in steps for row in step.rows.tolist()),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 
 import msgspec
 import numpy as np
@@ -21,7 +22,7 @@ from securevfl.report.record import (
     Phases,
     RunRecord,
 )
-from securevfl.training import Split
+from securevfl.training import Split, Trained
 
 __all__ = ["alignment_record", "ledger_records", "over_draws", "run_record", "title_of"]
 
@@ -82,11 +83,33 @@ def run_record(
         receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
         learned=_learned(findings),
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
-        notes=[*notes, *job.algorithm.notes(job.protection), *(n for t in ran.trained.values() for n in t.notes)],
+        notes=[
+            *notes,
+            *job.algorithm.notes(job.protection),
+            *_scored(job, chief),
+            *(n for t in ran.trained.values() for n in t.notes),
+        ],
         warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
         constant=chief.constant,
+        alone=chief.alone if job.algorithm.subsets != "all" else {},
+        calibration={whose: asdict(one) for whose, one in chief.calibration.items()},
         self_training=chief.self_training,
     )
+
+
+def _scored(job: Job, chief: Trained) -> list[str]:
+    """How the active party's other rows are scored, and how sure scores are, in words."""
+    found = []
+    if chief.alone and job.algorithm.subsets != "all":
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in chief.alone.items())
+        found.append(f"test rows by the active party's own columns, without a message: {figures}")
+    who = {"whole": "scores from all columns", "alone": "scores from the active party's own"}
+    for whose, one in chief.calibration.items():
+        found.append(
+            f"{who[whose]} are calibrated by temperature {one.temperature:.3g}, from {one.rows:,} validation rows; "
+            f"expected calibration error on the test rows {one.before:.3f} before, {one.after:.3f} after"
+        )
+    return found
 
 
 def _epoch(index: int, ran: Ran) -> EpochRecord:

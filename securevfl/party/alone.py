@@ -19,6 +19,7 @@ from securevfl.party.job import Job
 from securevfl.privacy import Clock, Ledger, Policy
 from securevfl.site import PartySecret, Site
 from securevfl.training import NumberedRows, Setting, Split
+from securevfl.training.calibration import ALONE, temperature_of, tempered
 from securevfl.training.split import chunks
 
 __all__ = ["Alone"]
@@ -83,6 +84,7 @@ class Alone:
         self._role = job.algorithm.active(setting)
         self._role.begin()
         self._role.restore(model["parts"])
+        self._temperature = temperature_of(model, ALONE)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of rows of the table, by their numbers."""
@@ -90,4 +92,4 @@ class Alone:
         if not len(rows):
             return np.empty((0, role.table.classes))
         logits = [role.score_alone(part) for part in chunks(rows, role.plan.eval_rows)]
-        return role.task.probabilities(torch.cat(logits))
+        return tempered(role.task.probabilities(torch.cat(logits)), self._temperature)

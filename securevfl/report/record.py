@@ -197,6 +197,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """of an algorithm that labels rows itself: how many it labelled and dropped, and how many are right"""
     constant: dict[str, float] = {}
     """accuracy and log-loss on the test rows of always giving the training rows' class shares"""
+    alone: dict[str, float] = {}
+    """metrics on the test rows, scored from the active party's own columns without a message"""
+    calibration: dict[str, dict[str, float]] = {}
+    """"whole", "alone" → temperature, validation rows, expected calibration error on the test rows before and after"""
     deviation: dict[str, float] = {}
     """metric → standard deviation over `draws`; `test` holds the means then"""
     draws: int = 1

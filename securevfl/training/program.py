@@ -15,10 +15,11 @@ import torch
 
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, Reading, Spent, fan_out
+from securevfl.training.calibration import ALONE, WHOLE, calibration, temperature_of, tempered
 from securevfl.training.checkpoints import Checkpoints, step_of
 from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
 from securevfl.training.role import ActiveRole, PassiveRole, Role
-from securevfl.training.rows import Epoch, Trained
+from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_int, as_list
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
@@ -168,6 +169,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         super().__init__(role)
         self.progress = Progress(kept=None)
         self._within = Within()
+        self.temperature = 1.0
         self._valid_scores = np.empty((0, 0))
 
     async def run(self) -> Trained:
@@ -184,8 +186,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.test = await self.evaluate(role.table.split.test, keep=True)
         self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()
         self.score_alone()
+        self.calibrate()
         self.judge()
-        return self.ended()
+        trained = self.ended()
+        if trained.model and trained.calibration:
+            trained.model["temperature"] = {whose: one.temperature for whose, one in trained.calibration.items()}
+        return trained
 
     def score_alone(self) -> None:
         """Score the test rows without the passive parties, too, where the role can: no message."""
@@ -195,6 +201,19 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         rows = role.table.split.test
         trained.alone_scores = self.probabilities_alone(rows)
         trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy())
+
+    def calibrate(self) -> None:
+        """Fit temperatures on the validation rows, where there are enough and their labels are the true ones. A model
+        that is protected by noise of its own gets none: it would tell of these rows."""
+        role, trained, dp = self.role, self.trained, self.role.protection.dp
+        if not trained.test or (dp is not None and (dp.model is not None or dp.randomised is not None)):
+            return
+        split = role.table.split
+        valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
+        found = {WHOLE: calibration(trained.valid_scores, valid, trained.scores, test)}
+        if role.scores_alone and role.config.subsets != "all" and len(split.valid) >= FEWEST_TO_CHOOSE:
+            found[ALONE] = calibration(self.probabilities_alone(split.valid), valid, trained.alone_scores, test)
+        trained.calibration = {whose: one for whose, one in found.items() if one is not None}
 
     def probabilities_alone(self, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of numbered rows from the active party's own columns. The role has no links
@@ -329,6 +348,12 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         self.trained.stopped = str(saved["stopped"]) if progress.stop else ""
         return progress
 
+    async def come_back(self, model: State) -> None:
+        """See `RoleProgram.come_back`; with the temperature of scores from all parties' columns, where all are here."""
+        await super().come_back(model)
+        everyone = set(self.role.site.passive) == set(self.role.trained_with)
+        self.temperature = temperature_of(model, WHOLE) if everyone else 1.0
+
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Probabilities (n, classes) of aligned rows by a trained model."""
         await self.come_back(model)
@@ -340,7 +365,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         for part in chunks(rows, self.role.plan.eval_rows):
             site.observer.batch(site.name, site.active, 0, part)
             logits.append(await self.role.score(part))
-        return self.role.task.probabilities(torch.cat(logits))
+        return tempered(self.role.task.probabilities(torch.cat(logits)), self.temperature)
 
     async def evaluate(self, rows: np.ndarray, *, keep: bool = False, judge: bool = False) -> dict[str, float]:
         """Metrics of the model as it is on these rows.

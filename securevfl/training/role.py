@@ -78,6 +78,11 @@ class Configuration(Protocol):
         """Fewest epochs in which the algorithm gets to its last stage."""
         ...
 
+    @property
+    def subsets(self) -> str:
+        """Which rows a trained model is fit to score."""
+        ...
+
 
 class Tally(Protocol):
     """What an algorithm that labels rows itself tells of it; see `securevfl.training.pseudo_labels.SelfTraining`."""

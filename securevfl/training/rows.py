@@ -10,13 +10,11 @@ import numpy as np
 import torch
 
 from securevfl.privacy import Reading, Spent
+from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
 
 __all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Plan", "Trained"]
-
-FEWEST_TO_CHOOSE = 50
-"""Validation rows from which a choice among epochs, or a temperature, says more than chance."""
 
 Keep = Literal["best", "last", "auto"]
 """Which epoch's weights a run keeps; see `Plan.keep`."""
@@ -194,6 +192,8 @@ class Trained:
         valid_scores: at the active party: probabilities of the validation rows by the kept model, (n, classes).
         alone: at the active party: the metrics on the test rows, scored without the passive parties; empty where the
             algorithm has no way to.
+        calibration: at the active party: ``"whole"`` and ``"alone"`` → how confident scores from all columns, and from
+            its own, were made to fit; see `securevfl.training.calibration`.
         alone_scores: at the active party: these scores, (n, classes), or (0, 0).
         notes: what the report should tell of this party's part in the run.
         self_training: at the active party of an algorithm that labels rows: how many, how many were dropped, and how
@@ -217,6 +217,7 @@ class Trained:
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     alone: dict[str, float] = field(default_factory=dict)
+    calibration: dict[str, Calibration] = field(default_factory=dict)
     alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
     notes: list[str] = field(default_factory=list)
     self_training: str = ""

@@ -276,7 +276,10 @@ def test_the_command_line_scores_everyone(tmp_path: Path) -> None:
     people = parties(rows=80)
     sections = []
     for name, table in people.items():
-        columns = {"id": list(table.ids), **{key: values.tolist() for key, values in table.columns.items()}}
+        columns: dict[str, list[Any]] = {
+            "id": list(table.ids),
+            **{key: values.tolist() for key, values in table.columns.items()},
+        }
         if table.label is not None:
             columns["label"] = table.label.tolist()
         rows = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
