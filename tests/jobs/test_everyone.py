@@ -243,7 +243,7 @@ def test_what_is_not_fit_for_the_rows_of_one_party_refuses_with_the_cure() -> No
     with pytest.raises(sv.InputError, match="give the tables of all parties, or the active party's alone"):
         sv.predict(alone, two)
     with pytest.raises(sv.InputError, match="'shop1' is not the active party"):
-        Alone(new["shop1"], alone.job, alone.parts["shop1"] | {"passive": ["shop1"]})
+        Alone(new["shop1"], alone.job, {**alone.parts["shop1"], "passive": ["shop1"]})
 
 
 def test_a_party_that_forbids_pairwise_intersections_is_aligned_with_all_or_not_at_all() -> None:
