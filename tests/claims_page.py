@@ -1,0 +1,125 @@
+"""docs/algorithms/claims.md: every claim of the papers, with what our runs say of it.
+
+python tests/claims_page.py    writes the tables into the page; a test holds that it has them.
+
+The claims are in benchmarks/claims.toml, the runs in benchmarks/results. All tests of the page are one family: Holm's
+correction keeps the chance of any false verdict on it at 5 %.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from securevfl.report import SweepRecord
+from securevfl.report.statistics import Judgement, Paired, judge, paired
+from securevfl.report.sweep_record import by_seed, datasets, positions, tick
+
+__all__ = ["CLAIMS", "PAGE", "blocks", "tests_of", "word", "written"]
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "algorithms" / "claims.md"
+CLAIMS = ROOT / "benchmarks" / "claims.toml"
+RESULTS = ROOT / "benchmarks" / "results"
+
+Line = tuple[str, Paired]
+"""Where a claim was tried, and its differences."""
+
+
+@cache
+def _record(name: str) -> SweepRecord | None:
+    file = RESULTS / f"sweep-{name}.json"
+    return SweepRecord.read(file) if file.exists() else None
+
+
+def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]:
+    """One test for each data set and position at which both methods ran."""
+    if record is None:
+        return []
+    seeds = by_seed(record, claim.get("rows", "common"))
+    several = len({x for data in datasets(record) for x in positions(record, data)}) > 1
+    found = []
+    for data in datasets(record):
+        for x in positions(record, data):
+            better, worse = (seeds.get((data, claim[which], x), {}) for which in ("better", "worse"))
+            pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
+            if pairs:
+                place = f"{data}, {tick(record, x)}" if several else data
+                found.append((place, paired(pairs, claim.get("margin", 0.0))))
+    return found
+
+
+def word(verdicts: list[str]) -> str:
+    """One word for the verdicts of a claim at all places."""
+    held, fell = verdicts.count("holds"), verdicts.count("does not hold")
+    if held and fell:
+        return f"reproduced in {held} of {len(verdicts)}, contradicted in {fell}"
+    if held or fell:
+        verdict = "reproduced" if held else "contradicted"
+        return verdict if held + fell == len(verdicts) else f"{verdict} in {held + fell} of {len(verdicts)}"
+    return "undecided"
+
+
+def _points(fraction: float) -> str:
+    return f"{100 * fraction:+.1f}".replace("-", "−")
+
+
+def _evidence(lines: list[Line], found: list[Judgement]) -> str:
+    marks = {"holds": "✓", "does not hold": "✗", "undecided": "·"}
+    parts = []
+    for (place, sample), judgement in zip(lines, found, strict=True):
+        half = "" if sample.low is None or sample.high is None else f" ± {50 * (sample.high - sample.low):.1f}"
+        parts.append(f"{place} {_points(sample.mean)}{half} {marks[judgement.verdict]}")
+    return "; ".join(parts)
+
+
+def _power(lines: list[Line], found: list[Judgement]) -> str:
+    seen = sorted(judgement.seen for judgement in found if judgement.seen is not None)
+    if not seen:
+        return f"none: {min(sample.n for _, sample in lines)} seeds"
+    low, high = 100 * seen[0], 100 * seen[-1]
+    return f"{low:.1f}" if len(seen) == 1 else f"{low:.1f} to {high:.1f}"
+
+
+def blocks() -> dict[str, str]:
+    """Paper → its table."""
+    claims = tomllib.loads(CLAIMS.read_text("utf-8"))["claim"]
+    lines = [tests_of(claim, _record(claim["sweep"])) if "sweep" in claim else [] for claim in claims]
+    judged = iter(judge([sample for tests in lines for _, sample in tests]))
+    rows: dict[str, list[str]] = {}
+    for claim, tests in zip(claims, lines, strict=True):
+        found = [next(judged) for _ in tests]
+        if tests:
+            verdict = word([judgement.verdict for judgement in found])
+            evidence, power = _evidence(tests, found) + f" (`{claim['sweep']}`)", _power(tests, found)
+        elif "sweep" in claim:
+            verdict, evidence, power = "not tried yet", f"`{claim['sweep']}.toml` has not run", ""
+        else:
+            verdict, evidence, power = claim.get("verdict", "not testable here"), claim["why"], ""
+        said = f"“{claim['sentence']}” ({claim['where']})"
+        cells = [said, claim.get("meaning", ""), f"**{verdict}**", evidence, power]
+        rows.setdefault(claim["paper"], []).append(f"| {' | '.join(cells)} |")
+    head = "| the paper says | we compare | verdict | difference, in points | would have seen |\n|---|---|---|---|---|"
+    return {paper: "\n".join([head, *table]) for paper, table in rows.items()}
+
+
+def written(text: str) -> str:
+    """The page with its tables as they have to be.
+
+    Raises:
+        ValueError: it has no place for a paper's claims.
+    """
+    for paper, table in blocks().items():
+        begin, end = f"<!-- claims: {paper} -->", "<!-- end -->"
+        before, found, rest = text.partition(begin)
+        if not found:
+            raise ValueError(f"{PAGE} has no place for the claims of {paper}: {begin}")
+        text = f"{before}{begin}\n\n{table}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(PAGE.read_text("utf-8")), "utf-8")

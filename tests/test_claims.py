@@ -1,0 +1,56 @@
+"""The page of the papers' claims says what the runs say, and quotes what the papers say."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import claims_page
+import pytest
+
+import securevfl as sv  # noqa: F401 - the page's figures come through it
+from securevfl.report import Cell, SweepRecord
+
+PAPERS = Path(__file__).parents[2] / "shared" / "papers"
+
+
+def test_the_page_has_the_tables_that_the_runs_make() -> None:
+    page = claims_page.PAGE.read_text("utf-8")
+    assert claims_page.written(page) == page, "run: python tests/claims_page.py"
+
+
+@pytest.mark.skipif(not PAPERS.exists(), reason="the papers are not here")
+def test_every_sentence_is_in_its_paper() -> None:
+    claims = tomllib.loads(claims_page.CLAIMS.read_text("utf-8"))["claim"]
+    assert {claim["paper"] for claim in claims} == {"RISA", "FedCVT", "FedDA", "Entity Augmentation", "Multi-VFL"}
+    for claim in claims:
+        text = (PAPERS / f"{claim['paper'].lower().replace(' ', '-')}.txt").read_text("utf-8")
+        plain = re.sub(r"\s+", " ", text.replace("’", "'"))
+        assert re.sub(r"\s+", " ", claim["sentence"]) in plain, claim["sentence"]
+
+
+def test_a_claim_is_reproduced_only_where_it_holds() -> None:
+    holds, falls, open_ = "holds", "does not hold", "undecided"
+    assert claims_page.word([holds, holds]) == "reproduced"
+    assert claims_page.word([falls]) == "contradicted"
+    assert claims_page.word([open_, open_]) == "undecided"
+    assert claims_page.word([holds, open_]) == "reproduced in 1 of 2"
+    assert claims_page.word([holds, falls, open_]) == "reproduced in 1 of 3, contradicted in 1"
+
+
+def test_differences_are_by_seed() -> None:
+    def cell(method: str, seed: int, value: float) -> Cell:
+        return Cell(
+            data="d", method=method, x=0.05, seed=seed, value=value, valid=0.0, metric="auc", epochs=1, best_epoch=1,
+            seconds=0.0,
+        )  # fmt: skip
+
+    cells = [cell("a", 0, 0.8), cell("a", 1, 0.6), cell("b", 0, 0.7), cell("b", 1, 0.4), cell("b", 2, 0.9)]
+    record = SweepRecord(
+        name="n", title="t", created="", command="", versions={}, machine={}, size="quick", axis="overlap",
+        axis_unit="%", cells=cells,
+    )  # fmt: skip
+    ((place, sample),) = claims_page.tests_of({"better": "a", "worse": "b"}, record)
+    assert (place, sample.n) == ("d", 2)
+    assert sample.mean == pytest.approx(0.15)
