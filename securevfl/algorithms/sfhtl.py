@@ -34,7 +34,7 @@ from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, block, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
-from securevfl.training.pseudo_labels import SelfTraining
+from securevfl.training.pseudo_labels import SelfTraining, give_labels
 from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import chunks
@@ -214,12 +214,15 @@ class _Active(_Party, ActiveRole):
 
     Attributes:
         classifier: f.
+        seen: passive party → its views of the rows that were scored last, by their numbers, (rows, d).
     """
 
     def build(self) -> None:
         super().build_networks()
         self.y = self.y.clone()
         self.tally = SelfTraining(self.config.confidence)
+        empty = torch.zeros(self.table.rows, self.width, device=self.plan.device)
+        self.seen = {name: empty.clone() for name in self.site.passive}
         with seeded(self.seed("classifier")):
             classifier = block(self.width, self.task.outputs)
         self.classifier = Networks(classifier, self.config.lr, self.config.weight_decay, self.plan.device)
@@ -246,19 +249,22 @@ class _Active(_Party, ActiveRole):
         return False
 
     async def expand(self) -> None:
-        """Label the passive parties' other rows from their own views where the classifier is sure (step 5)."""
-        found = [self.training_rows(1)]
+        """Label the passive parties' other rows from their own views where the classifier is sure (step 5). The
+        validation rows, from the same views, tell how many such labels are right."""
+        found, valid = [self.training_rows(1)], self.table.split.valid
         for name in self.site.passive:
             for part in chunks(self.table.others(name), self.plan.eval_rows):
-                view = await self.receive(name, len(part))
-                with torch.no_grad():
-                    p = self.task.probabilities(self.classifier.model(view))
-                sure = self.tally.look(p)
-                self.y[torch.from_numpy(part[sure])] = torch.from_numpy(p.argmax(axis=1)[sure]).to(self.y)
-                found.append(part[sure])
+                p = self.says(await self.receive(name, len(part)))
+                found.append(give_labels(self, part, p, self.tally))
+            self.tally.hold(self.says(self.seen[name][valid]), self.labels(valid).cpu().numpy())
         self.chosen = np.concatenate(found)
         told = {name: self.table.known_to(name, self.chosen) for name in self.site.passive}
         await fan_out(self.site.others, lambda link: link.send(Kind.CONTROL, "sfhtl/rows", rows=told[link.peer]))
+
+    def says(self, view: torch.Tensor) -> np.ndarray:
+        """Probabilities (n, classes) by the classifier of one party's view, (n, d)."""
+        with torch.no_grad():
+            return self.task.probabilities(self.classifier.model(view))
 
     async def train_batch(self, rows: np.ndarray) -> torch.Tensor:
         views, there = [self.bottom(self.features(rows))], [self.has(self.site.name, rows)]
@@ -309,9 +315,12 @@ class _Active(_Party, ActiveRole):
         return received(message.arrays["e"], (rows, self.width), name, self.plan.device)
 
     async def score(self, rows: np.ndarray) -> torch.Tensor:
-        theirs = [await self.receive(name, len(rows)) for name in self.site.passive]
+        theirs = {name: await self.receive(name, len(rows)) for name in self.site.passive}
+        if self.chosen is None:
+            for name, view in theirs.items():
+                self.seen[name][torch.from_numpy(rows).to(view.device)] = view
         with torch.no_grad():
-            views = [self.bottom(self.features(rows)), *theirs]
+            views = [self.bottom(self.features(rows)), *theirs.values()]
             logits: torch.Tensor = self.classifier.model(torch.stack(views).mean(dim=0))
         return logits
 
@@ -322,16 +331,16 @@ class _Active(_Party, ActiveRole):
         return logits
 
     def remember(self) -> State:
-        return {"y": self.y.clone(), "chosen": kept_rows(self.chosen), "tally": self.tally.state()}
+        learned: State = {"y": self.y.clone(), "chosen": kept_rows(self.chosen), "tally": self.tally.state()}
+        valid = self.table.split.valid
+        return learned | {"seen": {name: view[valid].clone() for name, view in self.seen.items()}}
 
     def recall(self, memory: State) -> None:
         self.y = as_tensor(memory["y"]).to(self.plan.device).clone()
+        for name, view in as_dict(memory["seen"]).items():
+            self.seen[name][self.table.split.valid] = as_tensor(view).to(self.plan.device)
         self.chosen = as_rows(memory["chosen"])
         self.tally.load(as_dict(memory["tally"]))
-
-    def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
-        if self.chosen is None:
-            self.tally.judge(p, labels)
 
     def self_training(self) -> SelfTraining | None:
         return self.tally if self.site.passive and self.config.first else None

@@ -1,0 +1,143 @@
+"""A passive party of few-shot VFL: a client without labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, fixmatch, strong, weak
+from securevfl.algorithms.few_shot_vfl.shots import Shots
+from securevfl.privacy import Noised, mapped
+from securevfl.site import derive_seed
+from securevfl.training.networks import block, build_bottom
+from securevfl.training.noise import FeatureNoise
+from securevfl.training.received import checked_rows, received
+from securevfl.training.role import PassiveRole, seeded
+from securevfl.training.state import State, as_flag, as_int, as_rows, kept_rows
+from securevfl.transport import Kind
+
+__all__ = ["Client"]
+
+
+class Client(Shots, PassiveRole):
+    """A client without labels: it uploads, groups its rows by the gradients, and trains by itself.
+
+    Attributes:
+        sure: in how many of its other rows the model that it trained last is confident.
+    """
+
+    sure = 0
+
+    def build(self) -> None:
+        self.noise = FeatureNoise(self)
+        with seeded(self.seed("model")):
+            self.bottom, self.width = build_bottom(self.config.bottom, self.features.shape)
+            self.bottom.to(self.plan.device)
+        self.own = self.new_networks(self.bottom)
+        self.parts["own"] = self.own
+        if self.site.observer.listening:
+            self.site.observer.built(self.site.name, self.site.active, self.bottom)
+
+    async def setup(self) -> None:
+        await super().setup()
+        await self.upstream.send(Kind.CONTROL, "few_shot_vfl/width", meta={"width": self.width})
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        if epoch == 1:
+            await self.meet()
+        return False
+
+    async def meet(self) -> None:
+        """All rounds, the first to the last upload."""
+        labelled = np.arange(0)
+        await self.upload(1, labelled)
+        await self.improve(1, labelled)
+        await self.upload(2, labelled)
+        if self.config.few_shot:
+            labelled = await self.hear_rows()
+            await self.improve(2, labelled)
+            await self.upload(3, labelled)
+        self.met = True
+
+    async def hear_rows(self) -> np.ndarray:
+        """Which rows the classifier trains on; of this party's others, those that the active party labelled."""
+        message = await self.upstream.receive(Kind.CONTROL, "few_shot_vfl/rows", "rows")
+        self.chosen = checked_rows(message.arrays["rows"], self.table.rows, self.upstream.peer)
+        return self.chosen[np.isin(self.chosen, self.table.others(self.site.name))]
+
+    async def improve(self, shot: int, labelled: np.ndarray) -> None:
+        """Receive the gradient of each training row, group the rows by it, and train on the groups."""
+        rows = np.concatenate([self.table.split.train, labelled])
+        message = await self.upstream.receive(Kind.GRADIENT, "few_shot_vfl/gradient", "gradient")
+        array = message.arrays["gradient"]
+        gradient = received(array, (len(rows), self.width), self.upstream.peer, self.plan.device)
+        if self.site.observer.listening:
+            self.site.observer.opened(self.site.name, self.site.active, "gradient", gradient, train=True)
+        seed = derive_seed(self.site.seed, "groups", self.site.name, shot)
+        self.learn(rows, cluster(gradient, self.table.classes, seed), shot)
+
+    def learn(self, rows: np.ndarray, groups: torch.Tensor, shot: int) -> None:
+        """Train the bottom by FixMatch: towards the groups of these rows, and without groups on the others."""
+        config, table = self.config, self.table
+        others = np.setdiff1d(table.others(self.site.name), rows)
+        mean = self.features(np.concatenate([table.split.train, table.others(self.site.name)])).mean(
+            dim=0, keepdim=True
+        )
+        generator = np.random.default_rng(self.seed("batches", shot))
+        with seeded(self.seed("learn", shot)):
+            model = nn.Sequential(self.bottom, block(self.width, table.classes)).to(self.plan.device)
+            networks = self.new_networks(model)
+            for _ in range(config.local_steps):
+                some = generator.choice(len(rows), min(self.nominal_batch, len(rows)), replace=False)
+                x = weak(self.features(rows[some]), mean, config.masked)
+                more = self.features(generator.choice(others, min(self.nominal_batch, len(others)), replace=False))
+                twins = weak(more, mean, config.masked), strong(more, mean, config.masked, config.noise)
+                loss = fixmatch(
+                    model,
+                    (x, groups[torch.from_numpy(some)]),
+                    twins,
+                    confidence=config.confidence,
+                    weight=config.unlabelled,
+                )
+                networks.step(loss)
+        with torch.no_grad():
+            p = torch.softmax(model(self.features(table.others(self.site.name))), dim=1)
+        self.sure = int((p.amax(dim=1) >= config.confidence).sum()) if len(p) else 0
+
+    def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
+        """The representations of these rows, (n, d), clipped and noised where the job says so."""
+        return self.noise(self.bottom(self.features(rows)), rows)
+
+    async def upload(self, shot: int, labelled: np.ndarray) -> None:
+        """Hand over representations to train with."""
+        rows = self.uploaded(self.site.name, shot, labelled)
+        self.site.observer.batch(self.site.name, self.site.active, 1, rows)
+        await self.hand_over("upload", rows)
+
+    async def hand_over(self, step: str, rows: np.ndarray) -> None:
+        """Send the representations of these rows."""
+        with torch.no_grad():
+            h = mapped(self.activations(rows), torch.Tensor.detach)
+        await self.upstream.send(Kind.REPRESENTATION, f"few_shot_vfl/{step}", h=h)
+
+    async def train_batch(self, rows: np.ndarray) -> None:
+        """Nothing: the active party has all that it trains with."""
+
+    async def answer(self, rows: np.ndarray) -> None:
+        if not self.known(rows):
+            await self.hand_over("answer", rows)
+
+    def remember(self) -> State:
+        return {"met": self.met, "sure": self.sure, "chosen": kept_rows(self.chosen)}
+
+    def recall(self, memory: State) -> None:
+        self.met, self.sure = as_flag(memory["met"]), as_int(memory["sure"])
+        self.chosen = as_rows(memory["chosen"])
+
+    def closing_notes(self) -> list[str]:
+        others = len(self.table.others(self.site.name))
+        return [
+            f"{self.site.name!r} is confident ({self.config.confidence:g} or more) in the group of {self.sure:,} of "
+            f"its {others:,} other rows: these train its bottom without a label or a gradient of their own"
+        ]

@@ -1,0 +1,153 @@
+"""What a job says of few-shot VFL, and every message of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from securevfl.algorithms.few_shot_vfl.client import Client
+from securevfl.algorithms.few_shot_vfl.server import Server
+from securevfl.cut import Protection
+from securevfl.cut.leakage import handed_over, labels_drawn
+from securevfl.errors import InputError
+from securevfl.training.algorithm import Algorithm, Looks, Subsets
+from securevfl.training.networks import Bottom, bottom_problems
+from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.rows import Plan
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+
+__all__ = ["FewShotVFL"]
+
+Share = Annotated[float, Meta(gt=0, le=1)]
+Count = Annotated[int, Meta(ge=1, le=1_000_000)]
+REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
+"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, which are of the same kind."""
+
+
+class FewShotVFL(Algorithm):
+    """Configuration of one-shot and few-shot VFL.
+
+    Attributes:
+        few_shot: whether there is a second round; False is the paper's one-shot VFL.
+        bottom: of each party: widths, or the name of a convolutional one; needs parameters.
+        top: widths of the classifier's hidden layers.
+        lr: Adam's learning rate, everywhere.
+        weight_decay: L2 penalty.
+        local_steps: steps that each party trains its bottom by itself, in each round.
+        confidence: τ of FixMatch at the passive parties.
+        unlabelled: λ_u, the weight of rows without a group there.
+        masked: share of a table's columns that the augmentation replaces by their means.
+        noise: standard deviation of the strong augmentation, in units of standardised columns.
+        agreement: t, least probability that each of two classifiers gives to a label of the active party's.
+        temperature: T, by which similarities are divided before the softmax of the attention.
+    """
+
+    name: ClassVar[str] = "few_shot_vfl"
+    label: ClassVar[str] = "few-shot VFL"
+    uses_others: ClassVar[bool] = True
+    subsets: ClassVar[Subsets] = "alone"
+    reveals: ClassVar[str] = "hands the passive parties' representations to the active one"
+    few_shot: bool = True
+    bottom: Bottom = (64,)
+    top: tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] = ()
+    lr: Annotated[float, Meta(gt=0, le=100)] = 0.003
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    local_steps: Count = 250
+    confidence: Share = 0.95
+    unlabelled: Annotated[float, Meta(ge=0, le=100)] = 1.0
+    masked: Annotated[float, Meta(ge=0, lt=1)] = 0.2
+    noise: Annotated[float, Meta(ge=0, le=100)] = 0.5
+    agreement: Share = 0.9
+    temperature: Annotated[float, Meta(gt=0, le=100)] = 1.0
+
+    @property
+    def title(self) -> str:
+        return self.label if self.few_shot else "one-shot VFL"
+
+    @property
+    def uploads(self) -> int:
+        """How often a passive party sends representations to train with: the most releases of a row."""
+        return 3 if self.few_shot else 2
+
+    def problems(self) -> list[str]:
+        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        if not self.bottom:
+            found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
+        return found
+
+    def check(self, protection: Protection) -> None:
+        """See `Algorithm.check`.
+
+        Raises:
+            InputError: differential privacy on gradients.
+        """
+        super().check(protection)
+        if protection.dp is not None and protection.dp.gradients is not None:
+            raise InputError(
+                f"{self.name} has no differential privacy on gradients, for those of the second round come from "
+                "classifiers that are trained on exact labels: use sv.DP(features=sv.Gaussian(…)) without labels, for "
+                "noise on representations, or labels=sv.RandomisedResponse(…)"
+            )
+
+    def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
+        return Looks(features=self.uploads, labels=self.uploads - 1)
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        if not passive:
+            return ()
+        dp = protection.dp
+        noised = dp is not None and dp.activations is not None
+        whose = "of its rows, aligned or not," if self.few_shot else "of its aligned rows"
+        times = "three times" if self.few_shot else "twice"
+        told = handed_over(dp, f"its representations {whose} {times}, and of each row that is scored", REPRESENTATIONS)
+        what = "the gradient at its representations, for each training row once in a round"
+        labels = labels_drawn(dp, what, GRADIENT, parties=passive)
+        beside = "the gradient at its representations: it tells what a classifier makes of all parties' together"
+        found = [
+            Exchange("few_shot_vfl/width", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
+            *(
+                Exchange(
+                    f"few_shot_vfl/{step}",
+                    Kind.REPRESENTATION,
+                    PASSIVE,
+                    ACTIVE,
+                    words,
+                    reveals=told.text,
+                    severity=told.severity,
+                    noised=noised,
+                )
+                for step, words in (("upload", "representations to train with"), ("answer", "representations to score"))
+            ),
+            Exchange(
+                "few_shot_vfl/gradient",
+                Kind.GRADIENT,
+                ACTIVE,
+                PASSIVE,
+                "gradient at the representations",
+                reveals=labels.text,
+                severity=labels.severity,
+                of_others=beside if passive > 1 else "",
+                others_severity="leak" if passive > 1 else "ok",
+            ),
+        ]
+        if self.few_shot:
+            labelled = "which of its other rows were labelled with confidence; of the other parties' rows how many"
+            found += [
+                Exchange(
+                    "few_shot_vfl/rows",
+                    Kind.CONTROL,
+                    ACTIVE,
+                    PASSIVE,
+                    "which rows train, and how many others",
+                    reveals=labelled,
+                    severity="note",
+                )
+            ]
+        return tuple(found)
+
+    def active(self, setting: Setting) -> ActiveRole:
+        return Server(self, setting)
+
+    def passive(self, setting: Setting) -> PassiveRole:
+        return Client(self, setting)

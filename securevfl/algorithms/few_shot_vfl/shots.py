@@ -1,0 +1,56 @@
+"""What both sides of few-shot VFL count alike: uploads, and the rows in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from torch import nn
+
+from securevfl.training.halves import Networks
+from securevfl.training.role import Role
+
+if TYPE_CHECKING:
+    from securevfl.algorithms.few_shot_vfl.config import FewShotVFL
+
+__all__ = ["Shots"]
+
+
+class Shots(Role):
+    """What both sides share.
+
+    Attributes:
+        met: whether the uploads are over; validation rows were part of the last one.
+        chosen: rows that the classifier trains on, once the second round says so.
+    """
+
+    config: FewShotVFL
+    met = False
+    chosen: np.ndarray | None = None
+
+    def new_networks(self, model: nn.Module) -> Networks:
+        """A part of this party's that learns."""
+        return Networks(model, self.config.lr, self.config.weight_decay, self.plan.device)
+
+    def training_rows(self, epoch: int) -> np.ndarray:
+        if self.chosen is not None:
+            return self.chosen
+        train, own = self.table.split.train, self.table.others(self.site.active)
+        return np.concatenate([train, own]) if self.config.few_shot else train
+
+    def activation_times(self, epochs: int) -> int:
+        return self.config.uploads
+
+    def uploaded(self, party: str, shot: int, labelled: np.ndarray) -> np.ndarray:
+        """Numbers of the rows of a passive party's upload number `shot`, from 1: always the aligned ones that train; in
+        the second of three all of its others; in the last of its others those that were labelled. Validation rows are
+        in all but the first."""
+        split = self.table.split
+        if shot == 1:
+            return split.train
+        others = labelled if shot == self.config.uploads else self.table.others(party)
+        return np.concatenate([split.train, others, split.valid])
+
+    def known(self, rows: np.ndarray) -> bool:
+        """Whether the active party has all parties' representations of these rows already."""
+        return self.met and bool(np.isin(rows, self.table.split.valid).all())
