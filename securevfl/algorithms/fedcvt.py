@@ -232,7 +232,7 @@ class _Active(_Bottoms, ActiveRole):
         self.peer = self.site.passive[0] if self.site.passive else ""
         self.mask = self.config.mask(self.width).to(self.plan.device)
         self.tally, self.drawn = SelfTraining(self.config.confidence), 0
-        inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.peer else [2 * self.width]
+        inputs = [2 * self.width, 2 * self.width, 4 * self.width] if self.trained_with else [2 * self.width]
         with seeded(self.seed("classifiers")):
             self.classifiers = nn.ModuleList([nn.Linear(wide, self.task.classes) for wide in inputs])
         self.train_networks(self.classifiers)

@@ -14,9 +14,11 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.data.table import TEST
 from securevfl.errors import SecureVFLError
+from securevfl.jobs.everyone import every_set
 from securevfl.jobs.model import Model, predict
 from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
 from securevfl.jobs.store import read_tree, write_tree
+from securevfl.party import Alone
 from securevfl.site import Keeper
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same, seen
@@ -33,6 +35,7 @@ __all__ = [
     "check_numbers_of_parties",
     "check_prediction",
     "check_resuming",
+    "check_subsets",
 ]
 
 _LEAST_AUC = 0.65
@@ -237,6 +240,31 @@ def check_prediction(trial: Trial) -> None:
             f"predicted probabilities of test rows are up to {gap:.3g} from those that training scored: is a part of "
             "the model missing in `parts`? What remember() gives is not in it, for that tells of rows"
         )
+
+
+def check_subsets(trial: Trial) -> None:
+    """Where it says that it scores rows without the passive parties' columns, its model does, by the active party alone
+    and as training did; where with those of some, it does with those."""
+    if trial.algorithm.subsets == "all" or trial.algorithm.many_owners:
+        return
+    work, ran, people = trial.job(), trial.plain, trial.people()
+    owner, trained = people.active, ran.trained[people.active.name]
+    parts = {name: found.model for name, found in ran.trained.items()}
+    if not len(trained.alone_scores):
+        raise CheckFailed(f"subsets is {trial.algorithm.subsets!r} and training scored no test rows alone: score_alone")
+    rows = join_parties(people, work).parties[owner.name].rows[ran.split.test]
+    bare = {name: value for name, value in parts[owner.name].items() if name != "temperature"}
+    gap = np.abs(Alone(owner, work, bare).scores(rows) - trained.alone_scores).max()
+    if not gap <= 1e-5:
+        raise CheckFailed(
+            f"the active party alone scores test rows up to {gap:.3g} from what training scored alone: score_alone has "
+            "to depend on the model's parts and the rows, and on nothing that training remembers"
+        )
+    for present in every_set(trial.algorithm.subsets, sorted(table.name for table in people.passive)):
+        some = Parties({name: people[name] for name in (owner.name, *present)}, active=owner.name)
+        found = predict(Model(job=work, parts=parts), some, aligned=join_parties(some, work) if present else None)
+        if not np.isfinite(found.probabilities).all():
+            raise CheckFailed(f"with the columns of {', '.join(present) or 'nobody else'} scores are not finite")
 
 
 def check_held_out_rows(trial: Trial) -> None:

@@ -35,6 +35,7 @@ _CHECKS: Mapping[str, Callable[[Trial], None]] = {
     "alone": training.check_alone,
     "resuming": training.check_resuming,
     "prediction": training.check_prediction,
+    "subsets": training.check_subsets,
     "sealing": privacy.check_sealing,
     "noise on features": privacy.check_noise_on_features,
     "loss": privacy.check_loss,
