@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         RISA,
         SFHTL,
         AllLabels,
+        Best,
         Distilled,
         EntityAugmentation,
         FedCVT,
@@ -88,7 +89,7 @@ __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
-        "APCVFL AllLabels Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
+        "APCVFL AllLabels Best Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "SelfSupervised SplitNN ZeroImputation"
     ),
@@ -125,6 +126,7 @@ __all__ = [
     "AttackResult",
     "AuditError",
     "Auto",
+    "Best",
     "Distilled",
     "EntityAugmentation",
     "Expired",

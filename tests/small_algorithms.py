@@ -14,6 +14,7 @@ SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
 SETTINGS: dict[str, dict[str, Any]] = {
     "splitnn": SIZES,
     "logistic_regression": {"lr": 0.05},
+    "best": {**SIZES, "folds": 2},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},
     "fedda": {

@@ -20,7 +20,8 @@ what the passive parties' columns add. Three things make it work:
 from __future__ import annotations
 
 import math
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -30,17 +31,17 @@ from torch import nn
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.training.algorithm import Subsets
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
 from securevfl.training.networks import block, build_bottom, mlp
 from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.rows import FEWEST_TO_CHOOSE
+from securevfl.training.side_by_side import SideBySide
 from securevfl.training.sides import active_side
 from securevfl.training.split import chunks, epoch_batches
 from securevfl.training.state import State, as_tensor
 
 __all__ = ["ResidualAtTheCut"]
-
-_ENOUGH = 50
-"""Common rows from which on the number of epochs of the local model is chosen by their loss out of fold."""
 
 _FLOOR = 1e-4
 """Smallest probability that an offset stands for: a row of which the local model is wrongly sure stays within reach."""
@@ -63,7 +64,7 @@ class ResidualAtTheCut(SplitNN):
     label: ClassVar[str] = "residual at the cut"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
     uses_others: ClassVar[bool] = True
-    subsets: ClassVar[Literal["all", "alone", "any"]] = "alone"
+    subsets: ClassVar[Subsets] = "alone"
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-3
     local_weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 1e-4
     folds: Annotated[int, Meta(ge=2, le=20)] = 4
@@ -120,7 +121,8 @@ class _ResidualActive(Active):
         self._told = ""
 
     def build(self) -> None:
-        self.local = self._local_model(self.seed("model"))
+        config, network = self.config, self._local_network(self.seed("model"))
+        self.local = Networks(network, config.lr, config.local_weight_decay, self.plan.device)
         self.parts["local"] = self.local
         super().build()
 
@@ -136,27 +138,27 @@ class _ResidualActive(Active):
 
     # The local model.
 
-    def _local_model(self, seed: int) -> Networks:
+    def _local_network(self, seed: int) -> nn.Module:
         """The network that `Local` trains with these settings."""
         config = self.config
         with seeded(seed):
             bottom, width = build_bottom(config.bottom, self.features.shape)
             own = block(width, config.hidden)
             top = mlp([config.hidden, *config.top, self.task.outputs])
-        model = nn.Sequential(bottom, own, nn.ReLU(), top)
-        return Networks(model, config.lr, config.local_weight_decay, self.plan.device)
+        return nn.Sequential(bottom, own, nn.ReLU(), top).to(self.plan.device)
 
-    def _train_local(self, local: Networks, rows: np.ndarray, epoch: int) -> None:
-        """One epoch on these rows, as a job of `Local` takes it."""
+    def _train_local(self, rows: np.ndarray, epochs: int) -> None:
+        """The local model on these rows, as a job of `Local` takes them."""
         size = min(self.nominal_batch, len(rows))
-        for batch in epoch_batches(rows, size, self._asked.steps, seed=self.site.seed, epoch=epoch):
-            logits = self.label_noise.correct(local.model(self.features(batch)))
-            local.step(self.loss(logits, self.labels(batch)).sum() / size)
+        for epoch in range(1, epochs + 1):
+            for batch in epoch_batches(rows, size, self._asked.steps, seed=self.site.seed, epoch=epoch):
+                logits = self.label_noise.correct(self.local.model(self.features(batch)))
+                self.local.step(self.loss(logits, self.labels(batch)).sum() / size)
 
-    def _logits(self, local: Networks, rows: np.ndarray) -> torch.Tensor:
-        """Logits of numbered rows by a local model, (n, outputs)."""
+    def _logits(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits of numbered rows by the local model, (n, outputs)."""
         with torch.no_grad():
-            parts = [local.model(self.features(part)) for part in chunks(rows, self.plan.eval_rows)]
+            parts = [self.local.model(self.features(part)) for part in chunks(rows, self.plan.eval_rows)]
         return torch.cat(parts) if parts else torch.empty((0, self.task.outputs), device=self.plan.device)
 
     def _losses(self, logits: torch.Tensor, rows: np.ndarray) -> float:
@@ -179,37 +181,49 @@ class _ResidualActive(Active):
         train, others = self.table.split.train, self.table.others(self.site.active)
         epochs, folds = self._asked.epochs, min(self.config.folds, len(train))
         if not self.config.out_of_fold or folds < 2:
-            self._train_epochs(np.concatenate([train, others]), epochs)
-            self._offsets = self._logits(self.local, train)
+            self._train_local(np.concatenate([train, others]), epochs)
+            self._offsets = self._logits(train)
             self._told = f"offsets in sample, loss {self._losses(self._offsets, train):.4g}"
             return
         found = self._out_of_fold(train, others, epochs, folds)
         losses = [self._losses(logits, train) for logits in found]
-        best = int(np.argmin(losses)) if len(train) >= _ENOUGH else epochs - 1
-        self._train_epochs(np.concatenate([train, others]), best + 1)
+        best = int(np.argmin(losses)) if len(train) >= FEWEST_TO_CHOOSE else epochs - 1
+        self._train_local(np.concatenate([train, others]), best + 1)
         self._offsets = found[best]
         self._told = (
             f"the local model learned from {len(train):,} common and {len(others):,} other rows for {best + 1} of "
             f"{epochs} epochs; its loss on the common ones is {losses[best]:.4g} out of fold, "
-            f"{self._losses(self._logits(self.local, train), train):.4g} in sample"
+            f"{self._losses(self._logits(train), train):.4g} in sample"
         )
-
-    def _train_epochs(self, rows: np.ndarray, epochs: int) -> None:
-        for epoch in range(1, epochs + 1):
-            self._train_local(self.local, rows, epoch)
 
     def _out_of_fold(self, train: np.ndarray, others: np.ndarray, epochs: int, folds: int) -> torch.Tensor:
         """Logits of the rows that train, (epochs, n, outputs), after each epoch of the models that did not see them."""
         found = torch.empty((epochs, len(train), self.task.outputs), device=self.plan.device)
         fold = np.random.default_rng(self.seed("folds")).permutation(np.arange(len(train)) % folds)
-        for number in range(folds):
-            out = fold == number
-            local = self._local_model(self.seed("local", number))
-            rows = np.concatenate([train[~out], others])
-            for epoch in range(1, epochs + 1):
-                self._train_local(local, rows, epoch)
-                found[epoch - 1, torch.from_numpy(out)] = self._logits(local, train[out])
+        models = [self._local_network(self.seed("local", number)) for number in range(folds)]
+        local = SideBySide(models, self.config.lr, self.config.local_weight_decay)
+        rows = [np.concatenate([train[fold != number], others]) for number in range(folds)]
+        size = min(self.nominal_batch, *map(len, rows))
+        for epoch in range(1, epochs + 1):
+            each = (epoch_batches(own, size, self._asked.steps, seed=self.site.seed, epoch=epoch) for own in rows)
+            for batches in zip(*each, strict=False):
+                self._step_all(local, batches, size)
+            for number in range(folds):
+                out = fold == number
+                for places in chunks(np.flatnonzero(out), self.plan.eval_rows):
+                    found[epoch - 1, torch.from_numpy(places)] = local.of(number, self.features(train[places]))
         return found
+
+    def _step_all(self, local: SideBySide, batches: Sequence[np.ndarray], size: int) -> None:
+        """A step of each model on its own batch; the last one of a pass is as long as the shortest of them."""
+        rows = np.stack([batch[: min(map(len, batches))] for batch in batches])
+        flat = rows.reshape(-1)
+        x = self.features(flat)
+        logits = self.label_noise.correct(local(x.reshape(*rows.shape, *x.shape[1:])).flatten(0, 1))
+        local.step(self.loss(logits, self.labels(flat)).sum() / size)
+
+    def rows_to_learn_from(self) -> np.ndarray:
+        return np.concatenate([self.table.split.train, self.table.others(self.site.active)])
 
     # The correction.
 
@@ -240,7 +254,7 @@ class _ResidualActive(Active):
 
     def score_alone(self, rows: np.ndarray) -> torch.Tensor:
         """Logits of numbered rows by the local model, (n, outputs): no message."""
-        return self._logits(self.local, rows)
+        return self._logits(rows)
 
     def remember(self) -> State:
         return {"offsets": self._offsets, "told": self._told}

@@ -235,9 +235,7 @@ def scoring_program(
         trained_with=tuple(map(str, model.get("passive", ()))),
         widest=int(model.get("widest", 0)),
     )
-    if site.role == PASSIVE:
-        return PassiveProgram(job.algorithm.passive(setting))
-    return ActiveProgram(job.algorithm.active(setting))
+    return job.algorithm.scorer(setting, model)
 
 
 def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:

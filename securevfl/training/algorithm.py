@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
@@ -136,6 +136,17 @@ class Algorithm(Config):
         """
         setting = next(iter(settings.values()))
         if site.role == PASSIVE:
+            return PassiveProgram(self.passive(setting))
+        return ActiveProgram(self.active(setting))
+
+    def scorer(self, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+        """What scores rows by a trained model at the party at `setting.site`, before it has come back to it.
+
+        Args:
+            setting: the party's, with the rows to score.
+            model: the party's part of the model.
+        """
+        if setting.site.role == PASSIVE:
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 

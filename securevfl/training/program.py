@@ -174,7 +174,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
-        check_classes(self.classes_of(role.table.split.train))
+        check_classes(self.classes_of(role.rows_to_learn_from()))
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")

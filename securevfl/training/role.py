@@ -352,6 +352,10 @@ class ActiveRole(Role):
         """Classes of numbered rows, int64, -1 where unknown."""
         return self.y.index_select(0, torch.from_numpy(rows).to(self.y.device, non_blocking=True))
 
+    def rows_to_learn_from(self) -> np.ndarray:
+        """Numbers of the rows whose labels the first epoch learns from: of one class alone, nothing can be learned."""
+        return self.training_rows(1)
+
     def labelled_by(self, rows: np.ndarray) -> list[np.ndarray]:
         """Numbers of the rows whose labels a batch uses: one array, or one for each party that gives a label."""
         return [rows]

@@ -1,0 +1,341 @@
+"""What the parties do in `Best`: a program that trains its members one after the other and sums up what they say, and
+roles that score by all of them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.residual import ResidualAtTheCut
+from securevfl.cut import Protection
+from securevfl.training.algorithm import Algorithm
+from securevfl.training.members import Done, Member, added, member_site, run_members
+from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
+from securevfl.training.pooling import log_loss, pooled, stacked_weights
+from securevfl.training.program import Program
+from securevfl.training.role import ActiveRole, Configuration, PassiveRole, Role, Setting
+from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
+from securevfl.training.state import State, as_dict, as_int
+from securevfl.training.task import Task
+from securevfl.transport import PASSIVE
+
+__all__ = ["Averaged", "BestActive", "BestPassive", "BestProgram"]
+
+_TINY = 1e-12
+
+_PULL = 10.0
+"""α of `securevfl.training.pooling`: for each method, how many rows the pull towards equal weights counts as."""
+
+
+class Averaged(Configuration, Protocol):
+    """What these roles have to know of their configuration; see `securevfl.algorithms.best.Best`."""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """Names of the methods."""
+        ...
+
+    @property
+    def stack(self) -> bool:
+        """Whether rows choose the weights, where there are enough."""
+        ...
+
+    def algorithms(self) -> Mapping[str, Algorithm]:
+        """Method → its algorithm."""
+        ...
+
+    def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[Member]:
+        """All members, in the order in which they train."""
+        ...
+
+
+def method_of(member: str) -> str:
+    """The method that a member is of."""
+    return member.rpartition(" ")[0]
+
+
+class BestProgram(Program):
+    """Trains all members, one after the other; the active party then weighs their methods.
+
+    Args:
+        config: the algorithm.
+        setting: of the job at this party.
+        plan: of the job. Members choose an epoch where enough rows validate, and run to their end.
+    """
+
+    def __init__(self, config: Averaged, setting: Setting, plan: Plan) -> None:
+        self.config = config
+        self.setting = setting
+        keep = "auto" if plan.keep == "best" else plan.keep
+        self.plan = replace(plan, patience=None, keep=keep)
+        site = setting.site
+        self.members = config.members(setting.table, site.seed, setting.protection, len(site.passive))
+
+    async def run(self) -> Trained:
+        site, table = self.setting.site, self.setting.table
+        done = await run_members(self.members, self.setting, self.plan)
+        trained = Trained(split=table.split)
+        self.add_readings(trained, done)
+        weights: dict[str, float] = {}
+        if site.role != PASSIVE:
+            weights = _Verdict(self.config, self.setting, self.members, done).onto(trained, self.plan.epochs)
+        parts: State = {"members": {one.name: one.model for one in done}, "weights": dict(weights)}
+        trained.model = {"parts": parts, "batch_size": self.plan.batch_size, "times": 1}
+        trained.model["passive"] = list(site.passive)
+        return trained
+
+    def add_readings(self, trained: Trained, done: Sequence[Done]) -> None:
+        """Of each epoch the sum over the members."""
+        trained.setup = added([one.readings[0] for one in done])
+        trained.readings = [added([one.readings[1 + epoch] for one in done]) for epoch in range(self.plan.epochs)]
+        trained.finish = added([one.readings[-1] for one in done])
+
+
+class _Verdict:
+    """What the active party makes of its members: the weights of the methods, scores, and why.
+
+    Args:
+        config: the algorithm.
+        setting: of the job.
+        members: all of them.
+        done: what is kept of each.
+    """
+
+    def __init__(self, config: Averaged, setting: Setting, members: Sequence[Member], done: Sequence[Done]) -> None:
+        if setting.table.y is None:
+            raise ValueError("the active party's table has no labels")
+        self.config = config
+        self.table = setting.table
+        self.y = setting.table.y.numpy()
+        self.task = Task(setting.table.classes)
+        self.members = {member.name: member for member in members}
+        self.done = done
+
+    def of_method(self, name: str) -> list[Done]:
+        return [one for one in self.done if method_of(one.name) == name]
+
+    def unseen(self, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Numbers of the rows that validated a method's members, and its probabilities of them by members that did not
+        see them: the mean, where several have not."""
+        total = np.zeros((self.table.aligned, self.task.classes))
+        count = np.zeros(self.table.aligned, np.int64)
+        for one in self.of_method(name):
+            rows = self.members[one.name].split.valid
+            total[rows] += one.valid_scores
+            count[rows] += 1
+        rows = np.flatnonzero(count)
+        return rows, total[rows] / count[rows, None]
+
+    def onto(self, trained: Trained, epochs: int) -> dict[str, float]:
+        """Write scores, metrics, history and reasons into `trained`; the weight of each method."""
+        methods, split = self.config.methods, self.table.split
+        rows = self.unseen(methods[0])[0]
+        judged = {name: self.unseen(name)[1] for name in methods}
+        weights = self.weights(judged, rows)
+        mean = {name: np.mean([one.scores for one in self.of_method(name)], axis=0) for name in methods}
+        trained.scores = pooled([mean[name] for name in methods], [weights[name] for name in methods])
+        trained.valid_scores = _of(split.valid, rows, pooled(list(judged.values()), list(weights.values())))
+        labels = self.y[split.test]
+        trained.test = self.task.metrics(trained.scores, labels)
+        alone = [one.alone_scores for one in self.done if scores_alone(self.config, method_of(one.name))]
+        if alone and all(len(one) for one in alone):
+            trained.alone_scores = np.mean(alone, axis=0)
+            trained.alone = self.task.metrics(trained.alone_scores, labels)
+        trained.epochs = [_epoch([one.epochs[number] for one in self.done]) for number in range(epochs)]
+        trained.best_epoch, trained.stopped = epochs, f"all {len(self.done)} members done"
+        trained.rows = len(split.train) + len(self.table.others(self.table.name))
+        self.judge(trained, judged, weights, rows)
+        return weights
+
+    def weights(self, judged: Mapping[str, np.ndarray], rows: np.ndarray) -> dict[str, float]:
+        """Method → its weight."""
+        if not self.config.stack or len(rows) < FEWEST_TO_CHOOSE:
+            return dict.fromkeys(judged, 1 / len(judged))
+        found = stacked_weights(list(judged.values()), self.y[rows], pull=_PULL)
+        return dict(zip(judged, map(float, found), strict=True))
+
+    def judge(
+        self, trained: Trained, judged: Mapping[str, np.ndarray], weights: Mapping[str, float], rows: np.ndarray
+    ) -> None:
+        """Say why, what a constant prediction would score, and what a user should be warned of."""
+        train, valid, test = (self.y[part] for part in (self.table.split.train, rows, self.table.split.test))
+        trained.constant = constant_metrics(self.task, train, test)
+        trained.warnings += few_rows(self.task.classes, {"training": train, "test": test})
+        trained.warnings += went_nowhere([], {}, trained.test, trained.constant)
+        losses = {name: log_loss(p, valid) if len(rows) else float("nan") for name, p in judged.items()}
+        together = log_loss(pooled(list(judged.values()), list(weights.values())), valid) if len(rows) else float("nan")
+        trained.extra |= {f"weight of {name}": weight for name, weight in weights.items()}
+        trained.extra |= {f"log-loss of {name}": loss for name, loss in losses.items()}
+        trained.extra |= {"rows that chose": float(len(rows) if self.chose(rows) else 0)}
+        listed = ", ".join(f"{weights[name]:.2f} {name} (log-loss {losses[name]:.3g})" for name in judged)
+        why = (
+            f"chosen on {len(rows):,} common rows by members that had not seen them"
+            if self.chose(rows)
+            else f"equal, for {len(rows):,} common rows are too few to choose by (from {FEWEST_TO_CHOOSE} on they do)"
+            if self.config.stack
+            else "equal, as the job asks"
+        )
+        trained.notes += [f"weights {why}: {listed}; together {together:.3g}"]
+        talking = sum(member.talks for member in self.members.values())
+        trained.notes += [
+            f"{talking} members trained with the passive parties, one after the other, and {len(self.done) - talking} "
+            f"at the active party alone: {talking} times the steps and about {talking} times the messages of one method"
+        ]
+
+    def chose(self, rows: np.ndarray) -> bool:
+        return self.config.stack and len(rows) >= FEWEST_TO_CHOOSE
+
+
+def scores_alone(config: Averaged, method: str) -> bool:
+    """Whether a method's opinion of a row counts that the partner lacks: it is fit for such rows, and not the local
+    model once more."""
+    every = config.algorithms()
+    repeats = "local" in every and isinstance(every[method], ResidualAtTheCut)
+    return every[method].subsets != "all" and not repeats
+
+
+def _of(wanted: np.ndarray, rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Values (n, …) of the `wanted` ones of sorted `rows`."""
+    found: np.ndarray = values[np.searchsorted(rows, wanted)]
+    return found
+
+
+def _epoch(epochs: Sequence[Epoch]) -> Epoch:
+    """The mean of the members' losses, and of those of their metrics that are defined."""
+    names = dict.fromkeys(name for one in epochs for name in one.valid)
+    valid = {name: statistics.fmean(one.valid[name] for one in epochs if name in one.valid) for name in names}
+    return Epoch(statistics.fmean(one.loss for one in epochs), valid)
+
+
+class _Scoring(Role):
+    """What both roles are made of: a role for each member that takes part at this party.
+
+    Args:
+        config: the algorithm.
+        setting: with the rows to score.
+        models: member → this party's part of its model.
+    """
+
+    def __init__(self, config: Averaged, setting: Setting, models: Mapping[str, object]) -> None:
+        super().__init__(config, setting)
+        self.config: Averaged = config
+        self._setting = setting
+        self._models = models
+        self.roles: dict[str, Role] = {}
+
+    def build(self) -> None:
+        algorithms, passive = self.config.algorithms(), len(self.site.passive)
+        for name in self._models:
+            algorithm = algorithms[method_of(name)]
+            talks = bool(passive and algorithm.exchanges(self.protection, passive))
+            self.roles[name] = self.member(algorithm, self._placed(name, talks=talks))
+            self.roles[name].begin()
+            self.parts[name] = _Member(self.roles[name])
+
+    def _placed(self, name: str, *, talks: bool) -> Setting:
+        """What a member's role is given: its place, and the batch that its cut was made for."""
+        model = as_dict(self._models[name])
+        plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
+        site = member_site(self.site, name, talks=talks)
+        return replace(self._setting, site=site, plan=plan)
+
+    def member(self, algorithm: Algorithm, setting: Setting) -> Role:
+        """The role of a member."""
+        raise TypeError(f"{type(self).__name__} has no members")
+
+    def restore(self, state: object) -> None:
+        members = as_dict(as_dict(state)["members"])
+        for name, part in self.parts.items():
+            part.restore(as_dict(members[name])["parts"])
+
+
+class BestActive(_Scoring, ActiveRole):
+    """The active party's role in scoring: the weighted mean of its members' probabilities."""
+
+    weights: Mapping[str, float]
+
+    def member(self, algorithm: Algorithm, setting: Setting) -> ActiveRole:
+        return algorithm.active(setting)
+
+    def restore(self, state: object) -> None:
+        super().restore(state)
+        kept = as_dict(as_dict(state)["weights"])
+        self.weights = {name: float(str(weight)) for name, weight in kept.items()}
+
+    def members(self) -> Mapping[str, ActiveRole]:
+        """Member → its role."""
+        return {name: role for name, role in self.roles.items() if isinstance(role, ActiveRole)}
+
+    async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
+        raise TypeError("members are trained by programs of their own")
+
+    async def score(self, rows: np.ndarray) -> torch.Tensor:
+        of_member = {name: self.task.probabilities(await role.score(rows)) for name, role in self.members().items()}
+        return self._logits(of_member, self.weights)
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        """Logits of the mean of what those members say that are fit for rows of the active party alone."""
+        fit = [name for name in self.config.methods if scores_alone(self.config, name)]
+        of_member = {
+            name: self.task.probabilities(role.score_alone(rows))
+            for name, role in self.members().items()
+            if method_of(name) in fit
+        }
+        return self._logits(of_member, dict.fromkeys(fit, 1 / len(fit)))
+
+    def _logits(self, of_member: Mapping[str, np.ndarray], weights: Mapping[str, float]) -> torch.Tensor:
+        """Logits, float64, of the weighted mean over methods of the mean over their members."""
+        mean = [np.mean([p for one, p in of_member.items() if method_of(one) == name], axis=0) for name in weights]
+        logs = torch.from_numpy(pooled(mean, list(weights.values()))).clamp_min(_TINY).log().to(self.plan.device)
+        return logs if self.task.classes > 2 else logs[:, 1:] - logs[:, :1]
+
+
+class BestPassive(_Scoring, PassiveRole):
+    """A passive party's role in scoring: it answers each member that exchanges something."""
+
+    def member(self, algorithm: Algorithm, setting: Setting) -> PassiveRole:
+        return algorithm.passive(setting)
+
+    async def train_batch(self, rows: np.ndarray) -> None:
+        raise TypeError("members are trained by programs of their own")
+
+    async def answer(self, rows: np.ndarray) -> None:
+        for role in self.roles.values():
+            if isinstance(role, PassiveRole):
+                await role.answer(rows)
+
+
+class _Member:
+    """A member's role, as a part of the role that scores by all of them.
+
+    Args:
+        role: the member's.
+    """
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+
+    async def setup(self) -> None:
+        """See `Part.setup`."""
+        await self._role.setup()
+
+    def snapshot(self) -> object:
+        """See `Part.snapshot`."""
+        return self._role.snapshot()
+
+    def restore(self, state: object) -> None:
+        """See `Part.restore`."""
+        self._role.restore(state)
+
+    def state(self) -> State:
+        """See `Part.state`."""
+        return self._role.state()
+
+    def load(self, state: State) -> None:
+        """See `Part.load`."""
+        self._role.load(state)

@@ -1,0 +1,209 @@
+"""Programs made of programs: whole algorithms that run one after the other in one job, each as if it had the job alone.
+
+A member has its own place: a seed and a secret that are derived from the party's by its name, so that members differ
+and each repeats itself; the same links, ledger and clock; and a keeper that puts its checkpoints among the job's. What
+crosses is what the members declare, and nothing else. A member that exchanges nothing runs at the active party only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+import numpy as np
+import torch
+
+from securevfl.privacy import Journal, Reading
+from securevfl.site import Keeper, PartySecret, Site, derive_seed
+from securevfl.training.algorithm import Algorithm
+from securevfl.training.program import Program
+from securevfl.training.role import Setting
+from securevfl.training.rows import Epoch, Plan, Trained
+from securevfl.training.split import Split
+from securevfl.training.state import State, as_dict, as_int, as_list, as_tensor
+from securevfl.transport import PASSIVE
+
+__all__ = ["Done", "Member", "MemberKeeper", "member_setting", "member_site", "run_members"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Member:
+    """One of the programs that a job is made of.
+
+    Attributes:
+        name: its own among the members, the same at all parties.
+        algorithm: what it trains.
+        split: which aligned rows train, validate and test; the same at all parties.
+        talks: whether it exchanges anything; False: it runs at the active party only, as if there were no other.
+    """
+
+    name: str
+    algorithm: Algorithm
+    split: Split
+    talks: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What is kept of a member that ended: the party's part of its model and, at the active party, what it scored.
+
+    Attributes:
+        name: of the member.
+        model: see `Trained.model`.
+        scores, valid_scores, alone_scores: see `Trained`; (0, 0) where there are none.
+        epochs: the history.
+        readings: of the party's clock: before the first epoch, of each epoch, after the last.
+        told: what the report should tell of it.
+    """
+
+    name: str
+    model: State
+    scores: np.ndarray
+    valid_scores: np.ndarray
+    alone_scores: np.ndarray
+    epochs: Sequence[Epoch]
+    readings: Sequence[Reading]
+    told: Sequence[str]
+
+    @classmethod
+    def of(cls, name: str, trained: Trained) -> Done:
+        """What is kept of what a member's program left."""
+        ends = [one for one in (trained.setup, trained.finish) if one is not None]
+        return cls(
+            name=name,
+            model=trained.model,
+            scores=trained.scores,
+            valid_scores=trained.valid_scores,
+            alone_scores=trained.alone_scores,
+            epochs=trained.epochs,
+            readings=[*ends[:1], *trained.readings, *ends[1:]],
+            told=[*trained.notes, *trained.warnings],
+        )
+
+    def state(self) -> State:
+        """For a checkpoint."""
+        kept: State = {"name": self.name, "model": self.model, "told": list(self.told)}
+        kept["scores"] = [torch.from_numpy(one) for one in (self.scores, self.valid_scores, self.alone_scores)]
+        kept["history"] = [[one.loss, one.valid] for one in self.epochs]
+        kept["readings"] = [asdict(one) for one in self.readings]
+        return kept
+
+    @classmethod
+    def from_state(cls, state: State) -> Done:
+        """What `state` gave."""
+        scores = [as_tensor(one).numpy() for one in as_list(state["scores"])]
+        return cls(
+            name=str(state["name"]),
+            model=as_dict(state["model"]),
+            scores=scores[0],
+            valid_scores=scores[1],
+            alone_scores=scores[2],
+            epochs=[Epoch(loss, valid) for loss, valid in as_list(state["history"])],
+            readings=[Reading(**as_dict(one)) for one in as_list(state["readings"])],  # type: ignore[arg-type]
+            told=[str(one) for one in as_list(state["told"])],
+        )
+
+
+class MemberKeeper(Keeper):
+    """A member's checkpoints among those of the job: its epoch e is the job's ``number · span + e``, and a checkpoint
+    holds what is kept of the members before it.
+
+    Args:
+        outer: the party's keeper.
+        number: of the member, from 0.
+        span: most epochs of a member.
+        name: of the member, for its releases in the party's journal.
+        secret: the party's own, which a run that goes on begins from.
+        done: of the members before.
+    """
+
+    def __init__(
+        self, outer: Keeper, number: int, span: int, name: str, secret: PartySecret, done: Sequence[Done]
+    ) -> None:
+        self._outer = outer
+        self._first = number * span
+        self._number = number
+        self._secret = secret
+        self._done = done
+        self.steps = outer.steps
+        self.scope = f"{outer.scope}{'/' if outer.scope else ''}{name}"
+
+    @property
+    def journal(self) -> Journal:
+        """The party's."""
+        return self._outer.journal
+
+    def saved(self) -> dict[str, object] | None:
+        kept = self._outer.saved()
+        return as_dict(kept["state"]) if kept is not None and kept.get("member") == self._number else None
+
+    def wants(self, epoch: int) -> bool:
+        return self._outer.wants(self._first + epoch)
+
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
+        place = self._first + epoch
+        kept: State = {"member": self._number, "state": state, "done": [one.state() for one in self._done]}
+        kept |= {"secret": self._secret.text, "epoch": place, "epochs": as_int(state["epochs"])}
+        self._outer.save(place, kept | ({"step": step} if step else {}), step=step)
+
+
+def member_site(site: Site, name: str, *, keeper: Keeper | None = None, talks: bool = True) -> Site:
+    """A member's place at a party.
+
+    Args:
+        site: the party's.
+        name: of the member.
+        keeper: of its checkpoints; none unless given.
+        talks: False for a member that runs at the active party only: it has no peers.
+    """
+    secret = PartySecret(int.from_bytes(site.secret.keystream(32, "member", name), "big"))
+    own = replace(
+        site, seed=derive_seed(site.seed, "member", name), secret=secret, keeper=keeper or Keeper(), notes=site.notes
+    )
+    return own if talks else replace(own, passive=(), links={})
+
+
+def member_setting(setting: Setting, member: Member, site: Site, plan: Plan) -> Setting:
+    """What a member is given: its own place, plan, and split of the same rows."""
+    return replace(setting, site=site, plan=plan, table=replace(setting.table, split=member.split))
+
+
+async def run_members(members: Sequence[Member], setting: Setting, plan: Plan) -> list[Done]:
+    """Run all members, one after the other, or those that a checkpoint does not hold.
+
+    Args:
+        members: the same at all parties, in the same order.
+        setting: of the job at this party.
+        plan: of each member.
+
+    Returns:
+        What is kept of each member that ran here.
+    """
+    site = setting.site
+    saved = site.keeper.saved()
+    site.keeper.journal.begin(site.keeper.start or 0)
+    done = [] if saved is None else [Done.from_state(as_dict(one)) for one in as_list(saved["done"])]
+    known = {one.name for one in done}
+    for number, member in enumerate(members):
+        if member.name in known or (not member.talks and site.role == PASSIVE):
+            continue
+        shelf = MemberKeeper(site.keeper, number, plan.epochs, member.name, site.secret, done)
+        place = member_site(site, member.name, keeper=shelf if member.talks else None, talks=member.talks)
+        done = [*done, await _run(member, member_setting(setting, member, place, plan))]
+    return done
+
+
+async def _run(member: Member, setting: Setting) -> Done:
+    program: Program = member.algorithm.program(setting.site, setting.plan, {setting.site.active: setting})
+    return Done.of(member.name, await program.run())
+
+
+def added(readings: Sequence[Reading]) -> Reading:
+    """The sum of what a clock counted."""
+    sent: dict[str, int] = {}
+    for one in readings:
+        for peer, count in one.sent.items():
+            sent[peer] = sent.get(peer, 0) + count
+    return Reading(
+        sum(one.compute for one in readings), sum(one.he for one in readings), sum(one.wait for one in readings), sent
+    )
