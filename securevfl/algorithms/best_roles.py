@@ -242,7 +242,7 @@ class _Scoring(Role):
         model = as_dict(self._models[name])
         plan = replace(self.plan, batch_size=as_int(model["batch_size"]), epochs=as_int(model["times"]))
         site = member_site(self.site, name, talks=talks)
-        return replace(self._setting, site=site, plan=plan)
+        return replace(self._setting, site=site, plan=plan, widest=as_int(model.get("widest", 0)))
 
     def member(self, algorithm: Algorithm, setting: Setting) -> Role:
         """The role of a member."""
