@@ -12,7 +12,7 @@ from torch import nn
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.privacy import CrossEntropy, Finding, Loss, Noised, bare
-from securevfl.training import ActiveRole, Algorithm, PassiveRole, Setting
+from securevfl.training import ActiveRole, Algorithm, PassiveRole, Setting, Subsets
 from securevfl.training.state import State
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
@@ -284,6 +284,33 @@ class Estranged(Broken):
     """It recalls what it learned only where there are rows to train on."""
 
     sides = (Scaled, Passive)
+
+
+class Remembering(Active):
+    """Scores alone by what it remembers of training."""
+
+    shift = 0.0
+
+    async def begin_epoch(self, epoch: int) -> bool:
+        self.shift = 0.5
+        return False
+
+    def score_alone(self, rows: np.ndarray) -> torch.Tensor:
+        return super().score_alone(rows) + self.shift
+
+    def remember(self) -> State:
+        return {"shift": self.shift}
+
+    def recall(self, memory: State) -> None:
+        self.shift = float(str(memory["shift"]))
+
+
+@found_by("subsets")
+class Homesick(Broken):
+    """It says that the active party can do without the others, and cannot once training is over."""
+
+    subsets: ClassVar[Subsets] = "alone"
+    sides = (Remembering, Passive)
 
 
 class Dependent(Active):

@@ -12,6 +12,7 @@ from securevfl.jobs.parts import ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.local import LocalModel
 from securevfl.serving.policy import Refusal
+from securevfl.serving.questions import Unavailable
 
 __all__ = ["Answer", "Desk", "Unknown"]
 
@@ -21,7 +22,7 @@ class Answer:
     """One customer's score.
 
     Attributes:
-        model: which one scored it: ``"joint"``, all parties' together, or ``"local"``, the active party's own.
+        model: which one scored it: ``"joint"``, from all parties' columns, or ``"local"``, from the active party's own.
         digest: of that model; of a local one, of the active party's part.
         classes: their names.
         probabilities: (classes,).
@@ -49,14 +50,16 @@ class Desk:
 
     Args:
         server: the active party's.
-        local: its own model's part, for customers whom nobody else knows; None where it trained none.
+        local: its part of a model that needs no other party, for customers whom nobody else knows; None for none.
+        away: whether that model scores customers whom all know, too, while a party is away.
 
     Raises:
         InputError: see `LocalModel`.
     """
 
-    def __init__(self, server: ServeActive, local: ModelPart | None = None) -> None:
+    def __init__(self, server: ServeActive, local: ModelPart | None = None, *, away: bool = False) -> None:
         self.server = server
+        self._away = away
         self._part = local
         self._table = server.table
         self._local = None if local is None else LocalModel(local, server.table)
@@ -65,13 +68,18 @@ class Desk:
         """One answer for each customer, in their order.
 
         Raises:
-            Unavailable: a party that is needed for one of them is away.
+            Unavailable: a party that is needed for one of them is away, and no local model may stand in.
         """
         common = self.server.common
         joint = list(dict.fromkeys(name for name in customers if name in common))
         found: dict[str, Answer | Refusal | Unknown] = {}
         if joint or not self.server.aligned:
-            outcomes = await self.server.scores(joint)
+            try:
+                outcomes = await self.server.scores(joint)
+            except Unavailable:
+                if not self._away or self._part is None:
+                    raise
+                joint, outcomes = [], []  # the answers say which model it was
             digest, classes = self.server.digest, self.server.classes
             for name, outcome in zip(joint, outcomes, strict=True):
                 found[name] = (
@@ -79,11 +87,11 @@ class Desk:
                     if isinstance(outcome, Refusal)
                     else Answer(model="joint", digest=digest, classes=classes, probabilities=outcome)
                 )
-        found |= await self._alone([name for name in dict.fromkeys(customers) if name not in found])
+        found |= self._alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
 
-    async def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | Unknown]:
-        """Customers whom nobody else knows."""
+    def _alone(self, customers: Sequence[str]) -> dict[str, Answer | Refusal | Unknown]:
+        """Customers whom nobody else knows, or whom nobody else can be asked about."""
         known = self.server.known
         found: dict[str, Answer | Refusal | Unknown] = {}
         names = [name for name in customers if name in known]
@@ -100,7 +108,7 @@ class Desk:
         if refusal is not None:
             return found | dict.fromkeys(names, refusal)
         self.server.counts.count(names, [False] * len(names))
-        scores = await local.scores(names)
+        scores = local.scores(names)
         for name, row in zip(names, scores, strict=True):
             found[name] = Answer(model="local", digest=local.part.digest, classes=local.classes, probabilities=row)
         return found

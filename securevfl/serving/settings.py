@@ -86,15 +86,18 @@ class HttpSection(Config):
 
 
 class LocalSection(Config):
-    """``[local]``: the active party's own model, for customers whom nobody else knows.
+    """``[local]``: a model that needs no other party, for customers whom nobody else knows: one that the active party
+    trained alone, or its part of one that is fit for such rows (`securevfl.training.Algorithm.subsets`).
 
     Attributes:
         job: the job file that trained it.
         model: its folder.
+        away: whether it scores customers whom all parties know, too, while one of them is away.
     """
 
     job: Word
     model: Word
+    away: bool = False
 
     @classmethod
     def path(cls) -> str:

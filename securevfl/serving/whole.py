@@ -59,7 +59,9 @@ async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tup
 
     http, metrics = file.http, Metrics(server)
     tokens = None if http.tokens is None else TokenFile(file.folder / http.tokens)
-    front = Front(Desk(server, local_part(file, server.place.name)), metrics, tokens=tokens, limits=file.limits)
+    away = file.local is not None and file.local.away
+    desk = Desk(server, local_part(file, server.place.name), away=away)
+    front = Front(desk, metrics, tokens=tokens, limits=file.limits)
     with ExitStack() as held:
         figures = ""
         if http.metrics is not None:

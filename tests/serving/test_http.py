@@ -55,10 +55,11 @@ async def asked(
     tokens: TokenFile | None = None,
     limits: Limits | None = None,
     local: ModelPart | None = None,
+    away: bool = False,
 ) -> AsyncIterator[Asked]:
     async with served(ready(folder, parts, policies), Batching(grace=0.05)) as running:
         metrics = Metrics(running.bank)
-        front = Front(Desk(running.bank, local), metrics, tokens=tokens, limits=limits)
+        front = Front(Desk(running.bank, local, away=away), metrics, tokens=tokens, limits=limits)
         hosts = ("localhost",) if tokens is None else None
         transport = httpx.ASGITransport(Guarded(application(front), hosts=hosts))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
@@ -245,6 +246,23 @@ def test_whom_nobody_else_knows_the_local_model_scores(tmp_path: Path, plain: Pa
             found = await client.score(alone)
             assert found.status_code == 404
             assert "no local model" in found.json()["reason"]
+
+    asyncio.run(main())
+
+
+def test_while_a_party_is_away_the_local_model_answers_where_the_bank_says_so(
+    tmp_path: Path, plain: Parts, local: ModelPart
+) -> None:
+    async def main() -> None:
+        for away in (True, False):
+            async with asked(tmp_path / str(away), plain, local=local, away=away) as client:
+                name = min(client.running.bank.common)
+                assert (await client.score(name)).json()["model"] == "joint"
+                client.running.crash("shop1")
+                found = await client.score(name)
+                assert found.status_code == (200 if away else 503)
+                if away:
+                    assert (found.json()["model"], found.json()["digest"]) == ("local", local.digest)
 
     asyncio.run(main())
 
