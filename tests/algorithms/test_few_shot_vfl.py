@@ -56,6 +56,21 @@ def test_bytes_do_not_grow_with_epochs() -> None:
     assert sent(1) == sent(4)
 
 
+@pytest.mark.parametrize(("few_shot", "uploads"), [(False, 2), (True, 3)])
+def test_uploads_are_all_that_noise_is_sized_for(few_shot: bool, uploads: int) -> None:
+    """However many epochs: the classifier trains on what was uploaded."""
+    people = scarce(1, rows=120, overlap=0.4)
+    dp = sv.DP(features=sv.Gaussian(epsilon=8.0))
+    multipliers = set()
+    for epochs in (1, 5):
+        work = job(few_shot).replace(epochs=epochs, protection=sv.Plain(dp=dp))
+        (spent,) = run_parties(work, people, join_parties(people, work), run="run").trained["shop1"].spent
+        assert spent.times == uploads
+        assert spent.epsilon_rdp <= 8.0 + 1e-6
+        multipliers.add(spent.noise_multiplier)
+    assert len(multipliers) == 1
+
+
 def test_groups_are_those_of_k_means() -> None:
     """Against scikit-learn's, on directions that fall apart into three."""
     from sklearn.cluster import KMeans
