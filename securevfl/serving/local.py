@@ -1,5 +1,5 @@
-"""A model of the active party's that scores its rows without any peer: for customers whom nobody else knows, and for all
-while a peer is away, where the party says so."""
+"""A model that scores the active party's rows without any peer: customers whom nobody else knows, and all of them while
+a peer is away, where the party says so."""
 
 from __future__ import annotations
 

@@ -26,6 +26,7 @@ from securevfl.serving import (
     ServingPolicy,
     Unavailable,
 )
+from securevfl.serving.whole import predict_all
 from securevfl.testing.parties import parties
 
 Parts = Mapping[str, ModelPart]
@@ -259,3 +260,30 @@ def test_a_refresh_aligns_new_tables(tmp_path: Path, plain: Parts) -> None:
 
 def _without(table: PartyTable, name: str) -> PartyTable:
     return table.take([row for row, one in enumerate(table.ids) if one != name])
+
+
+def test_processes_score_the_rows_of_the_active_party_too(tmp_path: Path, plain: Parts) -> None:
+    """After the common rows, by the bank alone; an algorithm that is not fit refuses before anybody is asked."""
+    people = parties()
+    job = JOB.replace(algorithm=sv.ZeroImputation(hidden=4, top=(4,), bottom=(3,)))
+    parts = trained(tmp_path / "model", job)
+    model = sv.Model(job=job, parts={name: part.tree for name, part in parts.items()})
+    wanted = sv.predict(model, sv.Parties(unlabelled(people), active="bank"), everyone=True)
+
+    async def main() -> None:
+        async with served(ready(tmp_path / "own", parts, job=job)) as running:
+            before = running.bank.sessions
+            found = await predict_all(running.bank, running.tasks["bank"], everyone=True)
+            assert found is not None
+            assert running.bank.sessions == before
+            at = {name: place for place, name in enumerate(found.ids)}
+            assert sorted(at) == sorted(wanted.ids)
+            assert [found.used[at[name]] for name in wanted.ids] == list(wanted.used)
+            assert {len(used) for used in found.used} == {1, 3}
+            rows = [found.probabilities[at[name]] for name in wanted.ids]
+            np.testing.assert_allclose(rows, wanted.probabilities, atol=1e-6)
+        async with served(ready(tmp_path / "plain", plain)) as running:
+            with pytest.raises(sv.InputError, match="SplitNN is not fit for rows without the columns of shop1, shop2"):
+                await predict_all(running.bank, running.tasks["bank"], everyone=True)
+
+    asyncio.run(main())
