@@ -12,6 +12,7 @@ from securevfl.algorithms.few_shot_vfl import FewShotVFL
 from securevfl.algorithms.laser import LaserVFL
 from securevfl.algorithms.mftl import MFTL
 from securevfl.algorithms.party_dropout import PartyDropout
+from securevfl.algorithms.plugvfl import PlugVFL
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.data import LabelBook, hold_out, label_owners
@@ -34,6 +35,7 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "zero_imputation": (3, sv.ZeroImputation(**_BOTTOM)),
     "laser": (3, LaserVFL(**_BOTTOM)),
     "party_dropout": (3, PartyDropout(**_BOTTOM)),
+    "plugvfl": (3, PlugVFL(**_BOTTOM)),
     "residual": (3, ResidualAtTheCut(**_BOTTOM)),
     "fedcvt": (2, sv.FedCVT(bottom=(16,), lr=0.005)),
     "few_shot_vfl": (3, FewShotVFL(bottom=(16,), lr=0.005, local_steps=100)),
@@ -213,6 +215,7 @@ _WHOLE = {
     "zero_imputation": _WIDE,
     "laser": "plain, sealed, dp 8",
     "party_dropout": "plain, sealed, dp 8",
+    "plugvfl": "plain, sealed",
     "residual": "plain, sealed, features 8",
     "fedcvt": "plain, features 1, features 8, response 1",
     "fedda": "plain, dp 1, dp 8, response 1",
