@@ -9,7 +9,7 @@ import json
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def run_sweep(
     """Run the cells that have not run yet; write ``cells.jsonl``, ``sweep.json`` and ``report.html`` to `folder`.
 
     A cell that fails stops no other one: it is listed in the record's `failed`, with its traceback in
-    ``failures.log``, and runs again the next time.
+    ``failures.log``, and runs again the next time. A sweep that is interrupted writes ``sweep.json`` as far as it got.
 
     Args:
         sweep: from `read_sweep`.
@@ -108,17 +108,31 @@ def _run_sweep(
     done = _finished(file)
     todo = _by_source([spec for spec in sweep.specs if spec.key not in done])
     failed: dict[str, _Ended] = {}
-    with file.open("a", encoding="utf-8") as log:
-        for spec, cell in _run(todo, workers):
-            if isinstance(cell, _Ended):
-                failed[spec.key] = cell
-                continue
-            done[spec.key] = cell
-            log.write(json.dumps({"key": spec.key, "cell": msgspec.to_builtins(cell)}) + "\n")
-            log.flush()
-            if progress is not None:
-                progress(sum(s.key in done for s in sweep.specs), len(sweep.specs), cell)
-    record = SweepRecord(
+    try:
+        with file.open("a", encoding="utf-8") as log:
+            for spec, cell in _run(todo, workers):
+                if isinstance(cell, _Ended):
+                    failed[spec.key] = cell
+                    continue
+                done[spec.key] = cell
+                log.write(json.dumps({"key": spec.key, "cell": msgspec.to_builtins(cell)}) + "\n")
+                log.flush()
+                if progress is not None:
+                    progress(sum(s.key in done for s in sweep.specs), len(sweep.specs), cell)
+    except BaseException:  # an interrupt: what is there can be read; the page takes too long
+        write_whole(target / "sweep.json", _record(sweep, done, failed, command).to_json())
+        raise
+    record = _record(sweep, done, failed, command)
+    write_sweep(record, target)
+    traces = "\n".join(ended.trace for ended in failed.values())
+    if traces or (target / "failures.log").exists():
+        write_whole(target / "failures.log", traces.encode())
+    return record
+
+
+def _record(sweep: Sweep, done: Mapping[str, Cell], failed: Mapping[str, _Ended], command: str) -> SweepRecord:
+    """What the sweep has so far."""
+    return SweepRecord(
         name=sweep.name,
         title=sweep.title,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -140,11 +154,6 @@ def _run_sweep(
             if spec.key in failed
         ],
     )
-    write_sweep(record, target)
-    traces = "\n".join(ended.trace for ended in failed.values())
-    if traces or (target / "failures.log").exists():
-        write_whole(target / "failures.log", traces.encode())
-    return record
 
 
 def _by_source(specs: Sequence[Spec]) -> list[Spec]:

@@ -111,6 +111,7 @@ def test_a_sweep_goes_on_where_it_broke_off(file: Path, tmp_path: Path, monkeypa
     monkeypatch.setattr(module, "run_cell", counted)
     with pytest.raises(KeyboardInterrupt):
         run_sweep(sweep, tmp_path / "out")
+    assert len(SweepRecord.read(tmp_path / "out" / "sweep.json").cells) == 4
     with (tmp_path / "out" / "cells.jsonl").open("a") as log:
         log.write('{"key": "half a li')  # the power went while it was written
     monkeypatch.setattr(module, "run_cell", lambda spec, parties: ran.append(spec.key) or real(spec, parties))
