@@ -12,6 +12,7 @@ of its two representations; the product of whole batch matrices, ‖R_uᵀR_c‖
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -36,7 +37,7 @@ from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 
-__all__ = ["FedCVT", "attend", "unlike"]
+__all__ = ["FedCVT", "attend", "polynomial_attend", "unlike"]
 
 Weight = Annotated[float, Meta(ge=0)]
 REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
@@ -55,6 +56,8 @@ class FedCVT(Algorithm):
         temperature: T, by which similarities are divided before the softmax of the attention.
         estimate: whether rows that are not aligned take part at all; False leaves the aligned ones and L_diff, L_sim.
         cross_view: whether pseudo-labels are used.
+        similarity: of two rows in the attention: ``"softmax"`` as in the paper, or ``"polynomial"``, the square of the
+            inner product over the sum of these, without an exponential and without `temperature`.
         own_key: whether an aligned row is among the keys of its own estimate, so that the estimate is close to a copy.
             The paper does not say.
         representations: ``"both"``, or only the ``"unique"`` or ``"shared"`` ones, as in the paper's Table 4.
@@ -74,6 +77,7 @@ class FedCVT(Algorithm):
     temperature: Annotated[float, Meta(gt=0, le=100)] = 0.1
     estimate: bool = True
     cross_view: bool = True
+    similarity: Literal["softmax", "polynomial"] = "softmax"
     own_key: bool = False
     representations: Literal["both", "shared", "unique"] = "both"
 
@@ -166,10 +170,27 @@ def attend(
     """
     scores = query @ key.T / (temperature * key.shape[1] ** 0.5)
     if same > 1:
-        own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
-        own[same:] = False
-        scores = scores.masked_fill(own, -torch.inf)
+        scores = scores.masked_fill(_own(scores, same), -torch.inf)
     return torch.softmax(scores, dim=1) @ value
+
+
+def polynomial_attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *, same: int = 0) -> torch.Tensor:
+    """Attention with the square for the exponential: ``s_ij = (q_i · k_j)² / d``, ``Σ_j s_ij v_j / Σ_j s_ij``.
+
+    The sums are ``φ(q) · Σ_j φ(k_j) v_jᵀ`` with ``φ(k) = k ⊗ k``: polynomials in what the two parties have, of degree
+    five together, and one division a row. Arguments as for `attend`.
+    """
+    scores = (query @ key.T).square() / key.shape[1]
+    if same > 1:
+        scores = scores.masked_fill(_own(scores, same), 0.0)
+    return scores @ value / scores.sum(dim=1, keepdim=True).clamp_min(torch.finfo(scores.dtype).eps)
+
+
+def _own(scores: torch.Tensor, same: int) -> torch.Tensor:
+    """Where a row is its own key: the first `same` places of the diagonal, (n, m) bool."""
+    own = torch.eye(*scores.shape, dtype=torch.bool, device=scores.device)
+    own[same:] = False
+    return own
 
 
 def unlike(one: torch.Tensor, two: torch.Tensor) -> torch.Tensor:
@@ -290,10 +311,13 @@ class _Active(_Bottoms, ActiveRole):
     ) -> torch.Tensor:
         """Equation 12; the first n rows of `a` and `b` (shared, unique) are aligned, the others each party's own."""
         (a_c, a_u), (b_c, b_u) = a, b
-        t, weights = self.config.temperature, self.config.weights
+        weights = self.config.weights
         same = 0 if self.config.own_key else n
-        shared_a, unique_a = attend(b_c, a_c, a_c, t, same=same), attend(b_u, b_u[:n], a_u[:n], t, same=same)
-        shared_b, unique_b = attend(a_c, b_c, b_c, t, same=same), attend(a_u, a_u[:n], b_u[:n], t, same=same)
+        estimated = partial(attend, temperature=self.config.temperature, same=same)
+        if self.config.similarity == "polynomial":
+            estimated = partial(polynomial_attend, same=same)
+        shared_a, unique_a = estimated(b_c, a_c, a_c), estimated(b_u, b_u[:n], a_u[:n])
+        shared_b, unique_b = estimated(a_c, b_c, b_c), estimated(a_u, a_u[:n], b_u[:n])
         estimate_a, estimate_b = torch.cat([shared_a, unique_a], dim=1), torch.cat([shared_b, unique_b], dim=1)
         r_a, r_b = torch.cat([a_c, a_u], dim=1), torch.cat([b_c, b_u], dim=1)
         labelled_a, labelled_b = [r_a[:n], r_a[n:]], [r_b[:n], estimate_b[n:]]

@@ -193,17 +193,18 @@ def _cells(sections: SweepSections, data: DataSection, method: MethodSection, de
     axis = sections.axis
     fields = find_algorithm(method.algorithm).__struct_fields__
     general = {key: value for key, value in data.algorithm.items() if key in fields}
-    protection = {"name": method.protection} if isinstance(method.protection, str) else dict(method.protection)
     for x in axis.values if method.values is None else method.values:
         if isinstance(x, str) and x not in axis.values:
             raise InputError(f"method {method.title!r}: values has {x!r}, which is none of the axis")
+        chosen = method.protection or axis.protection.get(str(x), "plain")
+        protection = {"name": chosen} if isinstance(chosen, str) else dict(chosen)
         for seed in sections.seeds:
             yield Spec(
                 data=data.title,
                 method=method.title,
                 x=axis.number(x),
                 seed=seed,
-                source={"name": data.name, axis.option: x, "seed": seed, **data.options, **method.data},
+                source={"name": data.name, **axis.of_data(x), "seed": seed, **data.options, **method.data},
                 algorithm={
                     "name": method.algorithm,
                     **general,

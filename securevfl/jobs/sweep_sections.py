@@ -27,12 +27,27 @@ class Axis(Config):
         option: of the data sets, that takes the positions.
         unit: ``"%"``, ``"category"`` for names, or another one.
         values: the positions.
+        protection: instead of an option of the data sets: each position's protection, by its name, for all methods that
+            ask for none of their own.
     """
 
     name: str = "overlap"
     option: Word = "overlap"
     unit: str = "%"
     values: tuple[Position, ...] = ()
+    protection: Mapping[str, str | Settings] = msgspec.field(default_factory=dict)
+
+    def problems(self) -> list[str]:
+        wanted, given = {str(value) for value in self.values}, set(self.protection)
+        if self.protection and wanted != given:
+            return [
+                f"axis.protection is for {sorted(given)} and axis.values are {sorted(wanted)}: give each position one"
+            ]
+        return super().problems()
+
+    def of_data(self, position: int | float | str) -> dict[str, object]:
+        """What a position says to the data sets."""
+        return {} if self.protection else {self.option: position}
 
     def number(self, position: int | float | str) -> float:
         """A position as a number: of a name, its place among the values."""
@@ -57,12 +72,12 @@ class DataSection(Config):
 
 
 class MethodSection(Config):
-    """``[[method]]``: an algorithm with its settings."""
+    """``[[method]]``: an algorithm with its settings; without a protection it has the position's, or none."""
 
     algorithm: Word
     label: Word | None = None
     settings: Settings = msgspec.field(default_factory=dict)
-    protection: str | Settings = "plain"
+    protection: str | Settings | None = None
     data: Settings = msgspec.field(default_factory=dict)
     job: Settings = msgspec.field(default_factory=dict)
     values: tuple[Position, ...] | None = None

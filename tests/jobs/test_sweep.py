@@ -188,6 +188,30 @@ def test_rows_are_read_once_for_all_methods_unless_one_changes_them(
     assert len(set(ran)) == 4
 
 
+def test_positions_can_be_protections(file: Path) -> None:
+    text = SWEEP.replace(
+        "values = [0.1, 0.5]",
+        """unit = "category"
+values = ["none", "4"]
+
+[axis.protection]
+none = "plain"
+4 = { name = "plain", dp = { features = { mechanism = "gaussian", epsilon = 4.0 } } }""",
+    ).replace("values = [0.5]", 'protection = "plain"')
+    file.write_text(text, encoding="utf-8")
+    specs = [spec for spec in read_sweep(file).specs if spec.data == "digits" and spec.seed == 0]
+    assert [(spec.method, spec.x, spec.protection.get("dp") is not None) for spec in specs] == [
+        ("vanilla", 0.0, False),
+        ("vanilla", 1.0, True),
+        ("FedCVT", 0.0, False),  # it asks for a protection of its own
+        ("FedCVT", 1.0, False),
+    ]
+    assert all("overlap" not in spec.source for spec in specs)
+    file.write_text(text.replace('none = "plain"', ""), encoding="utf-8")
+    with pytest.raises(sv.InputError, match="give each position one"):
+        read_sweep(file)
+
+
 def test_other_settings_are_other_cells(file: Path) -> None:
     specs = read_sweep(file).specs
     assert len({spec.key for spec in specs}) == len(specs)
