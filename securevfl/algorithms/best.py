@@ -72,7 +72,7 @@ class Best(SplitNN):
             return [*found, f"{self.name}.methods is {self.methods!r}; different names, one at least, were expected"]
         for name in self.methods:
             kind = find_algorithm(name)
-            if name == self.name or not issubclass(kind, SplitNN) or kind.uses_book or kind.reveals:
+            if name == self.name or not issubclass(kind, SplitNN) or kind.uses_book or kind.many_owners or kind.reveals:
                 found.append(
                     f"{self.name}.methods names {name!r}, which cannot be one of several: take methods that learn from "
                     "the active party's own labels at the cut (laser, local, residual, zero_imputation, splitnn)"
@@ -119,14 +119,14 @@ class Best(SplitNN):
         Raises:
             InputError: differential privacy, of which every member would spend the whole budget.
         """
-        super().check(protection)
-        for each in self.algorithms().values():
-            each.check(protection)
         if protection.dp is not None:
             raise InputError(
                 f"{self.title} trains {self.folds * len(self.methods)} models on the same rows, and ε would be spent "
                 "by each of them: take one method with differential privacy (residual, laser)"
             )
+        super().check(protection)
+        for each in self.algorithms().values():
+            each.check(protection)
 
     def members(self, table: NumberedRows, seed: int, protection: Protection, passive: int) -> list[Member]:
         """All members, those that exchange something first; the same at all parties.

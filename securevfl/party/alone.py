@@ -18,7 +18,7 @@ from securevfl.errors import InputError
 from securevfl.party.job import Job
 from securevfl.privacy import Clock, Ledger, Policy
 from securevfl.site import PartySecret, Site
-from securevfl.training import NumberedRows, Setting, Split
+from securevfl.training import ActiveProgram, NumberedRows, Setting, Split
 from securevfl.training.calibration import ALONE, temperature_of, tempered
 from securevfl.training.split import chunks
 
@@ -81,8 +81,10 @@ class Alone:
             trained_with=trained_with,
             widest=int(model.get("widest", 0)),
         )
-        self._role = job.algorithm.active(setting)
-        self._role.begin()
+        program = job.algorithm.scorer(setting, model)
+        if not isinstance(program, ActiveProgram):
+            raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
+        self._role = program.role
         self._role.restore(model["parts"])
         self._temperature = temperature_of(model, ALONE)
 

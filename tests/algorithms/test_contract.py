@@ -123,6 +123,7 @@ def test_sealed_equals_plain_in_the_same_integers(
 
 
 TINY: dict[str, dict[str, Any]] = {
+    "best": {"methods": ("residual",)},
     "distilled": {"teacher_steps": 3, "folds": 2},
     "risa": {"self_training": 1, "drop_every": 1, "uncertainty": 0.3, "confidence": 0.6},
     "ssl": {"pretraining": 3},
