@@ -7,6 +7,7 @@ part.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -15,6 +16,7 @@ import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, PerturbedCut, Protection
+from securevfl.errors import InputError
 from securevfl.privacy import Noised, mapped
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
@@ -60,6 +62,21 @@ class OnSubsets(SplitNN):
     def cut(self) -> CutUse:
         """Of rows in which one passive party takes part, its part of z is opened by itself."""
         return replace(super().cut, alone=self.masks != "together", differing=self.masks == "redrawn")
+
+    def check_subset(self, present: Sequence[str], everyone: Sequence[str]) -> None:
+        """See `Algorithm.check_subset`.
+
+        Raises:
+            InputError: some of the passive parties, where they took part all together or not at all.
+        """
+        super().check_subset(present, everyone)
+        missing = [name for name in everyone if name not in present]
+        if self.masks == "together" and present and missing:
+            raise InputError(
+                f"{self.title} with masks = 'together' is not fit for rows without the columns of "
+                f"{', '.join(missing)} and with those of {', '.join(present)}: give the tables of all parties, or the "
+                "active party's alone, or train with masks = 'fixed'"
+            )
 
     def notes(self, protection: Protection) -> list[str]:
         told = "validation rows, test rows and predictions are whole: all passive parties take part"
