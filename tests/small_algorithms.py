@@ -46,7 +46,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "zero_imputation": SIZES,
     "random_match": SIZES,
     "all_labels": SIZES,
-    "laser": SIZES,
+    "laser": {**SIZES, "masks": "fixed"},
     "party_dropout": SIZES,
     "plugvfl": {**SIZES, "reader": (8,)},
     "ssl": {**SIZES, "bottom": (4,), "pretraining": 20},

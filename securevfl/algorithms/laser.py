@@ -8,7 +8,8 @@ predicts from it. A row that the parties O have trains all predictors that it ca
 Here one party has the labels, so all heads are the active party's. A row of the active party alone trains its own head
 on its own representation. Of an aligned row one set P of passive parties is drawn: what the cut opens for it,
 ``Σ_{p∈P} f_p(x_p)``, is enough for the subsets {a}, P and P ∪ {a}, and the last two weigh one over the probability of
-P. With one passive party these are all subsets, and the sum is exact. The gradient that goes back is that of the sum,
+P. With one passive party these are all subsets, and the sum is exact. Unless `masks` says otherwise, P is all passive
+parties: then no part of one party can be taken out of the sums. The gradient that goes back is that of the sum,
 so that it comes scaled by 1/|S|.
 """
 
@@ -46,7 +47,7 @@ class LaserVFL(OnSubsets):
             do not score, and train the passive parties' representations.
         normalise: whether every row weighs the same; False: a row that n parties have weighs 2^n − 1 times as much as
             one of the active party alone, as in the paper's sum.
-        masks: see `OnSubsets`; ``"together"`` leaves the subsets {a}, P and P ∪ {a} for P of all passive parties.
+        masks: see `OnSubsets`; ``"together"`` leaves {a}, P and P ∪ {a} with P of all passive parties.
     """
 
     name: ClassVar[str] = "laser"

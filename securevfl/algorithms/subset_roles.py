@@ -7,7 +7,6 @@ part.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -16,7 +15,6 @@ import torch
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, PerturbedCut, Protection
-from securevfl.errors import InputError
 from securevfl.privacy import Noised, mapped
 from securevfl.training.halves import Architecture, PassiveHalf
 from securevfl.training.role import Role
@@ -36,15 +34,21 @@ class OnSubsets(SplitNN):
     """What configurations have in common whose training rows have subsets of the parties.
 
     Attributes:
-        masks: with two or more passive parties, ``"fixed"``: each row keeps one subset for the whole run, so that no
-            two sums of it are opened whose difference is one party's part. ``"redrawn"``: a row has another subset in
-            each batch, and such differences tell each party's part. ``"together"``: all passive parties take part or
-            none, so that only the sum over all of them is ever opened; subsets of some of them are not trained then.
+        masks: with two or more passive parties, ``"together"``: all of them take part or none, so that only the sum
+            over all is ever opened; the model then scores rows of all parties, and of the active party alone.
+            ``"fixed"``: each row keeps one subset for the whole run, and the model scores any. No two sums of a row are
+            opened in training whose difference is one party's part; but rows with one passive party open its part, and
+            a later prediction with another subset opens a second sum. ``"redrawn"``: a row has another subset in each
+            batch, and differences tell each party's part.
     """
 
     uses_others: ClassVar[bool] = True
-    subsets: ClassVar[Literal["all", "alone", "any"]] = "any"
-    masks: Masks = "fixed"
+    masks: Masks = "together"
+
+    @property
+    def subsets(self) -> Literal["all", "alone", "any"]:  # type: ignore[override]
+        """See `Algorithm.subsets`; it depends on the masks."""
+        return "alone" if self.masks == "together" else "any"
 
     def draw(self) -> Draw:
         """How subsets are drawn, of parties that take part each by itself, or of one that stands for all."""
@@ -63,27 +67,13 @@ class OnSubsets(SplitNN):
         """Of rows in which one passive party takes part, its part of z is opened by itself."""
         return replace(super().cut, alone=self.masks != "together", differing=self.masks == "redrawn")
 
-    def check_subset(self, present: Sequence[str], everyone: Sequence[str]) -> None:
-        """See `Algorithm.check_subset`.
-
-        Raises:
-            InputError: some of the passive parties, where they took part all together or not at all.
-        """
-        super().check_subset(present, everyone)
-        missing = [name for name in everyone if name not in present]
-        if self.masks == "together" and present and missing:
-            raise InputError(
-                f"{self.title} with masks = 'together' is not fit for rows without the columns of "
-                f"{', '.join(missing)} and with those of {', '.join(present)}: give the tables of all parties, or the "
-                "active party's alone, or train with masks = 'fixed'"
-            )
-
     def notes(self, protection: Protection) -> list[str]:
-        told = "validation rows, test rows and predictions are whole: all passive parties take part"
-        if self.masks == "fixed":
+        told = "validation rows, test rows and predictions are whole: all passive parties that are there take part"
+        if self.masks != "together":
             told += (
-                "; with several passive parties, a sealed prediction of rows that trained opens a second sum of those "
-                "that trained without some party: leave them out, or train with masks = 'together'"
+                "; with several passive parties, a sealed prediction of a row with another subset than it trained with "
+                "opens a second sum of it, and their difference is what parties put in: leave rows that trained out, "
+                "or train with masks = 'together'"
             )
         return [*super().notes(protection), told]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ def predict(
     sets: list[tuple[str, ...]] = [tuple(passive)]
     if everyone:
         job.algorithm.check_subset((), trained_with)
-        sets = [one for one in every_set(job.algorithm.subsets, passive) if _fit(job, one, trained_with)]
+        sets = every_set(job.algorithm.subsets, passive)
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
@@ -146,12 +146,3 @@ def predict(
         steps=steps,
         ledgers=next((found for run, found in steps[0].ledgers.items() if run.startswith("predict")), {}),
     )
-
-
-def _fit(job: Job, present: Sequence[str], everyone: Sequence[str]) -> bool:
-    """Whether the job's algorithm scores rows of these passive parties."""
-    try:
-        job.algorithm.check_subset(present, everyone)
-    except InputError:
-        return False
-    return True

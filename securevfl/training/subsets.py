@@ -5,8 +5,8 @@ exchanged. A party that is left out of a row that others exchange feeds zeros fo
 
 A sealed cut opens z_S, the sum over the parties of a row's subset S. If the same row is opened with two subsets while
 the weights hardly change, the difference is what the parties of one of them put in, up to the little that the weights
-moved: one party's part by itself, where the subsets differ by one party. So with two or more passive parties each row
-keeps one subset for the whole run, unless the configuration says otherwise.
+moved: one party's part by itself, where the subsets differ by one party. So by default all passive parties take part
+together or not at all; or each row keeps one subset for the whole run; see `securevfl.algorithms.subset_roles`.
 """
 
 from __future__ import annotations
