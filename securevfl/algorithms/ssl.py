@@ -3,7 +3,8 @@
 
 The loss (NT-Xent) pulls the representations of two random views of a row together and pushes those of different rows
 apart. Views of images are shifted, partly erased and noisy; views of tables have some columns exchanged with another
-row's (SCARF, Bahri et al. 2022, arXiv 2106.15147). Nothing is sent for it.
+row's (SCARF, Bahri et al. 2022, arXiv 2106.15147). So have views of images for a perceptron, to which a shifted image
+is another one: it knows no neighbours. Nothing is sent for it.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ class SelfSupervised(SplitNN):
     Attributes:
         pretraining: steps of pretraining at each party.
         temperature: τ of NT-Xent.
-        corruption: share of a table's columns exchanged in a view.
+        corruption: share of a table's columns exchanged in a view, or of an image's pixels for a perceptron.
     """
 
     name: ClassVar[str] = "ssl"
     label: ClassVar[str] = "SSL + VFL"
     uses_others: ClassVar[bool] = True
-    pretraining: Annotated[int, Meta(ge=0)] = 400
+    pretraining: Annotated[int, Meta(ge=0)] = 1200
     temperature: Annotated[float, Meta(gt=0, le=10)] = 0.5
     corruption: Annotated[float, Meta(ge=0, lt=1)] = 0.4
 
@@ -67,8 +68,16 @@ def nt_xent(one: torch.Tensor, two: torch.Tensor, temperature: float) -> torch.T
     return functional.cross_entropy(similarity, partner)
 
 
-def view(x: torch.Tensor, corruption: float) -> torch.Tensor:
-    """A random view of rows (n, …)."""
+def view(x: torch.Tensor, corruption: float, *, shifted: bool = True) -> torch.Tensor:
+    """A random view of rows (n, …).
+
+    Args:
+        x: the rows.
+        corruption: share of the columns, or pixels, that are exchanged.
+        shifted: whether images are shifted and partly erased; if not, they are tables of pixels.
+    """
+    if x.ndim > 2 and not shifted:
+        return view(x.flatten(1), corruption).view_as(x)
     if x.ndim == 2:
         swap = torch.rand_like(x) < corruption
         return torch.where(swap, x[torch.randperm(len(x), device=x.device)], x)
@@ -97,10 +106,10 @@ def pretrain(bottom: nn.Module, width: int, x: torch.Tensor, config: SelfSupervi
     with seeded(seed):
         head = nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 32)).to(x.device)
         optimizer = torch.optim.Adam([*bottom.parameters(), *head.parameters()], lr=1e-3)
-        size = min(max(batch, 2), len(x))
+        size, shifted = min(max(batch, 2), len(x)), isinstance(config.bottom, str)
         for _ in range(config.pretraining if size > 1 else 0):
             rows = x[torch.randperm(len(x))[:size]]
-            one, two = (head(bottom(view(rows, config.corruption))) for _ in range(2))
+            one, two = (head(bottom(view(rows, config.corruption, shifted=shifted))) for _ in range(2))
             optimizer.zero_grad(set_to_none=True)
             torch.autograd.backward(nt_xent(one, two, config.temperature))
             optimizer.step()

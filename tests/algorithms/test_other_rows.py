@@ -85,3 +85,7 @@ def test_each_image_of_a_view_is_shifted_by_itself() -> None:
     assert len(places) > 5
     assert all(abs(place // 16 - 8) <= 2 and abs(place % 16 - 8) <= 2 for place in places)
     assert np.isfinite(seen.numpy()).all()
+    table = view(images + torch.arange(64.0)[:, None, None, None], 0.4, shifted=False) - images
+    assert set(table.flatten().tolist()) <= {*range(64), *range(-100, 164)}  # pixels of some row, in their places
+    rows = torch.arange(64.0)[:, None, None, None]
+    assert 0.2 < float((table != rows).float().mean()) < 0.6
