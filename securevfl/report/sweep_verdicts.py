@@ -10,7 +10,7 @@ import msgspec
 from securevfl.report.statistics import Judgement, Paired, judge, paired
 from securevfl.report.sweep_record import Claim, SweepRecord, by_seed, datasets, positions
 
-__all__ = ["Verdict", "judged", "verdicts"]
+__all__ = ["Verdict", "judged", "tests_of", "verdicts"]
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,8 +44,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
-def _tests(record: SweepRecord, claim: Claim) -> Iterator[tuple[str, float, Paired]]:
-    """Data set, position and differences, where a seed ran with both methods."""
+def tests_of(record: SweepRecord, claim: Claim) -> Iterator[tuple[str, float, Paired]]:
+    """Data set, position and paired differences, where a seed ran with both methods."""
     seeds = by_seed(record, claim.rows)
     for data in datasets(record):
         if claim.data not in ("*", data):
@@ -85,7 +85,7 @@ def judged(record: SweepRecord) -> list[tuple[Claim, list[Verdict]]]:
     difference equals its margin, the chance of any verdict but "undecided" is at most 5 %. Fewer than five seeds decide
     nothing.
     """
-    tests = [list(_tests(record, claim)) for claim in record.claims]
+    tests = [list(tests_of(record, claim)) for claim in record.claims]
     found = iter(judge([sample for lines in tests for _, _, sample in lines]))
     return [
         (claim, [_verdict(claim, *line, next(found)) for line in lines] or [_untried(claim)])

@@ -1,0 +1,93 @@
+"""Tables and the picture in the docs that are made from sweeps: benchmarks/results/sweep-*.json.
+
+python tests/sweep_pages.py    writes them into the pages; a test holds that they have them.
+
+A page says where: ``<!-- sweep: few-rows | means | MNIST halves -->``, then ``<!-- end -->``. The first word is the
+sweep, the second the table (see `KINDS`), the third a data set where the table is of one. A sweep that has not run yet
+leaves a line that says so; one that has run in part gives its part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import sweep_picture
+import sweep_tables as tables
+from sweep_levels import Levels
+
+from securevfl.report import SweepRecord
+from securevfl.report.sweep_record import datasets
+
+__all__ = ["KINDS", "PICTURE", "pages", "written"]
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+RESULTS = ROOT / "benchmarks" / "results"
+PICTURE = DOCS / "images" / "few-rows.png"
+
+_BLOCK = re.compile(r"(<!-- sweep: ([^>]*?) -->).*?(<!-- end -->)", flags=re.DOTALL)
+
+KINDS: dict[str, Callable[[Levels, str], str]] = {
+    "means": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name)),
+    "alone": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name, "alone")),
+    "levels": lambda found, data: _each(found.record, data, lambda name: tables.levels(found, name)),
+    "claims": lambda found, _: tables.claims(found),
+    "tallies": lambda found, _: tables.tallies(found),
+    "labelled": lambda found, _: tables.labelled(found.record),
+    "papers": lambda found, _: tables.papers(found.record),
+    "failed": lambda found, _: tables.failed(found.record),
+    "run": lambda found, _: tables.run(found.record),
+    "tests": lambda found, _: f"This page makes {found.size} tests, of which Holm's correction takes account.",
+}
+
+
+def _each(record: SweepRecord, data: str, table: Callable[[str], str]) -> str:
+    """Of one data set, or of each with its name above."""
+    return table(data) if data else "\n\n".join(f"**{name}**\n\n{table(name)}" for name in datasets(record))
+
+
+@cache
+def _levels(name: str) -> Levels | None:
+    file = RESULTS / f"sweep-{name}.json"
+    return Levels(SweepRecord.read(file)) if file.exists() else None
+
+
+def _block(words: str) -> str:
+    name, kind, *data = (word.strip() for word in words.split("|"))
+    found = _levels(name)
+    if kind not in KINDS:
+        raise ValueError(f"a page asks for the table {kind!r} of the sweep {name!r}; there are {', '.join(KINDS)}")
+    if found is None:
+        return f"*`examples/experiments/{name}.toml` has not run yet.*"
+    return KINDS[kind](found, data[0] if data else "")
+
+
+def written(page: str) -> str:
+    """The page with its tables as they have to be.
+
+    Raises:
+        ValueError: it asks for a table that there is not.
+    """
+    return _BLOCK.sub(lambda found: f"{found[1]}\n\n{_block(found[2])}\n\n{found[3]}", page)
+
+
+def pages() -> Iterator[Path]:
+    """The pages that have such tables."""
+    for path in sorted(DOCS.rglob("*.md")):
+        if "<!-- sweep: " in path.read_text(encoding="utf-8"):
+            yield path
+
+
+def main() -> None:
+    for path in pages():
+        path.write_text(written(path.read_text(encoding="utf-8")), encoding="utf-8")
+    found = _levels("few-rows")
+    if found is not None:
+        sweep_picture.draw(found.record, PICTURE)
+
+
+if __name__ == "__main__":
+    main()

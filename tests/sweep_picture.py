@@ -1,0 +1,101 @@
+"""docs/images/few-rows.png: how far each method is from the active party alone, by data set and overlap."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from sweep_levels import ALONE
+
+from securevfl.report import SweepRecord
+from securevfl.report.plots import GRID, INK, MUTED
+from securevfl.report.statistics import Paired, paired
+from securevfl.report.sweep_record import by_seed, datasets, methods, positions, tick
+
+__all__ = ["differences", "digest", "draw"]
+
+_COLOURS = ("#d55e00", "#0072b2", "#009e73", "#b5478a")  # Okabe and Ito's
+_LEAST = -0.15
+"""Methods further below are drawn at the edge."""
+_COLUMNS = 4
+
+
+def differences(record: SweepRecord) -> dict[str, dict[str, dict[float, Paired]]]:
+    """Data set → method → position → paired differences from the active party alone."""
+    seeds = by_seed(record)
+    found: dict[str, dict[str, dict[float, Paired]]] = {}
+    for data in datasets(record):
+        for method in methods(record, data):
+            for x in positions(record, data):
+                one, other = (seeds.get((data, name, x), {}) for name in (method, ALONE))
+                pairs = [one[seed] - other[seed] for seed in one if seed in other]
+                if method != ALONE and pairs:
+                    found.setdefault(data, {}).setdefault(method, {})[x] = paired(pairs)
+    return found
+
+
+def digest(record: SweepRecord) -> str:
+    """Of all that the picture shows, to the fourth digit; it is in the file, so that a test can compare it."""
+    shown = [
+        [data, method, x, *(None if value is None else round(value, 4) for value in (one.mean, one.low, one.high))]
+        for data, rows in differences(record).items()
+        for method, at in rows.items()
+        for x, one in at.items()
+    ]
+    return hashlib.sha256(msgspec.json.encode(shown)).hexdigest()
+
+
+def _panel(axes: Any, rows: dict[str, dict[float, Paired]], names: list[str], xs: list[float]) -> None:
+    for k, x in enumerate(xs):
+        for i, name in enumerate(names):
+            one = rows.get(name, {}).get(x)
+            if one is None:
+                continue
+            y = i + 0.24 * (k - (len(xs) - 1) / 2)
+            colour = _COLOURS[k % len(_COLOURS)]
+            if one.mean < _LEAST:
+                axes.plot([100 * _LEAST], [y], marker="<", ms=4, mfc="white", mec=colour, mew=0.9)
+                continue
+            if one.low is not None and one.high is not None:
+                axes.plot([100 * max(one.low, _LEAST), 100 * one.high], [y, y], color=colour, lw=1.1, alpha=0.75)
+            axes.plot([100 * one.mean], [y], marker="o", ms=3.2, color=colour)
+    axes.axvline(0, color=INK, lw=0.8)
+
+
+def draw(record: SweepRecord, path: Path) -> None:
+    """Write the picture: a panel a data set, a row a method, its distance from the active party alone with a 95 %
+    interval."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+
+    found = differences(record)
+    names = [name for name in methods(record) if name != ALONE]
+    lines = -(-len(found) // _COLUMNS) or 1
+    figure = Figure(figsize=(12.5, lines * (0.9 + 0.23 * len(names))), layout="constrained")
+    grid = figure.subplots(lines, _COLUMNS, sharey=True, squeeze=False)
+    for axes in grid.flat[len(found) :]:
+        axes.set_visible(False)
+    for axes, (data, rows) in zip(grid.flat, found.items(), strict=False):
+        _panel(axes, rows, names, positions(record, data))
+        axes.set_title(data, loc="left", color=INK, fontsize=9)
+        axes.spines[["top", "right", "left"]].set_visible(False)
+        axes.spines["bottom"].set_color(GRID)
+        axes.tick_params(colors=MUTED, length=0, labelsize=8)
+        axes.xaxis.grid(True, color=GRID, lw=0.7)
+        axes.set_axisbelow(True)
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.set_yticks(range(len(names)), names)
+    figure.supxlabel(
+        f"points above {ALONE} (the active party alone), mean and 95 % interval of the differences by seed; "
+        f"hollow: more than {-100 * _LEAST:.0f} below",
+        fontsize=8.5,
+        color=MUTED,
+    )
+    xs = sorted({x for data in found for x in positions(record, data)})
+    handles = [Line2D([], [], color=_COLOURS[k % len(_COLOURS)], marker="o", ms=4, lw=1.1) for k in range(len(xs))]
+    figure.legend(
+        handles, [tick(record, x) for x in xs], loc="outside upper right", ncols=len(xs), frameon=False, fontsize=8.5
+    )
+    figure.savefig(path, dpi=110, metadata={"Description": digest(record)})

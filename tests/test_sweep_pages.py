@@ -1,0 +1,121 @@
+"""Pages have the tables that the sweeps make; firsts, levels and counts are those of planted figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sweep_pages
+import sweep_picture
+import sweep_tables as tables
+from sweep_levels import Levels
+
+from securevfl.report import Cell, Claim, SweepRecord
+
+
+def _record(
+    means: Mapping[str, float], *, seeds: int = 5, spread: float = 0.002, xs: tuple[float, ...] = (0.01, 0.2)
+) -> SweepRecord:
+    """A sweep with these means on each of two data sets; without the partner all are ten points lower."""
+    rng = np.random.default_rng(5)
+    cells = []
+    for data in ("digits", "credit"):
+        for x in xs:
+            for seed in range(seeds):
+                split = rng.normal(0, 0.02)
+                for method, mean in means.items():
+                    value = float(mean + split + rng.normal(0, spread))
+                    other = {"valid": 0.5, "metric": "accuracy", "epochs": 1, "best_epoch": 1, "seconds": 1.0}
+                    cells.append(
+                        Cell(data=data, method=method, x=x, seed=seed, value=value, alone=value - 0.1, **other)
+                    )
+    claims = [Claim(text="best is better", source="ours", data="*", better="best", worse="local")]
+    settings = dict.fromkeys(("name", "title", "created", "command", "size", "axis"), "overlap")
+    return SweepRecord(cells=cells, claims=claims, versions={}, machine={}, axis_unit="%", **settings)
+
+
+MEANS = {"local": 0.70, "RISA": 0.80, "best": 0.7999, "residual": 0.74, "LASER-VFL": 0.60, "all labels": 0.90}
+
+
+def test_first_level_behind_and_below_are_told_apart() -> None:
+    found = Levels(_record(MEANS))
+    assert {line.first for line in found.lines} <= {"RISA", "best"}
+    best, residual, laser = (found.tally(name, "common") for name in ("best", "residual", "LASER-VFL"))
+    assert (best.places, residual.places) == (4, 4)
+    assert best.level == best.near == best.no_worse == 4
+    assert (best.below, best.below_mean) == (0, 0)
+    assert (residual.first, residual.level, residual.near, residual.below) == (0, 0, 0, 0)
+    assert residual.worst == pytest.approx(0.06, abs=0.006)
+    assert (laser.level, laser.below, laser.below_mean, laser.no_worse) == (0, 4, 4, 0)
+    assert found.tally("best", "alone").places == 4
+    text = tables.tallies(found)
+    assert "| `best` | all columns | 4 |" in text
+    assert "4 (100 %)" in text
+    assert "| `LASER-VFL` | without the partner | 4 | 0 (0 %) | 0 (0 %) |" in text
+    line = tables.levels(found, "digits")
+    assert "behind" in line
+    assert "✗" in line
+
+
+def test_level_without_power_is_seen_in_the_power() -> None:
+    """Noise hides four points: level, and the table says that no less than tens of points would have been seen."""
+    found = Levels(_record(MEANS | {"residual": 0.76}, spread=0.04))
+    tally = found.tally("residual", "common")
+    assert tally.level == 4
+    assert (tally.sees or 0) > 0.1
+    assert tally.no_worse < 4
+
+
+def test_the_family_has_all_tests_of_the_page() -> None:
+    found = Levels(_record(MEANS))
+    firsts = sum(line.behind is None for line in found.lines)
+    assert found.size == 3 * len(found.lines) - firsts + 4  # first, local, margin; and the claim at four places
+    assert [len(tests) for tests in found.claims()] == [4]
+    assert all(judgement.verdict == "holds" for *_, judgement in found.claims()[0])
+    assert all((judgement.adjusted or 0) >= (sample.p or 0) for *_, sample, judgement in found.claims()[0])
+
+
+def test_fewer_than_five_seeds_and_other_labels_are_never_first() -> None:
+    assert not Levels(_record(MEANS, seeds=4)).lines
+    assert "Fewer than five seeds" in tables.levels(Levels(_record(MEANS, seeds=4)), "digits")
+    assert all(line.first != "all labels" for line in Levels(_record(MEANS)).lines)
+    table = tables.means(_record(MEANS), "digits")
+    assert table.splitlines()[-1].startswith("| *all labels* |")
+    assert "**" not in table.splitlines()[-1]
+
+
+@pytest.mark.parametrize("keep", [0, 1, 7, 29])
+def test_tables_and_picture_come_from_any_part_of_a_sweep(keep: int, tmp_path: Path) -> None:
+    whole = _record(MEANS)
+    record = SweepRecord(
+        **{name: getattr(whole, name) for name in whole.__struct_fields__} | {"cells": whole.cells[:keep]}
+    )
+    found = Levels(record)
+    for table in sweep_pages.KINDS.values():
+        assert isinstance(table(found, ""), str)
+    sweep_picture.draw(record, tmp_path / "few.png")
+    assert sweep_picture.digest(record).encode() in (tmp_path / "few.png").read_bytes()
+
+
+def test_pages_have_the_tables_that_the_sweeps_make() -> None:
+    for path in sweep_pages.pages():
+        page = path.read_text(encoding="utf-8")
+        assert sweep_pages.written(page) == page, f"{path}: run python tests/sweep_pages.py"
+
+
+def test_the_picture_is_of_the_sweep() -> None:
+    found = sweep_pages._levels("few-rows")
+    if found is None:
+        assert not sweep_pages.PICTURE.exists()
+        return
+    assert sweep_picture.digest(found.record).encode() in sweep_pages.PICTURE.read_bytes()
+
+
+def test_unknown_tables_are_told() -> None:
+    with pytest.raises(ValueError, match="asks for the table 'meens'"):
+        sweep_pages.written("<!-- sweep: few-rows | meens -->\n<!-- end -->")
+    never = sweep_pages.written("<!-- sweep: never | means -->\nold\n<!-- end -->")
+    assert "has not run yet" in never
+    assert "old" not in never
