@@ -19,7 +19,7 @@ import sweep_tables as tables
 from sweep_levels import Levels
 
 from securevfl.report import SweepRecord
-from securevfl.report.sweep_record import datasets
+from securevfl.report.sweep_record import datasets, positions
 
 __all__ = ["KINDS", "PICTURE", "pages", "written"]
 
@@ -31,7 +31,7 @@ PICTURE = DOCS / "images" / "few-rows.png"
 _BLOCK = re.compile(r"(<!-- sweep: ([^>]*?) -->).*?(<!-- end -->)", flags=re.DOTALL)
 
 KINDS: dict[str, Callable[[Levels, str], str]] = {
-    "means": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name)),
+    "means": lambda found, data: _means(found.record, data),
     "alone": lambda found, data: _each(found.record, data, lambda name: tables.means(found.record, name, "alone")),
     "levels": lambda found, data: _each(found.record, data, lambda name: tables.levels(found, name)),
     "claims": lambda found, _: tables.claims(found),
@@ -42,6 +42,12 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "run": lambda found, _: tables.run(found.record),
     "tests": lambda found, _: f"This page makes {found.size} tests, of which Holm's correction takes account.",
 }
+
+
+def _means(record: SweepRecord, data: str) -> str:
+    if not data and record.cells and all(len(positions(record, name)) == 1 for name in datasets(record)):
+        return tables.across(record)
+    return _each(record, data, lambda name: tables.means(record, name))
 
 
 def _each(record: SweepRecord, data: str, table: Callable[[str], str]) -> str:

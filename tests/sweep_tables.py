@@ -11,7 +11,7 @@ from securevfl.report.statistics import Judgement, Paired
 from securevfl.report.sweep import best_of, counts_text, failures_text, mean_text
 from securevfl.report.sweep_record import Rows, datasets, methods, positions, summary, tick
 
-__all__ = ["claims", "failed", "labelled", "levels", "means", "papers", "run", "tallies"]
+__all__ = ["across", "claims", "failed", "labelled", "levels", "means", "papers", "run", "tallies"]
 
 _MARKS = {"holds": "✓", "does not hold": "✗", "undecided": "·"}
 _ROWS: dict[Rows, str] = {"common": "all columns", "alone": "without the partner"}
@@ -51,6 +51,21 @@ def means(record: SweepRecord, data: str, rows: Rows = "common") -> str:
         bold = [f"**{text}**" if (name, x) in best else text for x, text in zip(xs, shown, strict=True)]
         lines.append([f"*{name}*" if name in OTHER_LABELS else name, *bold])
     return _table(["", *(tick(record, x) for x in xs)], lines)
+
+
+def across(record: SweepRecord, rows: Rows = "common") -> str:
+    """One row a method, one column a data set, of a sweep with one position for each."""
+    entries = summary(record, rows)
+    at = {(entry.data, entry.method): entry for entry in entries}
+    best = {data: best_of([entry for entry in entries if entry.data == data]) for data in datasets(record)}
+    lines = []
+    for name in methods(record):
+        found = [(at.get((data, name)), best[data]) for data in datasets(record)]
+        texts = [mean_text(entry) for entry, _ in found]
+        firsts = [entry is not None and (name, entry.x) in top for entry, top in found]
+        lines.append([name, *(f"**{text}**" if first else text for text, first in zip(texts, firsts, strict=True))])
+    places = [f"{data}, {tick(record, positions(record, data)[0])}" for data in datasets(record)]
+    return _table(["", *places], lines)
 
 
 def labelled(record: SweepRecord) -> str:
