@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.latency", quick=("--quick",)),
     Benchmark("benchmarks.soak", quick=("--quick",)),
     Benchmark("benchmarks.session", quick=("--quick",)),
+    Benchmark("benchmarks.best_members", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )
 
