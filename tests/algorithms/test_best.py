@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest import mock
 
+import best_page
 import numpy as np
 import pytest
 import torch
@@ -280,3 +281,9 @@ def test_all_methods_get_the_same_widths() -> None:
     assert {each.hidden for each in every.values()} == {8}
     assert every["residual"].local_weight_decay == 0.01
     assert every["residual"].weight_decay == 1e-3
+
+
+def test_the_page_has_the_table_that_the_benchmark_makes() -> None:
+    page = best_page.PAGE.read_text(encoding="utf-8")
+    assert "<!-- best members -->" in page
+    assert page == best_page.written(page)
