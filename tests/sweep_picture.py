@@ -72,9 +72,10 @@ def draw(record: SweepRecord, path: Path) -> None:
 
     found = differences(record)
     names = [name for name in methods(record) if name != ALONE]
-    lines = -(-len(found) // _COLUMNS) or 1
-    figure = Figure(figsize=(12.5, lines * (0.9 + 0.23 * len(names))), layout="constrained")
-    grid = figure.subplots(lines, _COLUMNS, sharey=True, squeeze=False)
+    columns = min(_COLUMNS, len(found)) or 1
+    lines = -(-len(found) // columns) or 1
+    figure = Figure(figsize=(2.2 + 2.6 * columns, lines * (0.9 + 0.23 * len(names))), layout="constrained")
+    grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
     for axes in grid.flat[len(found) :]:
         axes.set_visible(False)
     for axes, (data, rows) in zip(grid.flat, found.items(), strict=False):
@@ -88,7 +89,7 @@ def draw(record: SweepRecord, path: Path) -> None:
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.set_yticks(range(len(names)), names)
     figure.supxlabel(
-        f"points above {ALONE} (the active party alone), mean and 95 % interval of the differences by seed; "
+        f"points above {ALONE} (the active party alone), mean and 95 % interval over the seeds\n"
         f"hollow: more than {-100 * _LEAST:.0f} below",
         fontsize=8.5,
         color=MUTED,

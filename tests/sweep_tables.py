@@ -77,7 +77,9 @@ def labelled(record: SweepRecord) -> str:
             if any(counts):
                 rows.append([data, name, *(count or "–" for count in counts)])
     xs = sorted({x for data in datasets(record) for x in positions(record, data)})
-    return _table(["data", "method", *(tick(record, x) for x in xs)], rows) if rows else "*No row was labelled.*"
+    if not rows:
+        return "*No method of this sweep counts labelled rows.*"
+    return _table(["data", "method", *(tick(record, x) for x in xs)], rows)
 
 
 def _against_first(line: Line | None) -> str:
@@ -142,7 +144,8 @@ def claims(found: Levels) -> str:
         at: dict[str, list[str]] = {}
         for data, _, sample, judgement in tests:
             at.setdefault(data, []).append(f"{_tested(sample)} {_MARKS[judgement.verdict]}")
-        sees = sorted(100 * judgement.seen for *_, judgement in tests if judgement.seen is not None)
+        undecided = [judgement.seen for *_, judgement in tests if judgement.verdict == "undecided"]
+        sees = sorted(100 * seen for seen in undecided if seen is not None)
         seen = "–" if not sees else f"{sees[0]:.1f} to {sees[-1]:.1f}" if len(sees) > 1 else f"{sees[0]:.1f}"
         margin = f"; margin {_points(claim.margin)}" if claim.margin else ""
         rows.append(
