@@ -20,8 +20,10 @@ from torch.nn import functional
 
 import securevfl as sv
 from securevfl.algorithms.laser import Heads, LaserHalf, LaserLoss, term_weights
+from securevfl.algorithms.plugvfl import information
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.site import PartySecret
+from securevfl.testing.trial import roles_begun
 from securevfl.training.subsets import Subsets, drop_independently, one_of_a_random_size, spread, times_unlikely
 from securevfl.transport import Array
 
@@ -101,6 +103,60 @@ def test_with_one_passive_party_the_loss_is_the_papers() -> None:
     """``ℓ(g_a(z_a)) + ½ ℓ(g_a(z_ap)) + ½ ℓ(g_p(z_ap)) + ℓ(g_p(z_p))``: 2² − 1 in all."""
     weights = term_weights(torch.tensor([[True], [False]]), passive_heads=True, normalise=False)
     assert weights.tolist() == [[1.0, 0.5, 0.5, 1.0], [1.0, 0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("masks", ["fixed", "together"])
+@pytest.mark.parametrize("normalise", [True, False])
+@pytest.mark.parametrize("passive", [1, 3])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_what_the_loss_states_of_its_sensitivity_holds_for_all_terms(
+    classes: int, passive: int, normalise: bool, masks: str
+) -> None:
+    """No other label moves the gradient of a row's terms further, whichever parties take part; and some do as far."""
+    config = sv.LaserVFL(masks=masks, normalise=normalise)
+    weights = config.weights_by_size(passive)
+    loss = LaserLoss(classes, float(weights.norm(dim=1).max()))
+    loss.weights = weights.double()
+    outputs = 1 if classes == 2 else classes
+    logits = torch.randn((passive + 1, weights.shape[1] * outputs), dtype=torch.float64).requires_grad_()
+    gradients = [
+        torch.autograd.grad(loss(logits, torch.full((passive + 1,), label)).sum(), logits)[0]
+        for label in range(classes)
+    ]
+    moved = max(float((a - b).norm(dim=1).max()) for a, b in itertools.combinations(gradients, 2))
+    assert loss.sensitivity is not None
+    assert moved <= loss.sensitivity * (1 + 1e-6)
+    if not normalise:
+        assert moved >= loss.sensitivity * (1 - 1e-6)
+
+
+def test_the_information_on_labels_is_an_upper_bound_where_the_reader_is_right() -> None:
+    """With q the true posterior CLUB's estimate exceeds the mutual information; without information both are zero."""
+    posterior = torch.tensor([[0.9, 0.1], [0.2, 0.8]])  # of a z with two values, as likely
+    joint = posterior / 2
+    marginal = joint.sum(dim=0)
+    exact = float((joint * (posterior / marginal).log()).sum())
+    z = torch.tensor([0] * 10 + [1] * 10)
+    y = torch.tensor([0] * 9 + [1] * 1 + [0] * 2 + [1] * 8)
+    assert float(information(posterior[z].log(), y).mean()) >= exact
+    flat = torch.full((20, 2), 0.5)
+    assert float(information(flat.log(), y).abs().max()) < 1e-6
+
+
+def test_a_reader_of_labels_finds_less_where_passive_parties_train_against_it() -> None:
+    people = scarce(1, rows=160, overlap=0.8)
+    found = {}
+    for disguise in (1e-6, 20.0):
+        with roles_begun() as roles:
+            run(job("plugvfl", epochs=6, bottom=(6,), disguise=disguise, drop=0.0), people)
+        active, passive = sorted(roles, key=lambda role: role.site.name)
+        rows = active.table.split.train
+        with torch.no_grad():
+            a = passive.half.bottom(passive.features(rows))  # type: ignore[attr-defined]
+            z = a @ passive.half.cut.snapshot()[0]  # type: ignore[attr-defined]
+            log_q = active.reader.model(z).log_softmax(dim=1)  # type: ignore[attr-defined]
+        found[disguise] = float(information(log_q, active.labels(rows)).mean())  # type: ignore[attr-defined]
+    assert found[20.0] < 0.5 * found[1e-6]
 
 
 def test_the_gradient_that_goes_back_is_scaled_by_the_size_of_the_subset() -> None:
