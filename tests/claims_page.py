@@ -40,10 +40,12 @@ def tests_of(claim: Mapping[str, Any], record: SweepRecord | None) -> list[Line]
     if record is None:
         return []
     seeds = by_seed(record, claim.get("rows", "common"))
-    several = len({x for data in datasets(record) for x in positions(record, data)}) > 1
+    several = "at" not in claim and len({x for data in datasets(record) for x in positions(record, data)}) > 1
     found = []
     for data in datasets(record):
         for x in positions(record, data):
+            if x not in claim.get("at", [x]):
+                continue
             better, worse = (seeds.get((data, claim[which], x), {}) for which in ("better", "worse"))
             pairs = [better[seed] - worse[seed] for seed in better if seed in worse]
             if pairs:
