@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -143,6 +144,22 @@ def test_augmentations() -> None:
     assert torch.equal(inner.amin(dim=1), inner.amax(dim=1))  # each image by one shift
     assert set((inner[:, 0] + 9).tolist()) <= {8.0 * down + right for down in range(3) for right in range(3)}
     assert len(set(inner[:, 0].tolist())) > 3
+
+
+def test_what_a_party_lacks_is_estimated_over_the_aligned_rows() -> None:
+    """SDPA by loops: weights are softmax(h · h_i / √d) over the aligned training rows, of the holder's space."""
+    with roles_begun() as roles:
+        people, work = scarce(1, rows=100, overlap=0.4), job()
+        run_parties(work, people, join_parties(people, work), run="run")
+    active: Any = next(role for role in roles if role.site.role == "active")
+    train, rows = active.table.split.train, active.table.others("shop1")[:3]
+    found = active.completed("shop1", rows)
+    assert torch.equal(found["shop1"], active.h["shop1"][rows])
+    for place, row in enumerate(rows):
+        query = active.h["shop1"][row]
+        weights = [math.exp(float(query @ active.h["shop1"][i]) / math.sqrt(6)) for i in train]
+        slow = sum(w * active.h["bank"][i] for w, i in zip(weights, train, strict=True)) / sum(weights)
+        torch.testing.assert_close(found["bank"][place], slow, atol=1e-4, rtol=1e-4)
 
 
 def test_two_classifiers_have_to_agree() -> None:
