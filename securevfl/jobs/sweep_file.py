@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ class Spec:
     protection: Mapping[str, Any]
     job: Mapping[str, Any]
 
-    @property
+    @cached_property
     def key(self) -> str:
         """A digest of all of it: a cell that ran with other settings is another one."""
         text = json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
