@@ -16,6 +16,7 @@ from pathlib import Path
 
 import sweep_picture
 import sweep_tables as tables
+from sweep_history import history
 from sweep_levels import Levels
 
 from securevfl.report import SweepRecord
@@ -37,6 +38,7 @@ KINDS: dict[str, Callable[[Levels, str], str]] = {
     "claims": lambda found, _: tables.claims(found),
     "tallies": lambda found, _: tables.tallies(found),
     "labelled": lambda found, _: tables.labelled(found.record),
+    "history": lambda found, data: _each(found.record, data, lambda name: history(found.record, name)),
     "papers": lambda found, _: tables.papers(found.record),
     "failed": lambda found, _: tables.failed(found.record),
     "run": lambda found, _: tables.run(found.record),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import sweep_pages
 import sweep_picture
 import sweep_tables as tables
+from sweep_history import first_at, history, roughness
 from sweep_levels import Levels
 
 from securevfl.report import Cell, Claim, SweepRecord
@@ -119,3 +121,15 @@ def test_unknown_tables_are_told() -> None:
     never = sweep_pages.written("<!-- sweep: never | means -->\nold\n<!-- end -->")
     assert "has not run yet" in never
     assert "old" not in never
+
+
+def test_histories_are_timed_to_a_level_that_the_slowest_reaches() -> None:
+    rising = [0.1, 0.5, 0.9, 1.0]
+    assert (first_at(rising, 0.6), first_at(rising, 1.1)) == (3, None)
+    assert roughness([0.0, 0.0, 0.5, 0.4]) == pytest.approx(0.3)
+    record = _record({"fast": 0.8, "slow": 0.7}, seeds=2, xs=(1.0,))
+    by_epoch = {"fast": [0.6, 0.8, 0.8, 0.8], "slow": [0.2, 0.4, 0.6, 0.7]}
+    cells = [msgspec.structs.replace(cell, history=by_epoch[cell.method]) for cell in record.cells]
+    text = history(msgspec.structs.replace(record, cells=cells), "digits")
+    assert "| fast | 60.0 | 80.0 | 80.0 | 80.0 | 2.0 | 0.0 |" in text
+    assert "| slow | 20.0 | 40.0 | 60.0 | 70.0 | 4.0 | 15.0 |" in text
