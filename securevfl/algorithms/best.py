@@ -81,8 +81,8 @@ class Best(SplitNN):
 
     @property
     def title(self) -> str:
-        bagged = f", {self.folds} folds" if self.folds > 1 else ""
-        return f"{self.label} ({', '.join(self.methods)}{bagged})"
+        bagged = f" × {self.folds}" if self.folds > 1 else ""
+        return f"{self.label} ({' + '.join(self.methods)}{bagged})"
 
     def algorithms(self) -> Mapping[str, Algorithm]:
         """Method → its algorithm, with this configuration's widths and rates."""

@@ -80,7 +80,7 @@ class ResidualAtTheCut(SplitNN):
             "random start": not self.zero_start,
         }
         words = [what for what, is_so in changed.items() if is_so]
-        return self.label + (f" ({', '.join(words)})" if words else "")
+        return self.label + (f" ({' and '.join(words)})" if words else "")
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.
