@@ -78,8 +78,9 @@ def draw(record: SweepRecord, path: Path) -> None:
     grid = figure.subplots(lines, columns, sharey=True, squeeze=False)
     for axes in grid.flat[len(found) :]:
         axes.set_visible(False)
+    xs = sorted({x for data in found for x in positions(record, data)})
     for axes, (data, rows) in zip(grid.flat, found.items(), strict=False):
-        _panel(axes, rows, names, positions(record, data))
+        _panel(axes, rows, names, xs)  # of all panels: a position has one colour
         axes.set_title(data, loc="left", color=INK, fontsize=9)
         axes.spines[["top", "right", "left"]].set_visible(False)
         axes.spines["bottom"].set_color(GRID)
@@ -94,7 +95,6 @@ def draw(record: SweepRecord, path: Path) -> None:
         fontsize=8.5,
         color=MUTED,
     )
-    xs = sorted({x for data in found for x in positions(record, data)})
     handles = [Line2D([], [], color=_COLOURS[k % len(_COLOURS)], marker="o", ms=4, lw=1.1) for k in range(len(xs))]
     figure.legend(
         handles, [tick(record, x) for x in xs], loc="outside upper right", ncols=len(xs), frameon=False, fontsize=8.5

@@ -47,7 +47,7 @@ def test_it_keeps_the_contract(check: Callable[[], None]) -> None:
     check()
 
 
-MIXED = {"fedcvt", "few_shot_vfl", "mftl", "residual", "sfhtl"}
+MIXED = {"fedcvt", "few_shot_vfl", "mftl", "plugvfl", "residual", "sfhtl"}
 """Those whose gradients come from losses or models with the exact labels of many rows in them: no noise there."""
 
 
