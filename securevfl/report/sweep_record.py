@@ -57,7 +57,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     value: float
     """the metric on the test rows, 0 to 1"""
     valid: float
-    """the metric on the validation rows, at the best epoch; 0 where these have none, as rows of one class have no AUC"""
+    """the metric on the validation rows, at the best epoch; 0 where they have none, as rows of one class no AUC"""
     metric: str
     """"accuracy" or "auc" """
     epochs: int
