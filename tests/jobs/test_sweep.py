@@ -137,7 +137,7 @@ class _Odd(Exception):
 
 def test_a_cell_that_fails_stops_no_other(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
-    broken = {"method": "broken", "algorithm": {"name": "risa", "bottom": "cnn-multivfl"}}  # no images for it
+    broken = {"method": "broken", "algorithm": {"name": "ssl", "bottom": []}}  # nothing to pretrain
     few = [sweep.specs[0], replace(sweep.specs[1], **broken), sweep.specs[2]]
     record = run_sweep(replace(sweep, specs=few), tmp_path)
     assert [(cell.method, cell.seed) for cell in record.cells] == [("vanilla", 0), ("vanilla", 0)]
@@ -221,7 +221,7 @@ def test_other_settings_are_other_cells(file: Path) -> None:
 
 def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
     sweep = read_sweep(file)
-    broken = replace(sweep.specs[2], method="broken", algorithm={"name": "risa", "bottom": "cnn-multivfl"})
+    broken = replace(sweep.specs[2], method="broken", algorithm={"name": "ssl", "bottom": []})
     sweep = replace(sweep, specs=[*sweep.specs[:2], broken])
     one, two = (run_sweep(sweep, tmp_path / str(workers), workers=workers) for workers in (1, 2))
     assert {(c.seed, c.value, c.valid) for c in one.cells} == {(c.seed, c.value, c.valid) for c in two.cells}

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 from torch import nn
 
 from securevfl.training.halves import Networks
-from securevfl.training.role import Role
+from securevfl.training.networks import Bottom
+from securevfl.training.role import Configuration, Role
 
-if TYPE_CHECKING:
-    from securevfl.algorithms.few_shot_vfl.config import FewShotVFL
+__all__ = ["Settings", "Shots"]
 
-__all__ = ["Shots"]
+
+class Settings(Configuration, Protocol):
+    """What the roles read of their configuration; `FewShotVFL` says what each is."""
+
+    few_shot: bool
+    bottom: Bottom
+    top: tuple[int, ...]
+    lr: float
+    weight_decay: float
+    local_steps: int
+    confidence: float
+    unlabelled: float
+    masked: float
+    noise: float
+    agreement: float
+    temperature: float
+
+    @property
+    def uploads(self) -> int:
+        """How often a passive party sends representations to train with."""
+        ...
 
 
 class Shots(Role):
@@ -24,7 +44,7 @@ class Shots(Role):
         chosen: rows that the classifier trains on, once the second round says so.
     """
 
-    config: FewShotVFL
+    config: Settings
     met = False
     chosen: np.ndarray | None = None
 
