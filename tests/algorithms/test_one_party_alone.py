@@ -53,6 +53,8 @@ class Watched(sv.Plain):
 
 def variants() -> Iterator[Algorithm]:
     for name in SETTINGS:
+        if make(name).cut is None:  # nothing is summed
+            continue
         if KINDS[name].most_passive is None and name not in ("local", "risa"):  # or there is one passive party at most
             yield make(name, **({"bottom": (5,)} if name == "ssl" else {}))  # of another width than the features
     yield SEVERAL

@@ -164,6 +164,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "fedda": {"hidden": 4, "bottom": (4,), "first": 1, "generator_steps": 2},
     "fedhssl": {"hidden": 4, "bottom": (4,), "rounds": 2, "cross_steps": 2, "local_steps": 2},
     "risa": {"hidden": 4, "bottom": (3,), "self_training": 1},
+    "sfhtl": {"bottom": (4,), "first": 1},
     "ssl": {"hidden": 4, "bottom": (4,), "pretraining": 2},
     "multi_vfl": {"hidden": 4, "top": (), "bottom": (3,)},
 }

@@ -401,7 +401,7 @@ def test_no_label_owner_sends_a_kind_that_its_terms_do_not_name(aggregation: str
 def test_without_consent_alignment_would_have_begun(monkeypatch: pytest.MonkeyPatch, crossed: list[Message]) -> None:
     """That the tests above would notice: the messages' own checks come later."""
 
-    async def agrees(site: Site, table: object, job: sv.Job) -> None:
+    async def agrees(site: Site, table: object, job: sv.Job, **more: object) -> None:
         pass
 
     monkeypatch.setattr(simulation, "consent_party", agrees)
