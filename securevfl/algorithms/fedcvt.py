@@ -22,7 +22,6 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.site import derive_seed
@@ -32,16 +31,15 @@ from securevfl.training.networks import Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.pseudo_labels import SelfTraining
 from securevfl.training.received import received
+from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import Exchange, Kind
 
 __all__ = ["FedCVT", "attend", "polynomial_attend", "unlike"]
 
 Weight = Annotated[float, Meta(ge=0)]
-REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
-"""What ``measured.json`` calls what the two parties see."""
 
 
 class FedCVT(Algorithm):
@@ -121,33 +119,14 @@ class FedCVT(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        dp = protection.dp
-        what = "its learned representations of each of its rows, aligned or not, in every step"
-        told = handed_over(dp, what, REPRESENTATIONS)
-        labels = labels_drawn(dp, "the gradient at its representations, for each row and step", GRADIENT)
-        return (
-            *super().exchanges(protection, passive),
-            Exchange("fedcvt/setup", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
-            Exchange(
-                "fedcvt/representations",
-                Kind.REPRESENTATION,
-                PASSIVE,
-                ACTIVE,
-                "learned representations",
-                reveals=told.text,
-                severity=told.severity,
-                noised=dp is not None and dp.activations is not None,
-            ),
-            Exchange(
-                "fedcvt/gradient",
-                Kind.GRADIENT,
-                ACTIVE,
-                PASSIVE,
-                "gradient at the representations",
-                reveals=labels.text,
-                severity=labels.severity,
-            ),
+        handed = handing_over(
+            self.name,
+            protection.dp,
+            features="its learned representations of each of its rows, aligned or not, in every step",
+            labels="the gradient at its representations, for each row and step",
+            width="setup",
         )
+        return (*super().exchanges(protection, passive), *handed)
 
     def active(self, setting: Setting) -> ActiveRole:
         return _Active(self, setting)

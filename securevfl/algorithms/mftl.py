@@ -29,7 +29,6 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.training.algorithm import Algorithm, Looks
@@ -37,15 +36,13 @@ from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, block, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.received import received
+from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.rows import Plan
 from securevfl.training.split import epoch_batches
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import Exchange, Kind
 
 __all__ = ["MFTL", "likeness", "signs", "transfer_loss"]
-
-REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
-"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, which are of the same kind."""
 
 
 class MFTL(Algorithm):
@@ -98,30 +95,11 @@ class MFTL(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        dp = protection.dp
-        told = handed_over(dp, "its learned representations of aligned rows, in every step", REPRESENTATIONS)
-        labels = labels_drawn(dp, "the gradient at its representations, for each row and step", GRADIENT)
-        return (
-            Exchange("mftl/width", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
-            Exchange(
-                "mftl/representations",
-                Kind.REPRESENTATION,
-                PASSIVE,
-                ACTIVE,
-                "learned representations",
-                reveals=told.text,
-                severity=told.severity,
-                noised=dp is not None and dp.activations is not None,
-            ),
-            Exchange(
-                "mftl/gradient",
-                Kind.GRADIENT,
-                ACTIVE,
-                PASSIVE,
-                "gradient at the representations",
-                reveals=labels.text,
-                severity=labels.severity,
-            ),
+        return handing_over(
+            self.name,
+            protection.dp,
+            features="its learned representations of aligned rows, in every step",
+            labels="the gradient at its representations, for each row and step",
         )
 
     def active(self, setting: Setting) -> ActiveRole:

@@ -27,7 +27,6 @@ from msgspec import Meta
 from torch import nn
 
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, fan_out, mapped
 from securevfl.training.algorithm import Algorithm, Subsets
@@ -36,6 +35,7 @@ from securevfl.training.networks import Bottom, block, bottom_problems, build_bo
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
 from securevfl.training.received import checked_rows, received
+from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
@@ -44,8 +44,6 @@ from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
 __all__ = ["SFHTL", "mean_view"]
 
 Weight = Annotated[float, Meta(ge=0, le=1000)]
-REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
-"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, which are of the same kind."""
 
 
 class SFHTL(Algorithm):
@@ -102,41 +100,21 @@ class SFHTL(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        dp = protection.dp
-        what = "its learned representations of each of its rows that trains, in every step, and of its others once"
-        told = handed_over(dp, what, REPRESENTATIONS)
+        features = "its learned representations of each of its rows that trains, in every step, and of its others once"
         gradient = "the gradient at its representations, for each row and step"
-        labels = labels_drawn(dp, gradient, GRADIENT, parties=passive)
-        beside = f"{gradient}: it tells of the mean of all parties' representations"
-        found = [
-            Exchange("sfhtl/width", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
-            Exchange(
-                "sfhtl/representations",
-                Kind.REPRESENTATION,
-                PASSIVE,
-                ACTIVE,
-                "learned representations",
-                reveals=told.text,
-                severity=told.severity,
-                noised=dp is not None and dp.activations is not None,
-            ),
-            Exchange(
-                "sfhtl/gradient",
-                Kind.GRADIENT,
-                ACTIVE,
-                PASSIVE,
-                "gradient at the representations",
-                reveals=labels.text,
-                severity=labels.severity,
-                of_others=beside if passive > 1 else "",
-                others_severity="leak" if passive > 1 else "ok",
-            ),
-        ]
+        found = handing_over(
+            self.name,
+            protection.dp,
+            features=features,
+            labels=gradient,
+            passive=passive,
+            beside=f"{gradient}: it tells of the mean of all parties' representations",
+        )
         if self.first:
             labelled = "which of its other rows were labelled with confidence; of the other parties' rows how many"
             words = "which rows train, and how many others"
-            found += [Exchange("sfhtl/rows", Kind.CONTROL, ACTIVE, PASSIVE, words, reveals=labelled, severity="note")]
-        return tuple(found)
+            found += (Exchange("sfhtl/rows", Kind.CONTROL, ACTIVE, PASSIVE, words, reveals=labelled, severity="note"),)
+        return found
 
     def active(self, setting: Setting) -> ActiveRole:
         return _Active(self, setting)

@@ -9,10 +9,10 @@ from msgspec import Meta
 from securevfl.algorithms.few_shot_vfl.client import Client
 from securevfl.algorithms.few_shot_vfl.server import Server
 from securevfl.cut import Protection
-from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.errors import InputError
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
 from securevfl.training.networks import Bottom, bottom_problems
+from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
@@ -21,8 +21,6 @@ __all__ = ["FewShotVFL"]
 
 Share = Annotated[float, Meta(gt=0, le=1)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
-REPRESENTATIONS, GRADIENT = "representations, FedCVT", "gradient at the representations"
-"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, which are of the same kind."""
 
 
 class FewShotVFL(Algorithm):
@@ -96,44 +94,20 @@ class FewShotVFL(Algorithm):
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         if not passive:
             return ()
-        dp = protection.dp
-        noised = dp is not None and dp.activations is not None
         whose = "of its rows, aligned or not," if self.few_shot else "of its aligned rows"
         times = "three times" if self.few_shot else "twice"
-        told = handed_over(dp, f"its representations {whose} {times}, and of each row that is scored", REPRESENTATIONS)
-        what = "the gradient at its representations, for each training row once in a round"
-        labels = labels_drawn(dp, what, GRADIENT, parties=passive)
-        beside = "the gradient at its representations: it tells what a classifier makes of all parties' together"
-        found = [
-            Exchange("few_shot_vfl/width", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
-            *(
-                Exchange(
-                    f"few_shot_vfl/{step}",
-                    Kind.REPRESENTATION,
-                    PASSIVE,
-                    ACTIVE,
-                    words,
-                    reveals=told.text,
-                    severity=told.severity,
-                    noised=noised,
-                )
-                for step, words in (("upload", "representations to train with"), ("answer", "representations to score"))
-            ),
-            Exchange(
-                "few_shot_vfl/gradient",
-                Kind.GRADIENT,
-                ACTIVE,
-                PASSIVE,
-                "gradient at the representations",
-                reveals=labels.text,
-                severity=labels.severity,
-                of_others=beside if passive > 1 else "",
-                others_severity="leak" if passive > 1 else "ok",
-            ),
-        ]
+        found = handing_over(
+            self.name,
+            protection.dp,
+            features=f"its representations {whose} {times}, and of each row that is scored",
+            labels="the gradient at its representations, for each training row once in a round",
+            steps={"upload": "representations to train with", "answer": "representations to score"},
+            passive=passive,
+            beside="the gradient at its representations: it tells what a classifier makes of all parties' together",
+        )
         if self.few_shot:
             labelled = "which of its other rows were labelled with confidence; of the other parties' rows how many"
-            found += [
+            found += (
                 Exchange(
                     "few_shot_vfl/rows",
                     Kind.CONTROL,
@@ -142,9 +116,9 @@ class FewShotVFL(Algorithm):
                     "which rows train, and how many others",
                     reveals=labelled,
                     severity="note",
-                )
-            ]
-        return tuple(found)
+                ),
+            )
+        return found
 
     def active(self, setting: Setting) -> ActiveRole:
         return Server(self, setting)

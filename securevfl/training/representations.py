@@ -1,0 +1,75 @@
+"""The messages of algorithms whose passive parties hand over representations and get gradients at them, without a cut:
+one declaration for all of them, so that they say the same of the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from securevfl.cut.leakage import handed_over, labels_drawn
+from securevfl.privacy import DP
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+
+__all__ = ["handing_over"]
+
+_REPRESENTATIONS, _GRADIENT = "representations, FedCVT", "gradient at the representations"
+"""What ``measured.json`` calls such messages: the gate attacks those of FedCVT, and those of the others as the same."""
+
+_LEARNED: Mapping[str, str] = MappingProxyType({"representations": "learned representations"})
+
+
+def handing_over(
+    algorithm: str,
+    dp: DP | None,
+    *,
+    features: str,
+    labels: str,
+    steps: Mapping[str, str] = _LEARNED,
+    width: str = "width",
+    passive: int = 1,
+    beside: str = "",
+) -> tuple[Exchange, ...]:
+    """The width of the representations, the representations, and the gradient at them.
+
+    Args:
+        algorithm: its name, before the slash of each step.
+        dp: differential privacy of the job, with the ε that its plan spends.
+        features: the representations that the active party sees, in words.
+        labels: the gradients that a passive party sees, in words.
+        steps: step → words, of the messages that carry representations.
+        width: step of the message that carries their width.
+        passive: number of passive parties.
+        beside: what a gradient tells of the other passive parties, where there are any.
+    """
+    told = handed_over(dp, features, _REPRESENTATIONS)
+    drawn = labels_drawn(dp, labels, _GRADIENT, parties=passive)
+    noised = dp is not None and dp.activations is not None
+    others = passive > 1 and bool(beside)
+    sent = (
+        Exchange(
+            f"{algorithm}/{step}",
+            Kind.REPRESENTATION,
+            PASSIVE,
+            ACTIVE,
+            words,
+            reveals=told.text,
+            severity=told.severity,
+            noised=noised,
+        )
+        for step, words in steps.items()
+    )
+    return (
+        Exchange(f"{algorithm}/{width}", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
+        *sent,
+        Exchange(
+            f"{algorithm}/gradient",
+            Kind.GRADIENT,
+            ACTIVE,
+            PASSIVE,
+            "gradient at the representations",
+            reveals=drawn.text,
+            severity=drawn.severity,
+            of_others=beside if others else "",
+            others_severity="leak" if others else "ok",
+        ),
+    )
