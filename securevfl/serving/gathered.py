@@ -74,6 +74,7 @@ class Gathered(ABC):
         gathering = self._gathering = Gathering(self.mesh.me, self.mesh.peers, self._report(), admits=self.admits)
         hearing = asyncio.ensure_future(self.mesh.next())
         actions: list[Action] = [] if self.mesh.peers else gathering.parked(self._report())
+        parks = True
         try:
             while True:
                 actions = await self._do(gathering, actions)
@@ -82,9 +83,10 @@ class Gathered(ABC):
                 waiting = {hearing} if self._session is None else {hearing, self._session}
                 await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 if self._session is not None and self._session.done():
-                    actions = await self._ended(gathering, "the session ended")
-                    if self.over and not self.failure:
+                    if self.over and not self._session.cancelled() and self._session.exception() is None:
+                        parks = False  # what was said last may be on its way: closing the mesh waits for it
                         return
+                    actions = await self._ended(gathering, "the session ended")
                 if hearing.done():
                     event = hearing.result()
                     hearing = asyncio.ensure_future(self.mesh.next())
@@ -95,7 +97,8 @@ class Gathered(ABC):
                 self._session.cancel()
                 with suppress(BaseException):
                     await self._session
-            self.mesh.park("it stops serving")
+            if parks:
+                self.mesh.park("it stops serving")
 
     def waits(self) -> dict[str, str]:
         """Peer → what this party waits for; empty while a session goes."""
