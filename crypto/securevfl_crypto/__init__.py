@@ -1,9 +1,9 @@
 """Homomorphic encryption for vertical federated learning: Paillier, BFV and CKKS behind one interface.
 
 The folders, from the top: `aggregation` adds vectors under encryption; `paillier` and `rlwe` (BFV and CKKS) are the
-schemes; `modular` is arithmetic modulo long numbers; `engine` compiles kernels for this machine's CPU. Shared by all of
-them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`, `integers`, `errors`;
-`elligator2` is the reference of the hash to Curve25519.
+schemes; `modular` is arithmetic modulo long numbers, `ring` modulo 2^64; `engine` compiles kernels for this machine's
+CPU. Shared by all of them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`,
+`integers`, `errors`; `elligator2` is the reference of the hash to Curve25519.
 
 A folder imports only folders below it (see the contracts in ``pyproject.toml``). SEAL and LLVM are imported at first
 use, so importing this package takes little more time than importing numpy and gmpy2.
@@ -12,7 +12,7 @@ use, so importing this package takes little more time than importing numpy and g
 from __future__ import annotations
 
 from securevfl_crypto.block import Block
-from securevfl_crypto.errors import CryptoError, MalformedError, OverflowRefused, WeakKeyError
+from securevfl_crypto.errors import CryptoError, MalformedError, OverflowRefused, ReusedError, WeakKeyError
 from securevfl_crypto.integers import bigints_from_bytes, bigints_to_bytes, exact_product, uniform_masks
 from securevfl_crypto.masks import PairwiseMasks, ZeroShares
 from securevfl_crypto.paillier import Paillier, PaillierPrivateKey, PaillierPublicKey, generate_keypair
@@ -34,6 +34,7 @@ __all__ = [
     "PaillierPublicKey",
     "PairwiseMasks",
     "PublicKey",
+    "ReusedError",
     "Ring",
     "Rule",
     "Scheme",

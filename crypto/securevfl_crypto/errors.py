@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CryptoError", "EngineError", "MalformedError", "OverflowRefused", "WeakKeyError"]
+__all__ = ["CryptoError", "EngineError", "MalformedError", "OverflowRefused", "ReusedError", "WeakKeyError"]
 
 
 class CryptoError(Exception):
@@ -23,3 +23,7 @@ class OverflowRefused(CryptoError, ValueError):
 
 class MalformedError(CryptoError, ValueError):
     """An argument or a message has a shape, type, length or content that the protocol does not allow."""
+
+
+class ReusedError(CryptoError, ValueError):
+    """Randomness that serves once was asked for again; to give it twice would show differences of secrets."""

@@ -10,7 +10,7 @@
   works.
 
 This folder imports `elligator2` and `errors`. `securevfl_psi` uses what it exports; within this package only `modular`
-may import it, module by module.
+and `ring` may import it, module by module.
 """
 
 from securevfl_crypto.engine.base import Engine

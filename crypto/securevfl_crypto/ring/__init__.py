@@ -1,0 +1,33 @@
+"""Numbers modulo 2^64, the ring that secret shares live in: no protocol, no torch, no I/O.
+
+- `words`: fixed point, real numbers to words and back.
+- `product`: exact matrix products modulo 2^64.
+- `streams`: words and residues that two parties draw from a common key, each place once.
+- `kernels`: the inner loops of the comparison of a shared word with a constant.
+
+Arrays are numpy's, uint64, in C order. Sources: Araki et al., CCS 2016 (replicated shares); Wagh, Gupta and Chandran,
+SecureNN, PETS 2019 (the comparison modulo 67). This folder imports `engine` and `errors`.
+"""
+
+from __future__ import annotations
+
+from securevfl_crypto.ring.kernels import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
+from securevfl_crypto.ring.product import matmul
+from securevfl_crypto.ring.streams import Exchange, Stream
+from securevfl_crypto.ring.words import FRACTION, checked_words, decode, encode
+
+__all__ = [
+    "COLUMNS",
+    "FRACTION",
+    "MODULUS",
+    "Exchange",
+    "Stream",
+    "checked_words",
+    "coins",
+    "deal_bits",
+    "decode",
+    "encode",
+    "found_zeros",
+    "masked_comparison",
+    "matmul",
+]

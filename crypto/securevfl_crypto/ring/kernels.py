@@ -1,0 +1,199 @@
+"""The inner loops of the comparison of a shared number with zero: SecureNN's, behind the mask of the truncation.
+
+The setting (Wagh, Gupta and Chandran, SecureNN, PETS 2019, algorithm 3). P2 knows a uniform mask r, P0 and P1 know
+c = z + 2^62 + r modulo 2^64, where −2^62 ≤ z < 2^62. With R = r mod 2^62 and C = c mod 2^62,
+
+    z ≥ 0   ⇔   bit 62 of c  ⊕  bit 62 of r  ⊕  [R > C].
+
+The three find [R > C] so that P2 learns nothing and P0 and P1 learn no more than c:
+
+1. P2 shares the bits of X = 2R modulo 67 between P0 and P1 (`deal_bits`), ahead of time. P0's share is from a stream.
+2. P0 and P1 know Y = 2C + 1, and X ≠ Y because one is even and the other odd. For each bit j from the top they compute,
+   on their shares, e_j = ±(y_j − x_j) + 1 + Σ_{i>j} (x_i ⊕ y_i): between 0 and 64, and 0 at exactly one place if
+   X > Y, at none otherwise. A coin turns the sign, and with it the question into X < Y. They multiply every e_j by a
+   common random factor from 1 to 66, rotate the places by a common random distance, add shares of zero, and send the
+   result to P2 (`masked_comparison`).
+3. P2 adds the two and looks for a zero: it sees [X > Y] ⊕ coin (`found_zeros`), and otherwise uniform numbers.
+
+Layout: one row of 64 octets for each comparison, `COLUMNS`. Column 0 is the last bit of X and Y, column j bit j − 1 of
+R and C; column 63 holds a number that is never zero and makes rotation one modulo 64. A row fills one vector register.
+Numbers modulo 67 are octets from 0 to 66, in memory and on the wire.
+
+Randomness, from the streams of the pairs (`Stream.residues` and `Stream.octets`):
+
+    P0's bit shares   `stream02.residues(use, n * 64, 67).reshape(n, 64)`, and the same at P2
+    factors           `stream01.residues(use, m * 64, 66).reshape(m, 64)`, 0 to 65; the kernel adds 1
+    shares of zero    `stream01.residues(use, m * 64, 67).reshape(m, 64)`
+    turns             `stream01.octets(use, m)`: six bits of rotation, and the coin in bit 6
+
+Several constants behind one mask: with n masks and m = t · n comparisons, row i uses the bits of mask i mod n; c then
+has the t opened words of all masks one after another: c + constant 1, c + constant 2 …, flat. Each row needs factors,
+zeros and a turn of its own.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.ring.words import checked_words
+
+__all__ = ["COLUMNS", "MODULUS", "coins", "deal_bits", "found_zeros", "masked_comparison"]
+
+MODULUS = 67
+"""The least prime above 64 + 1, the largest sum."""
+COLUMNS = 64
+"""Octets of a row."""
+
+_ONE = np.uint64(1)
+_USED = np.uint64((1 << 63) - 1)
+
+
+def coins(turns: np.ndarray) -> np.ndarray:
+    """The coins among turns, uint64 of the same shape, 0 or 1: P0 and P1 compute bit 62 of c ⊕ coin."""
+    return ((turns >> np.uint8(6)) & np.uint8(1)).astype(np.uint64)
+
+
+def deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """P2: the share of P1 of the bits of X = 2 (r mod 2^62), when P0's share is `first`.
+
+    Args:
+        r: the masks, uint64 (n,).
+        first: P0's share, uint8 (n, 64), 0 to 66; columns 0 and 63 hide zeros.
+
+    Returns:
+        uint8 (n, 64), 0 to 66: bits minus first, modulo 67.
+
+    Raises:
+        MalformedError: another type or shape.
+    """
+    masks = checked_words(r, "masks")
+    if masks.ndim != 1:
+        raise MalformedError(f"masks are {masks.shape}; one dimension is needed")
+    shares = _rows(first, len(masks), "shares of bits")
+    return _deal_bits(masks, shares)
+
+
+def masked_comparison(
+    c: np.ndarray,
+    bits: np.ndarray,
+    factors: np.ndarray,
+    zeros: np.ndarray,
+    turns: np.ndarray,
+    *,
+    first: bool,
+) -> np.ndarray:
+    """P0 and P1: the message to P2, step 2 of the module's description.
+
+    Args:
+        c: the opened words, uint64 (m,), m = t · n.
+        bits: this party's share of the bits, uint8 (n, 64), 0 to 66.
+        factors: uint8 (m, 64), 0 to 65; the same at both.
+        zeros: uint8 (m, 64), 0 to 66; the same at both. P0 adds them, P1 subtracts them.
+        turns: uint8 (m,); the same at both.
+        first: whether this is P0.
+
+    Returns:
+        uint8 (m, 64), 0 to 66.
+
+    Raises:
+        MalformedError: another type or shape.
+    """
+    opened = checked_words(c, "opened words")
+    if opened.ndim != 1:
+        raise MalformedError(f"opened words are {opened.shape}; one dimension is needed")
+    m = len(opened)
+    shares = _rows(bits, None, "shares of bits")
+    if m and (not len(shares) or m % len(shares)):
+        raise MalformedError(f"{m} comparisons behind {len(shares)} masks; each mask serves equally many")
+    if not isinstance(turns, np.ndarray) or turns.dtype != np.uint8 or turns.shape != (m,):
+        raise MalformedError(f"turns are {_described(turns)}; uint8 ({m},) was expected")
+    return _masked_comparison(
+        opened,
+        shares,
+        _rows(factors, m, "factors"),
+        _rows(zeros, m, "shares of zero"),
+        np.ascontiguousarray(turns),
+        first,
+    )
+
+
+def found_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
+    """P2: in which rows the two messages add up to a zero.
+
+    Args:
+        from_first: P0's message, uint8 (m, 64).
+        from_second: P1's.
+
+    Returns:
+        uint64 (m,), 0 or 1: [R > C] ⊕ coin.
+
+    Raises:
+        MalformedError: another type or shape, a number above 66, or a row with two zeros. Two zeros cannot happen if
+            both senders drew from the same places of the same stream, so they are told early if they did not.
+    """
+    one = _rows(from_first, None, "masked rows")
+    other = _rows(from_second, len(one), "masked rows")
+    for rows in (one, other):
+        if rows.size and int(rows.max()) >= MODULUS:
+            raise MalformedError(f"a masked row holds {int(rows.max())}; numbers modulo {MODULUS} are below it")
+    counts = _found_zeros(one, other)
+    if counts.size and int(counts.max()) > 1:
+        raise MalformedError(
+            f"{int((counts > 1).sum())} of {len(counts)} masked rows hold several zeros; one is possible: the two "
+            "senders drew different randomness, or opened different words"
+        )
+    return counts
+
+
+def _described(rows: object) -> str:
+    return f"{rows.dtype} {rows.shape}" if isinstance(rows, np.ndarray) else type(rows).__name__
+
+
+def _rows(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
+    if (
+        not isinstance(rows, np.ndarray)
+        or rows.dtype != np.uint8
+        or rows.ndim != 2
+        or rows.shape[1] != COLUMNS
+        or (count is not None and len(rows) != count)
+    ):
+        expected = f"({'n' if count is None else count}, {COLUMNS})"
+        raise MalformedError(f"{what} are {_described(rows)}; uint8 {expected} was expected")
+    return np.ascontiguousarray(rows)
+
+
+# The numpy path
+
+
+def _bits(words: np.ndarray) -> np.ndarray:
+    """Bits 0 to 63, uint8 (n, 64), by shifts: `np.unpackbits` reads a table at addresses that depend on secrets."""
+    return np.asarray((words[:, None] >> np.arange(COLUMNS, dtype=np.uint64)) & _ONE).astype(np.uint8)
+
+
+def _deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
+    bits = _bits((r << _ONE) & _USED)
+    return np.asarray((bits + np.uint8(MODULUS) - first) % np.uint8(MODULUS))
+
+
+def _masked_comparison(
+    c: np.ndarray, bits: np.ndarray, factors: np.ndarray, zeros: np.ndarray, turns: np.ndarray, first: bool
+) -> np.ndarray:
+    one = np.int16(first)
+    y = _bits(((c << _ONE) | _ONE) & _USED).astype(np.int16)
+    x = np.tile(bits, (len(c) // max(1, len(bits)), 1)).astype(np.int16)
+    x[:, -1] = 0
+    differs = x + y * (one - 2 * x)
+    before = np.cumsum(differs[:, ::-1], axis=1, dtype=np.int16)[:, ::-1] - differs
+    sign = np.where(turns[:, None] & np.uint8(64), np.int16(-1), np.int16(1))
+    e = (sign * (y * one - x) + one + before) % np.int16(MODULUS)
+    product = e * (factors.astype(np.int16) + 1) % np.int16(MODULUS)
+    places = (np.arange(COLUMNS, dtype=np.uint8) + turns[:, None]) & np.uint8(COLUMNS - 1)
+    turned = np.take_along_axis(product, places.astype(np.intp), axis=1)
+    shift = zeros.astype(np.int16)
+    return np.asarray((turned + (shift if first else MODULUS - shift)) % MODULUS).astype(np.uint8)
+
+
+def _found_zeros(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    total = one + other
+    return np.asarray(((total == 0) | (total == MODULUS)).sum(axis=1, dtype=np.uint64))

@@ -1,0 +1,158 @@
+"""Streams: the same at both ends, each place once, and what a repeated place would give away."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import secrets
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from securevfl_crypto import MalformedError, ReusedError
+from securevfl_crypto.ring import Exchange, Stream, decode, encode
+
+KEY = bytes(range(32))
+
+
+def _pair(label: str = "job 7: masks") -> tuple[Stream, Stream]:
+    bank, shop = Exchange("bank"), Exchange("shop")
+    return bank.stream("shop", shop.public_key, label), shop.stream("bank", bank.public_key, label)
+
+
+def test_both_ends_draw_the_same() -> None:
+    one, other = _pair()
+    assert (one.words(0, (3, 4)) == other.words(0, (3, 4))).all()
+    assert (one.octets(2**64 - 1, 9) == other.octets(2**64 - 1, 9)).all()
+    assert (one.residues(5, 1000, 67) == other.residues(5, 1000, 67)).all()
+
+
+def test_a_place_is_the_keystream_from_its_counter_on() -> None:
+    """Known answer: AES-256-CTR of `cryptography`, set up by hand (NIST SP 800-38A, F.5.5 gives the mode)."""
+    for use in (0, 1, 2**64 - 1):
+        counter = use.to_bytes(8, "big") + bytes(8)
+        right = Cipher(algorithms.AES256(KEY), modes.CTR(counter)).encryptor().update(bytes(80))
+        assert Stream(KEY).octets(use, 80).tobytes() == right
+        assert Stream(KEY).words(use, 10).tolist() == np.frombuffer(right, "<u8").tolist()
+
+
+def test_residues_are_octets_without_those_that_would_bias() -> None:
+    for modulus in (2, 66, 67, 255, 256):
+        raw = Stream(KEY).octets(3, 5000)
+        right = [int(x) % modulus for x in raw if x < 256 // modulus * modulus]
+        for count in (0, 1, 300, 2000):
+            assert Stream(KEY).residues(3, count, modulus).tolist() == right[:count]
+
+
+def test_residues_are_uniform() -> None:
+    """χ² over 66 degrees of freedom; a plain `octet % 67` gives more than 10 000 here."""
+    found = Stream(KEY).residues(0, 200_000, 67)
+    counts = np.bincount(found, minlength=67)
+    assert len(counts) == 67
+    assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 130
+
+
+def test_a_place_serves_once() -> None:
+    stream = Stream(KEY)
+    for use in (0, 1, 5, 3, 2**64 - 1):
+        stream.words(use, 1)
+    for use in (0, 1, 5, 3, 2**64 - 1):
+        said = f"place {use} of a stream was used before"
+        with pytest.raises(ReusedError, match=said):
+            stream.words(use, 1)
+        with pytest.raises(ReusedError, match=said):
+            stream.octets(use, 1)
+        with pytest.raises(ReusedError, match=said):
+            stream.residues(use, 1, 67)
+    stream.words(2, 1)
+    stream.words(4, 0)  # also where nothing was drawn
+    with pytest.raises(ReusedError):
+        stream.words(4, 1)
+
+
+def test_counting_upwards_keeps_no_list() -> None:
+    stream = Stream(KEY)
+    for use in range(1000):
+        stream.octets(use, 1)
+    assert stream._below == 1000
+    assert not stream._beyond
+
+
+def test_what_a_repeated_place_would_give_away() -> None:
+    """A process restarts, derives the same key again and counts from 0 again, and its batch has changed: the peer that
+    receives the masked words subtracts, and reads the change of the secret in the clear. With a fresh exchange the
+    difference is uniform."""
+    before, after = encode(np.array([0.5, -3.0, 7.25])), encode(np.array([0.5, 2.0, 7.0]))
+    sent = before - Stream(KEY).words(0, 3)
+    again = after - Stream(KEY).words(0, 3)
+    assert decode(again - sent).tolist() == [0.0, 5.0, -0.25]
+    fresh = [secret - _pair()[0].words(0, 3) for secret in (before, after)]
+    assert (np.abs(decode(fresh[1] - fresh[0])) > 100).any()
+
+
+def test_incarnations_names_and_labels_have_streams_of_their_own() -> None:
+    bank, shop, third = Exchange("bank"), Exchange("shop"), Exchange("third")
+    seen = {
+        bank.stream("shop", shop.public_key, "masks").octets(0, 32).tobytes(),
+        bank.stream("shop", shop.public_key, "zeros").octets(0, 32).tobytes(),
+        bank.stream("third", shop.public_key, "zeros of another").octets(0, 32).tobytes(),
+        bank.stream("third", third.public_key, "masks").octets(0, 32).tobytes(),
+        Exchange("bank").stream("shop", shop.public_key, "masks").octets(0, 32).tobytes(),
+        Stream.own().octets(0, 32).tobytes(),
+        Stream.own().octets(0, 32).tobytes(),
+    }
+    assert len(seen) == 7
+    one, other = shop.stream("bank", bank.public_key, "other"), bank.stream("shop", shop.public_key, "other")
+    assert (one.octets(0, 32) == other.octets(0, 32)).all()
+    unnamed = Exchange("bank").stream("shop, bank", shop.public_key, "masks")
+    assert unnamed.octets(0, 32).tobytes() not in seen
+
+
+def test_a_stream_is_derived_once() -> None:
+    bank, shop = Exchange("bank"), Exchange("shop")
+    bank.stream("shop", shop.public_key, "masks")
+    with pytest.raises(ReusedError, match="'masks' with 'shop' was made before"):
+        bank.stream("shop", shop.public_key, "masks")
+
+
+def test_bad_public_keys_are_refused() -> None:
+    bank = Exchange("bank")
+    for key, said in ((b"short", "not 32 bytes"), (bytes(32), "small order"), (bank.public_key, "own name or public")):
+        with pytest.raises(MalformedError, match=said):
+            bank.stream("shop", key, "masks")
+    with pytest.raises(MalformedError, match="own name"):
+        bank.stream("bank", Exchange("shop").public_key, "masks")
+
+
+def test_streams_are_not_copied() -> None:
+    for thing in (Stream(KEY), Exchange("bank")):
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(ReusedError, match="cannot be copied"):
+                way(thing)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_fork_does_not_repeat_the_parents_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Stream(KEY)
+    monkeypatch.setattr(os, "getpid", lambda: 1 + stream._process)  # as in the child
+    with pytest.raises(ReusedError, match="fork"):
+        stream.words(0, 1)
+
+
+def test_bad_arguments_are_refused() -> None:
+    for key in (b"", bytes(31), "a" * 32, bytearray(32)):
+        with pytest.raises(MalformedError, match="32 bytes are needed"):
+            Stream(key)  # type: ignore[arg-type]
+    stream = Stream(secrets.token_bytes(32))
+    for use in (-1, 2**64, 1.0, np.uint64(3)):
+        with pytest.raises(MalformedError, match="place"):
+            stream.words(use, 1)  # type: ignore[arg-type]
+    with pytest.raises(MalformedError, match="a size of -1"):
+        stream.words(0, (2, -1))
+    with pytest.raises(MalformedError, match="a size of -3"):
+        stream.octets(0, -3)
+    for modulus in (0, 1, 257):
+        with pytest.raises(MalformedError, match="2 to 256"):
+            stream.residues(0, 1, modulus)
+    stream.words(0, 1)  # a refused call uses no place
