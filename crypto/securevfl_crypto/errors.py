@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-__all__ = ["CryptoError", "EngineError", "MalformedError", "OverflowRefused", "ReusedError", "WeakKeyError"]
+__all__ = [
+    "CryptoError",
+    "DisagreementError",
+    "EngineError",
+    "MalformedError",
+    "OverflowRefused",
+    "ReusedError",
+    "UndeclaredOpening",
+    "WeakKeyError",
+]
 
 
 class CryptoError(Exception):
@@ -27,3 +36,11 @@ class MalformedError(CryptoError, ValueError):
 
 class ReusedError(CryptoError, ValueError):
     """Randomness that serves once was asked for again; to give it twice would show differences of secrets."""
+
+
+class DisagreementError(CryptoError):
+    """Two parties do not hold the same part of a sharing, or are not at the same step; nothing was opened."""
+
+
+class UndeclaredOpening(CryptoError):
+    """A value would be opened that was not declared, or more often, larger or to others than declared."""

@@ -1,0 +1,122 @@
+"""Openings: what was declared, as often as declared, checked with the second holder; and digests of common shares."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from securevfl_crypto.errors import DisagreementError, MalformedError, UndeclaredOpening
+from securevfl_crypto.replicated.share import PARTIES, U64, Share
+
+if TYPE_CHECKING:
+    from securevfl_crypto.replicated.computing import Computing
+
+__all__ = ["Opening", "Openings", "opened", "same_digests"]
+
+_DIGEST = 32
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What may be opened under a name.
+
+    Attributes:
+        times: how often.
+        to: the only parties that may get it; any of the three if None.
+        values: at most so many values each time; any number if None.
+    """
+
+    times: int
+    to: tuple[int, ...] | None = None
+    values: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.times < 0:
+            raise MalformedError(f"an opening of {self.times} times; a count is not negative")
+
+
+class Openings:
+    """The declared openings of one incarnation and how many are left."""
+
+    def __init__(self, declared: Mapping[str, int | Opening]) -> None:
+        self._declared = {name: Opening(item) if isinstance(item, int) else item for name, item in declared.items()}
+        self._done = dict.fromkeys(declared, 0)
+
+    def take(self, name: str, x: Share, to: Sequence[int]) -> None:
+        """Count one opening.
+
+        Raises:
+            UndeclaredOpening: it is not declared, or not so often, so large or to these.
+            MalformedError: `to` names no party, or one that does not exist.
+        """
+        if not to or any(party not in range(PARTIES) for party in to):
+            raise MalformedError(f"an opening to {tuple(to)}; name some of 0, 1 and 2")
+        limit = self._declared.get(name)
+        if limit is None:
+            known = ", ".join(sorted(self._declared)) or "none"
+            raise UndeclaredOpening(f"{name!r} is not among the declared openings ({known}); nothing was sent")
+        if self._done[name] >= limit.times:
+            raise UndeclaredOpening(f"{name!r} was declared to be opened {limit.times} times; nothing was sent")
+        if limit.values is not None and x.size > limit.values:
+            raise UndeclaredOpening(
+                f"{name!r} was declared with {limit.values} values at most, this one has {x.size}; nothing was sent"
+            )
+        if limit.to is not None and not set(to) <= set(limit.to):
+            raise UndeclaredOpening(f"{name!r} was declared for {limit.to}, not for {tuple(to)}; nothing was sent")
+        self._done[name] += 1
+
+    def left(self) -> dict[str, int]:
+        """How many openings of each name remain, for a checkpoint."""
+        return {name: item.times - self._done[name] for name, item in self._declared.items()}
+
+
+def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:
+    found = hashlib.sha256(len(label.encode()).to_bytes(4, "big") + label.encode())
+    for array in arrays:
+        found.update(repr(array.shape).encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
+
+
+async def opened(party: Computing, name: str, x: Share, to: Sequence[int]) -> U64 | None:
+    """Party i lacks x of index i + 2: its next party sends it, the party before a digest of it."""
+    label = f"open {name}"
+    receivers = sorted(set(to))
+    for receiver in receivers:
+        if party.index == (receiver + 1) % PARTIES:
+            await party.send(receiver, label, [np.ascontiguousarray(x.next)])
+        elif party.index == (receiver + 2) % PARTIES:
+            await party.send(receiver, label, [_digest(label, [x.mine])])
+    if party.index not in receivers:
+        return None
+    (missing,) = await party.receive(party.after, label, [(np.uint64, x.shape)])
+    (digest,) = await party.receive(party.before, label, [(np.uint8, (_DIGEST,))])
+    if not np.array_equal(digest, _digest(label, [missing])):
+        raise DisagreementError(
+            f"parties {party.after} and {party.before} hold different shares of {name!r}; nothing was opened: start "
+            "all three again from one checkpoint"
+        )
+    return np.asarray(x.mine + x.next + missing)
+
+
+async def same_digests(party: Computing, label: str, shares: Sequence[Share]) -> None:
+    """Compare with each neighbour the summands that both hold."""
+    text = f"confirm {label}"
+    own = {
+        party.after: _digest(text, [share.next for share in shares]),
+        party.before: _digest(text, [share.mine for share in shares]),
+    }
+    for other, digest in own.items():
+        await party.send(other, text, [digest])
+    for other, digest in own.items():
+        (theirs,) = await party.receive(other, text, [(np.uint8, (_DIGEST,))])
+        if not np.array_equal(theirs, digest):
+            low, high = sorted((party.index, other))
+            raise DisagreementError(
+                f"parties {low} and {high} hold different summands at {label!r}: what was dealt or loaded is not one "
+                "sharing; nothing was opened"
+            )

@@ -1,0 +1,101 @@
+"""A product to be computed: two shares, how, how many bits are truncated, and what follows behind the same mask."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.replicated.curves import Curve, relu, relu6
+from securevfl_crypto.replicated.share import U64, Share
+from securevfl_crypto.replicated.truncation import LARGEST_SHIFT, Task
+from securevfl_crypto.ring import matmul
+
+__all__ = ["Function", "Product", "Result", "additive"]
+
+Function: TypeAlias = Literal["relu", "relu6"]
+Result: TypeAlias = "Share | tuple[Share, Share]"
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """left · right, its last `shift` bits truncated.
+
+    The truncation is exact up to its last bit: the result is the product divided by 2^shift, rounded up with the
+    probability of the part that is cut off, else down, so that it has no bias. The product, as a signed number, must
+    lie from −2^62 to 2^62 − 1 with its distance to every threshold; the caller's bounds guarantee this.
+
+    Attributes:
+        left: a share; (m, k) for a matrix product.
+        right: a share; (k, n), or broadcast with `left` for "times".
+        how: "matmul", also stacked, or "times", element by element.
+        shift: bits to truncate, 0 to 61.
+        then: a function of the truncated product, by comparison behind the same mask. "relu" and "relu6" give the
+            function and its derivative, a bit.
+        gate: bits, 0 or 1, of the shape of the product, by which the truncated product is multiplied; no extra round.
+
+    Raises:
+        MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are asked for.
+    """
+
+    left: Share
+    right: Share
+    how: Literal["matmul", "times"] = "matmul"
+    shift: int = 0
+    then: Function | None = None
+    gate: Share | None = None
+
+    def __post_init__(self) -> None:
+        if self.how not in {"matmul", "times"}:
+            raise MalformedError(f"a product by {self.how!r}; 'matmul' or 'times' is possible")
+        if self.then not in {None, "relu", "relu6"}:
+            raise MalformedError(f"a product followed by {self.then!r}; 'relu' or 'relu6' is possible")
+        if not 0 <= self.shift <= LARGEST_SHIFT:
+            raise MalformedError(f"{self.shift} bits to truncate; 0 to {LARGEST_SHIFT} are possible")
+        if self.then is not None and self.gate is not None:
+            raise MalformedError("a product with both `then` and `gate`; use two products")
+        try:
+            shape = self.shape
+        except ValueError:
+            raise MalformedError(
+                f"factors of shapes {self.left.shape} and {self.right.shape} do not match for {self.how!r}"
+            ) from None
+        if self.gate is not None and self.gate.shape != shape:
+            raise MalformedError(f"a gate of shape {self.gate.shape} for a product of shape {shape}")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the result."""
+        if self.how == "times":
+            return np.broadcast_shapes(self.left.shape, self.right.shape)
+        (*_, m, k), (*_, other, n) = self.left.shape, self.right.shape
+        if k != other or self.left.shape[:-2] != self.right.shape[:-2]:
+            raise ValueError
+        return (*self.left.shape[:-2], m, n)
+
+    @property
+    def masked(self) -> bool:
+        """Whether it takes an opening behind a mask."""
+        return self.shift > 0 or self.then is not None or self.gate is not None
+
+    def task(self, summand: U64, fraction: int) -> Task:
+        """What follows the product, for this party's additive summand of it."""
+        curves: dict[str, Curve] = {"relu": relu(), "relu6": relu6(fraction)}
+        curve = curves[self.then] if self.then else None
+        return Task(summand, self.shift, curve=curve, gate=self.gate)
+
+    def result(self, found: Sequence[Share]) -> Result:
+        """The task's shares as the caller gets them."""
+        return (found[0], found[1]) if self.then in {"relu", "relu6"} else found[0]
+
+
+def additive(job: Product) -> U64:
+    """This party's summand of the product: xᵢ yᵢ + xᵢ yᵢ₊₁ + xᵢ₊₁ yᵢ (Araki et al., section 2.2), not yet masked."""
+    left, right = job.left, job.right
+    both = right.mine + right.next
+    if job.how == "times":
+        return np.asarray(left.mine * both + left.next * right.mine)
+    return matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([both, right.mine], -2))

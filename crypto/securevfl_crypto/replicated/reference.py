@@ -1,0 +1,166 @@
+"""The exact reference in the clear, and the three parties in one process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from securevfl_crypto.replicated.computing import Computing
+from securevfl_crypto.replicated.functions import Functions
+from securevfl_crypto.replicated.keys import fixed_streams
+from securevfl_crypto.replicated.opening import Opening, Openings
+from securevfl_crypto.replicated.product import Product, Result, additive
+from securevfl_crypto.replicated.share import U64, Dealt, Share
+from securevfl_crypto.replicated.truncation import OFFSET, Task, truncated
+from securevfl_crypto.replicated.wire import MemoryWire, memory_wires, take_turns
+from securevfl_crypto.ring import FRACTION, Stream
+
+__all__ = ["Clear", "Run", "run_three"]
+
+T = TypeVar("T")
+
+
+class Clear(Functions):
+    """The same calls on numbers that are not shared: `Share(x, 0)`. It draws the masks r that party 2 would draw.
+
+    With the seed of a `run_three`, every result is the same word that the three parties' shares add up to.
+
+    Args:
+        seed: of the run to compare with.
+        fraction: bits behind the binary point.
+        openings: as for `Computing`.
+    """
+
+    def __init__(
+        self,
+        seed: bytes | None = None,
+        *,
+        fraction: int = FRACTION,
+        openings: Mapping[str, int | Opening] | None = None,
+    ) -> None:
+        super().__init__(fraction)
+        self.index = 0
+        self.rounds = 0
+        self.sent = 0
+        self._masks = Stream.own() if seed is None else Stream(hashlib.sha256(seed + b"own 2").digest())
+        self._drawn = 0
+        self._openings = Openings(openings or {})
+
+    def constant(self, words: np.ndarray) -> Share:
+        """The words themselves."""
+        return Share(words, np.zeros_like(words))
+
+    def take(self, dealt: tuple[Dealt, Dealt, Dealt]) -> Share:
+        """The values that all three dealt parts add up to."""
+        zero, one, _ = (part.share() for part in dealt)
+        return self.constant(zero.mine + zero.next + one.next)
+
+    def summand(self, x: Share) -> U64:
+        """x itself."""
+        return x.mine
+
+    async def products(self, jobs: Sequence[Product]) -> list[Result]:
+        """As `Computing.products`."""
+        tasks = [job.task(additive(job), self.fraction) for job in jobs if job.masked]
+        masked = iter(await self.behind(tasks))
+        return [job.result(next(masked) if job.masked else [self.constant(additive(job))]) for job in jobs]
+
+    async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
+        """As `Computing.behind`."""
+        total = sum(task.size for task in tasks)
+        masks = np.zeros(0, np.uint64)
+        if total:
+            masks = self._masks.words(self._drawn, (total,))
+            self._drawn += 1
+        found, start = [], 0
+        for task in tasks:
+            found.append(self._one(task, masks[start : start + task.size].reshape(task.summand.shape)))
+            start += task.size
+        return found
+
+    def _one(self, task: Task, r: U64) -> list[Share]:
+        z = task.summand
+        y = truncated(z + OFFSET + r, r, task.shift)
+        if task.curve is None:
+            return [self.constant(y if task.gate is None else y * task.gate.mine)]
+        curve, total = task.curve, np.full_like(z, task.curve.start % (1 << 64))
+        gate, bits = np.zeros_like(z), []
+        for k, threshold in enumerate(curve.thresholds):
+            bit = (z.view(np.int64) >= threshold << task.shift).astype(np.uint64)
+            bits.append(bit)
+            if curve.slopes:
+                total += bit * (y - np.uint64(threshold % (1 << 64))) * np.uint64(curve.slopes[k] % (1 << 64))
+            if curve.gates:
+                gate += bit * np.uint64(curve.gates[k] % (1 << 64))
+        found = [total] * bool(curve.slopes) + [gate] * bool(curve.gates)
+        return [self.constant(words) for words in (found or [np.stack(bits)])]
+
+    async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
+        """x, if the opening was declared."""
+        self._openings.take(name, x, to)
+        return x.mine
+
+    async def confirm(self, label: str, *shares: Share) -> None:
+        """Nothing: there is one holder."""
+
+    async def refreshed(self, *shares: Share) -> list[Share]:
+        """The same."""
+        return list(shares)
+
+
+@dataclass(frozen=True)
+class Run(Generic[T]):
+    """What `run_three` gives.
+
+    Attributes:
+        results: what the program returned at each party.
+        parties: the three, with their counts of rounds and bytes.
+        wires: with what each party received, if it was recorded.
+    """
+
+    results: tuple[T, T, T]
+    parties: tuple[Computing, Computing, Computing]
+    wires: tuple[MemoryWire, MemoryWire, MemoryWire] = field(repr=False)
+
+    @property
+    def rounds(self) -> int:
+        """The longest chain of messages."""
+        return max(party.rounds for party in self.parties)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that all three sent."""
+        return sum(party.sent for party in self.parties)
+
+
+def run_three(
+    program: Callable[[Computing], Awaitable[T]],
+    *,
+    seed: bytes | None = None,
+    fraction: int = FRACTION,
+    openings: Mapping[str, int | Opening] | None = None,
+    record: bool = False,
+) -> Run[T]:
+    """Run a program at three parties in this process, over memory wires, without an event loop.
+
+    Args:
+        program: a coroutine function of a `Computing`; `party.index` says which one it is.
+        seed: fixes all randomness, for a comparison with `Clear`; fresh if None.
+        fraction: bits behind the binary point.
+        openings: as for `Computing`.
+        record: keep what each party receives, in the wires' `received`.
+    """
+    wires = memory_wires(record=record)
+    streams = fixed_streams(seed or os.urandom(32))
+    parties = tuple(Computing(i, wires[i], streams[i], fraction=fraction, openings=openings) for i in range(len(wires)))
+
+    async def one(party: Computing) -> T:
+        return await program(party)
+
+    zero, one_, two = take_turns([one(party) for party in parties], wires[0].links)
+    return Run((zero, one_, two), (parties[0], parties[1], parties[2]), wires)

@@ -1,0 +1,379 @@
+"""What follows a product: opening behind a mask, exact truncation, comparison, gate. Two rounds, or four.
+
+Three summands z₀ + z₁ + z₂ of z are there, one at each party. Party 2 draws r, uniform over 64 bits, and the parties
+open c = z + 2^62 + r to parties 0 and 1, who learn nothing, because r is uniform and unknown to them; party 2 learns
+nothing, because it does not get c. From c, known to two parties, and r, known to the third, follow:
+
+- **The truncation** by f bits: ``(c ≫ f) − (r ≫ f) − 2^(62−f) + w 2^(64−f)``, where w = 1 if the sum wrapped. z + 2^62
+  is below 2^63, so w = [r ≥ 2^63] · [c < 2^63], a product of a bit that party 2 knows with one that the others know:
+  exact (Dalskov, Escudero and Keller, USENIX Security 2021). The carry of the last f bits, which are uniform, rounds up
+  with the probability of what is cut off.
+- **The comparison** [z ≥ t]: bit 62 of z + 2^62 − t, from bits 62 of c − t and r and the borrow of their lower bits,
+  which party 2 finds from masked rows modulo 67 without learning it (Wagh, Gupta and Chandran, SecureNN, PETS 2019,
+  algorithm 3; see `ring.kernels`). Several t use one r.
+- **Products with a bit**: party 2 deals summands of what it knows (r ≫ f, the top bit, their products with its bits) to
+  parties 0 and 1; what these two know is public to them, so that every product is local.
+
+At the end parties 0 and 1 hold two summands of each result and turn them into a replicated sharing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from securevfl_crypto.replicated.curves import Curve
+from securevfl_crypto.replicated.share import U8, U64, Share
+from securevfl_crypto.ring import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
+
+if TYPE_CHECKING:
+    from securevfl_crypto.replicated.computing import Computing
+
+__all__ = ["LARGEST_SHIFT", "OFFSET", "Reshare", "Task", "behind_masks", "truncated"]
+
+Words = TypeVar("Words", U64, U8)
+
+LARGEST_SHIFT = 61
+OFFSET = np.uint64(1 << 62)
+_ONE = np.uint64(1)
+_TOP = np.uint64(63)
+_SIGN = np.uint64(62)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One tensor behind masks.
+
+    Attributes:
+        summand: this party's additive summand of z, of any shape.
+        shift: bits to truncate.
+        curve: a function of the truncated values, or comparisons alone.
+        gate: bits by which the truncated values are multiplied.
+    """
+
+    summand: U64
+    shift: int = 0
+    curve: Curve | None = None
+    gate: Share | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of masks."""
+        return self.summand.size
+
+    @property
+    def rows(self) -> int:
+        """The number of comparisons."""
+        return self.size * len(self.curve.thresholds) if self.curve else 0
+
+    @property
+    def valued(self) -> bool:
+        """Whether the truncated value goes into the result."""
+        return self.curve is None or bool(self.curve.slopes)
+
+    @property
+    def ahead(self) -> int:
+        """Words that party 2 deals with the opening: r ≫ f, its top bit, and with a gate both times party 2's bits."""
+        return (2 * self.valued + 2 * (self.gate is not None)) * self.size
+
+    @property
+    def answers(self) -> int:
+        """Words that party 2 deals after the comparison: a bit, and with a value its products."""
+        return self.rows * (3 if self.valued else 1) if self.curve else 0
+
+    @property
+    def results(self) -> int:
+        """Words of the results."""
+        return self.size * (self.curve.outputs if self.curve else 1)
+
+    def opened(self, c: U64) -> U64:
+        """The opened words of z − threshold, (T, n)."""
+        thresholds = self.curve.thresholds if self.curve else ()
+        return c - _column(tuple(t << self.shift for t in thresholds))
+
+    def shares(self, words: Sequence[U64]) -> list[Share]:
+        """The results from their two words at this party, (results,) each."""
+        shape, outputs = self.summand.shape, self.curve.outputs if self.curve else 1
+        mine, after = (part.reshape(outputs, *shape) for part in words)
+        if self.curve and not self.curve.slopes and not self.curve.gates:
+            return [Share(mine, after)]
+        return [Share(mine[k], after[k]) for k in range(outputs)]
+
+
+def _column(integers: tuple[int, ...]) -> U64:
+    return np.array([integer % (1 << 64) for integer in integers], np.uint64)[:, None]
+
+
+def _parts(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
+    start = 0
+    for size in sizes:
+        yield array[start : start + size]
+        start += size
+
+
+def truncated(c: U64, r: U64, shift: int) -> U64:
+    """The truncation of z = c − 2^62 − r, from both; the same word as the parties' summands add up to."""
+    public, wrap = _public(c, shift)
+    return public - (r >> np.uint64(shift)) + wrap * (r >> _TOP)
+
+
+def _public(c: U64, shift: int) -> tuple[U64, U64]:
+    """What parties 0 and 1 know of the truncation: c's part, and the factor of r's top bit."""
+    part = (c >> np.uint64(shift)) - np.uint64(1 << (62 - shift))
+    wrap = (_ONE - (c >> _TOP)) << np.uint64(64 - shift) if shift else np.zeros_like(c)
+    return part, wrap
+
+
+class Reshare:
+    """Three summands of each value become a replicated sharing, in one round (Araki et al., section 2.2).
+
+    Each party masks its summand with a share of zero and sends it to the party before.
+    """
+
+    def __init__(self, party: Computing, summands: Sequence[U64]) -> None:
+        self._party = party
+        self._shapes = [summand.shape for summand in summands]
+        flat = np.concatenate([summand.ravel() for summand in summands]) if summands else np.zeros(0, np.uint64)
+        if flat.size:
+            flat += party.streams.words(party.index, flat.shape)
+            flat -= party.streams.words(party.after, flat.shape)
+        self._flat = flat
+
+    async def send(self) -> None:
+        """Send this party's summands."""
+        if self._flat.size:
+            await self._party.send(self._party.before, "reshare", [self._flat])
+
+    async def receive(self) -> list[Share]:
+        """The shares, in order."""
+        after = self._flat
+        if self._flat.size:
+            (after,) = await self._party.receive(self._party.after, "reshare", [(np.uint64, self._flat.shape)])
+        sizes = [int(np.prod(shape)) for shape in self._shapes]
+        parts = zip(self._shapes, _parts(self._flat, sizes), _parts(after, sizes), strict=True)
+        return [Share(mine.reshape(shape), other.reshape(shape)) for shape, mine, other in parts]
+
+
+async def behind_masks(
+    party: Computing, tasks: Sequence[Task], reshare: Reshare | None = None
+) -> tuple[list[list[Share]], list[Share]]:
+    """The results of all tasks, and those of a `reshare` in the same rounds."""
+    beside = reshare or Reshare(party, [])
+    work = [task for task in tasks if task.size]
+    if not work:
+        await beside.send()
+        words: list[tuple[U64, U64]] = []
+        plain = await beside.receive()
+    else:
+        role = _Knows(party, work) if party.index == 2 else _Opens(party, work)
+        words, plain = await role.run(beside)
+    found = iter(words)
+    empty = np.zeros(0, np.uint64)
+    return [task.shares(next(found) if task.size else (empty, empty)) for task in tasks], plain
+
+
+def _results(work: Sequence[Task], mine: U64, after: U64) -> list[tuple[U64, U64]]:
+    sizes = [task.results for task in work]
+    return list(zip(_parts(mine, sizes), _parts(after, sizes), strict=True))
+
+
+class _Sizes:
+    """How much of everything all tasks need together."""
+
+    def __init__(self, work: Sequence[Task]) -> None:
+        self.values = sum(task.size for task in work)
+        self.compared = sum(task.size for task in work if task.curve)
+        self.rows = sum(task.rows for task in work)
+        self.ahead = sum(task.ahead for task in work)
+        self.answers = sum(task.answers for task in work)
+        self.results = sum(task.results for task in work)
+
+
+class _Knows:
+    """Party 2: knows the masks, never the opened words."""
+
+    def __init__(self, party: Computing, work: Sequence[Task]) -> None:
+        self._party, self._work = party, work
+        self._sizes = sizes = _Sizes(work)
+        streams = party.streams
+        self._mask = streams.words(None, (sizes.values,))
+        zeros = streams.words(0, (sizes.values,)) + streams.words(2, (sizes.values,))
+        self._opening = np.concatenate([task.summand.ravel() for task in work]) - zeros + self._mask
+        self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+        self._ahead = streams.words(0, (sizes.ahead,))
+        self._answers = streams.words(0, (sizes.answers,))
+        self._results = [streams.words(key, (sizes.results,)) for key in (2, 0)]
+
+    async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
+        party, sizes = self._party, self._sizes
+        masks = list(_parts(self._mask, [task.size for task in self._work]))
+        compared = [r for task, r in zip(self._work, masks, strict=True) if task.curve]
+        await party.send(0, "opening", [self._opening])
+        message: list[np.ndarray] = [self._opening]
+        if sizes.ahead:
+            message.append(self._known(masks) - self._ahead)
+        if sizes.compared:
+            message.append(deal_bits(np.concatenate(compared), self._rows))
+        await party.send(1, "opening", message)
+        await beside.send()
+        plain = await beside.receive()
+        if sizes.rows:
+            shape = (sizes.rows, COLUMNS)
+            (first,) = await party.receive(0, "rows", [(np.uint8, shape)])
+            (second,) = await party.receive(1, "rows", [(np.uint8, shape)])
+            answer = self._answer(masks, found_zeros(first, second))
+            await party.send(1, "answers", [answer - self._answers])
+        return _results(self._work, *self._results), plain
+
+    def _known(self, masks: Sequence[U64]) -> U64:
+        words: list[U64] = []
+        for task, r in zip(self._work, masks, strict=True):
+            if task.valued:
+                known = [r >> np.uint64(task.shift), r >> _TOP]
+                words += known
+                if task.gate is not None:
+                    bits = (task.gate.mine + task.gate.next).ravel()
+                    words += [part * bits for part in known]
+        return np.concatenate(words)
+
+    def _answer(self, masks: Sequence[U64], found: U64) -> U64:
+        words: list[U64] = []
+        hits = _parts(found, [task.rows for task in self._work])
+        for task, r, hit in zip(self._work, masks, hits, strict=True):
+            if task.curve:
+                bit = hit.reshape(-1, task.size) ^ ((r >> _SIGN) & _ONE)
+                words.append(bit.ravel())
+                if task.valued:
+                    words += [(bit * (r >> np.uint64(task.shift))).ravel(), (bit * (r >> _TOP)).ravel()]
+        return np.concatenate(words)
+
+
+class _Opens:
+    """Parties 0 and 1: know the opened words, never the masks."""
+
+    def __init__(self, party: Computing, work: Sequence[Task]) -> None:
+        self._party, self._work = party, work
+        self._first = party.index == 0
+        self._sizes = sizes = _Sizes(work)
+        self._private = 0 if self._first else 2  # the key that this party shares with party 2
+        streams = party.streams
+        zeros = streams.words(self._private, (sizes.values,))
+        self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros
+        self._rows = np.zeros((0, COLUMNS), np.uint8)  # these come with the messages at party 1
+        self._ahead = self._answers = np.zeros(0, np.uint64)
+        if self._first:
+            self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+            self._ahead = streams.words(0, (sizes.ahead,))
+            self._answers = streams.words(0, (sizes.answers,))
+        self._turns = streams.octets(1, sizes.rows)
+        self._factors = streams.residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
+        self._noughts = streams.residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+        self._result = streams.words(self._private, (sizes.results,))
+
+    async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
+        party, sizes = self._party, self._sizes
+        other = 1 - party.index
+        await party.send(other, "opening", [self._opening])
+        await beside.send()
+        c = await self._opened(other)
+        plain = await beside.receive()
+        parts = list(_parts(c, [task.size for task in self._work]))
+        if sizes.rows:
+            await party.send(2, "rows", [self._compared(parts)])
+            if not self._first:
+                (self._answers,) = await party.receive(2, "answers", [(np.uint64, (sizes.answers,))])
+        mine = self._finished(parts) - self._result
+        await party.send(other, "result", [mine])
+        (theirs,) = await party.receive(other, "result", [(np.uint64, (sizes.results,))])
+        middle = mine + theirs
+        words = (self._result, middle) if self._first else (middle, self._result)
+        return _results(self._work, *words), plain
+
+    async def _opened(self, other: int) -> U64:
+        """c, and at party 1 what party 2 dealt with it."""
+        party, sizes = self._party, self._sizes
+        values = (np.uint64, (sizes.values,))
+        (summand,) = await party.receive(other, "opening", [values])
+        if self._first:
+            (masked,) = await party.receive(2, "opening", [values])
+        else:
+            extra = [(np.uint64, (sizes.ahead,))] * bool(sizes.ahead)
+            rows = [(np.uint8, (sizes.compared, COLUMNS))] * bool(sizes.compared)
+            masked, *rest = await party.receive(2, "opening", [values, *extra, *rows])
+            if sizes.ahead:
+                self._ahead = rest[0]
+            if sizes.compared:
+                self._rows = rest[-1]
+        return np.asarray(self._opening + summand + masked + OFFSET)
+
+    def _compared(self, opened: Sequence[U64]) -> U8:
+        """The masked rows of all comparisons."""
+        found, row, value = [], 0, 0
+        for task, c in zip(self._work, opened, strict=True):
+            if task.curve:
+                rows, values = slice(row, row + task.rows), slice(value, value + task.size)
+                found.append(
+                    masked_comparison(
+                        task.opened(c).ravel(),
+                        self._rows[values],
+                        self._factors[rows],
+                        self._noughts[rows],
+                        self._turns[rows],
+                        first=self._first,
+                    )
+                )
+                row, value = rows.stop, values.stop
+        return np.concatenate(found)
+
+    def _finished(self, opened: Sequence[U64]) -> U64:
+        """This party's summands of all results."""
+        ahead = _parts(self._ahead, [task.ahead for task in self._work])
+        answers = _parts(self._answers, [task.answers for task in self._work])
+        turns = _parts(self._turns, [task.rows for task in self._work])
+        words = []
+        for task, c, known, answer, turn in zip(self._work, opened, ahead, answers, turns, strict=True):
+            if task.curve:
+                words.append(self._curve(task, task.curve, c, known, answer, turn))
+            elif task.gate is not None:
+                words.append(self._gated(task, task.gate, c, known.reshape(4, -1)))
+            else:
+                public, wrap = _public(c, task.shift)
+                words.append(self._truncated(public, wrap, known.reshape(2, -1)))
+        return np.concatenate(words)
+
+    def _truncated(self, public: U64, wrap: U64, known: U64) -> U64:
+        rest = wrap * known[1] - known[0]
+        return np.asarray(public + rest if self._first else rest)
+
+    def _gated(self, task: Task, gate: Share, c: U64, known: U64) -> U64:
+        """y · p: bit p is known in two summands to each party, p₁ to both of these, the others to party 2."""
+        public, wrap = _public(c, task.shift)
+        mine, after = gate.mine.ravel(), gate.next.ravel()
+        middle = after if self._first else mine
+        summand = mine + after if self._first else after
+        high, top, high_bits, top_bits = known
+        return np.asarray(public * summand - (high * middle + high_bits) + wrap * (top * middle + top_bits))
+
+    def _curve(self, task: Task, curve: Curve, c: U64, known: U64, answer: U64, turn: U8) -> U64:
+        rows = (len(curve.thresholds), task.size)
+        parts = answer.reshape(-1, *rows)
+        flipped = ((task.opened(c) >> _SIGN) & _ONE) ^ coins(turn).reshape(rows)
+        sign = _ONE - (flipped << _ONE)
+        bits = sign * parts[0]
+        if self._first:
+            bits += flipped
+        if not curve.slopes and not curve.gates:
+            return np.asarray(bits).ravel()
+        words = []
+        if curve.slopes:
+            public, wrap = _public(c, task.shift)
+            y = self._truncated(public, wrap, known.reshape(2, -1))
+            product = flipped * y + sign * (public * parts[0] - parts[1] + wrap * parts[2])
+            total = (_column(curve.slopes) * (product - _column(curve.thresholds) * bits)).sum(axis=0, dtype=np.uint64)
+            words.append(total + np.uint64(curve.start % (1 << 64)) if self._first else total)
+        if curve.gates:
+            words.append((_column(curve.gates) * bits).sum(axis=0, dtype=np.uint64))
+        return np.concatenate(words)

@@ -1,0 +1,94 @@
+"""The three parties agree, word by word, with the same calls in the clear that draw the same masks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import numpy as np
+import pytest
+from securevfl_crypto.replicated import Clear, Computing, Product, Run, Share, deal, run_three
+from securevfl_crypto.replicated.functions import Functions
+from securevfl_crypto.ring import decode, encode
+
+SEED = b"a seed of tests, not secret"
+EVERY = {"x": 1000}
+Program = Callable[[Functions, dict[str, Share]], Awaitable[list[Share]]]
+
+
+def clearly(program: Program, values: dict[str, np.ndarray], seed: bytes = SEED) -> list[np.ndarray]:
+    clear = Clear(seed)
+    try:
+        program(clear, {name: clear.constant(words) for name, words in values.items()}).__await__().send(None)
+    except StopIteration as end:
+        return [share.mine for share in end.value]
+    raise AssertionError("the reference waits")
+
+
+def three(program: Program, values: dict[str, np.ndarray], seed: bytes = SEED) -> Run[list[np.ndarray]]:
+    dealt = {name: deal(words) for name, words in values.items()}
+
+    async def one(party: Computing) -> list[np.ndarray]:
+        shares = {name: party.take(parts[party.index]) for name, parts in dealt.items()}
+        found = await program(party, shares)
+        party.counted = party.rounds  # type: ignore[attr-defined]
+        return [np.asarray(await party.open("x", share, (0, 1, 2))) for share in found]
+
+    return run_three(one, seed=seed, openings=EVERY)
+
+
+def same(program: Program, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The opened words, if all three parties and the reference have the same."""
+    expected = clearly(program, values)
+    for found in three(program, values).results:
+        assert len(found) == len(expected)
+        for mine, theirs in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    return expected
+
+
+X = np.random.default_rng(1).normal(size=(7, 5)) * 3
+W = np.random.default_rng(2).normal(size=(5, 4))
+VALUES = {"x": encode(X), "w": encode(W)}
+
+
+async def matrix_product(party: Functions, s: dict[str, Share]) -> list[Share]:
+    return [await party.product(s["x"], s["w"]), await party.product(s["x"], s["w"], shift=16)]
+
+
+async def relu_layer(party: Functions, s: dict[str, Share]) -> list[Share]:
+    return [*(await party.products([Product(s["x"], s["w"], shift=16, then="relu")]))[0]]
+
+
+async def relu6_layer(party: Functions, s: dict[str, Share]) -> list[Share]:
+    return [*(await party.products([Product(s["x"], s["w"], shift=16, then="relu6")]))[0]]
+
+
+async def mixed(party: Functions, s: dict[str, Share]) -> list[Share]:
+    bits = (await party.positive(s["x"]))[0]
+    plain, (value, gate), gated, by_element = await party.products(
+        [
+            Product(s["x"], s["w"]),
+            Product(s["x"], s["w"], shift=16, then="relu6"),
+            Product(s["x"], s["x"], "times", 16, gate=bits),
+            Product(s["x"], s["x"][:1], "times"),
+        ]
+    )
+    return [plain, value, gate, gated, by_element]
+
+
+@pytest.mark.parametrize("program", [matrix_product, relu_layer, relu6_layer, mixed])
+def test_shares_and_the_reference_agree_bit_by_bit(program: Program) -> None:
+    same(program, VALUES)
+
+
+def test_layers_are_right() -> None:
+    z = X @ W
+    value, gate = (decode(words, bits) for words, bits in zip(same(relu6_layer, VALUES), (16, 0), strict=True))
+    np.testing.assert_allclose(value, np.clip(z, 0, 6), atol=3e-4)
+    np.testing.assert_array_equal(gate, (z >= 0) & (z < 6))
+
+
+@pytest.mark.parametrize(("program", "rounds"), [(matrix_product, 3), (relu_layer, 4), (relu6_layer, 4), (mixed, 8)])
+def test_rounds(program: Program, rounds: int) -> None:
+    assert {party.counted for party in three(program, VALUES).parties} <= set(range(rounds + 1))  # type: ignore[attr-defined]
+    assert max(party.counted for party in three(program, VALUES).parties) == rounds  # type: ignore[attr-defined]
