@@ -83,7 +83,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
-    from securevfl.training import Algorithm
+    from securevfl.training import Algorithm, Frozen
 
 __version__ = "0.1.0"
 
@@ -106,7 +106,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
-    "securevfl.training": "Algorithm",
+    "securevfl.training": "Algorithm Frozen",
 }
 """Module → the public names that it holds."""
 
@@ -135,6 +135,7 @@ __all__ = [
     "FedHSSL",
     "FewCommonRows",
     "FewShotVFL",
+    "Frozen",
     "Gaussian",
     "InputError",
     "Job",

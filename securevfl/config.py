@@ -33,9 +33,14 @@ class ConfigMeta(msgspec.StructMeta, abc.ABCMeta):
     if not TYPE_CHECKING:  # a type checker knows the fields better than this signature does
 
         def __call__(cls, *positional: object, **values: object) -> object:
-            if positional:
-                raise InputError(f"{cls.__name__} takes keywords only, and got {shown(positional[0])} without one")
+            if len(positional) > cls.leading:
+                many = "keywords only" if not cls.leading else f"{cls.leading} values at most without keywords"
+                raise InputError(f"{cls.__name__} takes {many}, and got {shown(positional[cls.leading])} without one")
             fields = _fields(cls)
+            for name, value in zip(fields, positional, strict=False):
+                if name in values:
+                    raise InputError(f"{cls.__name__} got {name} twice: as {shown(value)} and {shown(values[name])}")
+                values[name] = value
             required = {name for name, item in fields.items() if item.required}
             if not cls.__abstractmethods__:
                 cls.refuse_keywords(values)
@@ -56,12 +61,15 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
 
     Attributes:
         tag_field: name of the key by which files tell which class of several a section is.
+        leading: how many of the first fields may be given without a keyword; with more than 0, give the class the
+            argument ``kw_only=False`` too, for type checkers.
 
     Raises:
         InputError: values that the annotations or `problems` refuse; the message has all of them.
     """
 
     tag_field: ClassVar[str] = "name"
+    leading: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         kind, where = type(self), self.path()

@@ -43,6 +43,9 @@ CODES = "codes, APC-VFL"
 """What ``measured.json`` calls what the active party sees."""
 
 
+_NOT_FROZEN = "encoders are trained by each party alone, so that frozen ones would hide nothing more"
+
+
 class APCVFL(Algorithm):
     """Configuration of APC-VFL.
 
@@ -75,7 +78,7 @@ class APCVFL(Algorithm):
     fine_tune: bool = False
 
     def problems(self) -> list[str]:
-        return super().problems() + bottom_problems(self.bottom, "apc_vfl.bottom")
+        return super().problems() + bottom_problems(self.bottom, "apc_vfl.bottom", not_frozen=_NOT_FROZEN)
 
     def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks(features=1)
@@ -185,7 +188,7 @@ class _Coding(Role):
 
     def build_decoder(self) -> nn.Module:
         """From codes back to features without their shape, (n, d)."""
-        hidden = [] if isinstance(self.config.bottom, str) else [*reversed(self.config.bottom)]
+        hidden = [*reversed(self.config.bottom)] if isinstance(self.config.bottom, tuple) else []
         return mlp([self.config.code, *(hidden or [64]), math.prod(self.features.shape)]).to(self.plan.device)
 
     def train_autoencoder(self, encoder: nn.Module) -> None:

@@ -23,12 +23,13 @@ __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImput
 
 
 class LogisticRegression(SplitNN):
-    """Logistic regression: the identity as bottom, a cut as wide as the logits, and nothing above it.
+    """Logistic regression: the identity or frozen features as bottom, a cut as wide as the logits, and nothing above
+    it.
 
     Attributes:
         hidden: not used; the cut is one wide, or one for each class.
         top: not used.
-        bottom: stays ``()``.
+        bottom: ``()``, or `Frozen` for logistic regression on features that each passive party draws.
     """
 
     name: ClassVar[str] = "logistic_regression"
@@ -37,12 +38,12 @@ class LogisticRegression(SplitNN):
 
     def problems(self) -> list[str]:
         found = super().problems()
-        if self.bottom:
-            found += [f"{self.name}.bottom is {self.bottom!r}; logistic regression has none: use splitnn"]
+        if self.trainable:
+            found += [f"{self.name}.bottom is {self.bottom!r}; logistic regression trains none: use splitnn, or Frozen"]
         return found
 
     def architecture(self, outputs: int) -> Architecture:
-        return Architecture(hidden=outputs, top=None, bottom=(), lr=self.lr, weight_decay=self.weight_decay)
+        return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)
 
 
 class Local(SplitNN):

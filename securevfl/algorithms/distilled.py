@@ -237,7 +237,8 @@ class _Passive(_Taught, Passive):
         architecture = self.config.architecture(Task(self.table.classes).outputs)
         spec = self.teacher_spec(rows)
         with seeded(self.seed("teacher", number)):
-            self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+            own = self.rows_to_pretrain()
+            self.half = PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
         await self.half.setup()
         for batch in self.steps_of(number, rows):
             self.site.observer.batch(self.site.name, self.site.active, 1, batch)

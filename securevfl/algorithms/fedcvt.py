@@ -27,7 +27,7 @@ from securevfl.privacy import Noised, bare, mapped
 from securevfl.site import derive_seed
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom, bottom_problems, build_bottom
+from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.pseudo_labels import SelfTraining
 from securevfl.training.received import received
@@ -91,7 +91,7 @@ class FedCVT(Algorithm):
         return cls(**known[data] | settings)  # type: ignore[arg-type]
 
     def problems(self) -> list[str]:
-        found = super().problems() + bottom_problems(self.bottom, "fedcvt.bottom")
+        found = super().problems() + bottom_problems(self.bottom, "fedcvt.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
             found += ["fedcvt.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
         return found

@@ -28,7 +28,7 @@ from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, PassiveHalf
-from securevfl.training.networks import Bottom, mlp
+from securevfl.training.networks import HANDED_OVER, Bottom, mlp
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
@@ -60,6 +60,7 @@ class FedDA(SplitNN):
 
     name: ClassVar[str] = "fedda"
     label: ClassVar[str] = "FedDA"
+    not_frozen: ClassVar[str] = HANDED_OVER
     uses_others: ClassVar[bool] = True
     most_passive: ClassVar[int | None] = 1
     reveals: ClassVar[str] = "hands each party the other's representations of aligned rows, and generated ones"

@@ -30,7 +30,6 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.algorithms.ssl import view
 from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import InputError, ProtocolError
@@ -42,6 +41,7 @@ from securevfl.training.networks import Bottom, build_bottom
 from securevfl.training.received import received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.rows import Plan
+from securevfl.training.self_supervised import view
 from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
@@ -72,6 +72,7 @@ class FedHSSL(SplitNN):
 
     name: ClassVar[str] = "fedhssl"
     label: ClassVar[str] = "FedHSSL"
+    not_frozen: ClassVar[str] = "fedhssl pretrains its encoders with the other parties and goes on training them"
     uses_others: ClassVar[bool] = True
     reveals: ClassVar[str] = "hands each side the other's projections of aligned rows, and weights of its encoders"
     bottom: Bottom = (64,)

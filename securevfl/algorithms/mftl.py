@@ -33,7 +33,7 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom, block, bottom_problems, build_bottom
+from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.received import received
 from securevfl.training.representations import handing_over
@@ -70,7 +70,7 @@ class MFTL(Algorithm):
     taylor: bool = False
 
     def problems(self) -> list[str]:
-        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
             found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
         return found

@@ -425,7 +425,8 @@ class _Passive(_Stages[PassiveHalf], Passive):
         if not self.config.evidential:
             return super().build_half(self.config.summed(architecture, Task(self.table.classes).outputs))
         spec = replace(self.config.cut_spec(self, self.table.classes), reduce="none")
-        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+        own = self.rows_to_pretrain()
+        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, own)
 
     def release_rows(self) -> int:
         """Numbers of all rows, and as many again for the same rows withheld."""

@@ -31,7 +31,7 @@ from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, fan_out, mapped
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
-from securevfl.training.networks import Bottom, block, bottom_problems, build_bottom, mlp
+from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
 from securevfl.training.received import checked_rows, received
@@ -74,7 +74,7 @@ class SFHTL(Algorithm):
     confidence: Annotated[float, Meta(gt=0, le=1)] = 0.9
 
     def problems(self) -> list[str]:
-        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
             found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
         return found

@@ -17,6 +17,7 @@ from securevfl.cut import CutSpec, CutUse, PerturbedCut, Protection
 from securevfl.errors import ProtectionInactive
 from securevfl.privacy import Noised
 from securevfl.training.algorithm import Algorithm, Looks
+from securevfl.training.frozen import Frozen
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, bottom_problems
 from securevfl.training.noise import FeatureNoise
@@ -41,7 +42,7 @@ class SplitNN(Algorithm):
         top: widths of the top model's hidden layers.
         bottom: widths of each party's bottom model, the last one being its activations; ``()`` for the identity; or
             the name of a convolutional one: ``"cnn"``, ``"cnn-fedcvt"``, ``"cnn-multivfl"``, ``"resnet18"``,
-            ``"resnet56"``.
+            ``"resnet56"``; or `Frozen`: features that passive parties draw and never train.
         lr: Adam's learning rate, for bottoms, top and the active party's own block of the cut.
         cut_lr: SGD's learning rate η, for the passive parties' blocks of the cut.
         cut_momentum: μ, of that SGD.
@@ -52,6 +53,7 @@ class SplitNN(Algorithm):
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    not_frozen: ClassVar[str] = ""
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()
@@ -62,16 +64,25 @@ class SplitNN(Algorithm):
     weight_decay: Decay = 0.0
 
     def problems(self) -> list[str]:
-        return super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        found = bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=self.not_frozen)
+        return super().problems() + found
 
     @property
     def trainable(self) -> bool:
-        return bool(self.bottom)
+        return bool(self.bottom) and not isinstance(self.bottom, Frozen)
+
+    @property
+    def draws_secretly(self) -> bool:
+        return isinstance(self.bottom, Frozen)
+
+    @property
+    def learns_alone(self) -> bool:
+        return isinstance(self.bottom, Frozen) and self.bottom.learned is not None
 
     @property
     def cut(self) -> CutUse:
         rounds = bool(self.cut_momentum or self.cut_weight_decay)
-        return CutUse(trainable=self.trainable, rounds=rounds)
+        return CutUse(trainable=self.trainable, frozen=isinstance(self.bottom, Frozen), rounds=rounds)
 
     def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         times = plan.epochs * (plan.steps or 1)  # with `steps`, an epoch may be as many passes: rows are unknown
@@ -109,7 +120,7 @@ class SplitNN(Algorithm):
     def notes(self, protection: Protection) -> list[str]:
         dp = protection.dp
         found = []
-        if dp is not None and dp.activations is not None and self.bottom:
+        if dp is not None and dp.activations is not None and self.trainable:
             found += [
                 "ε of activations covers a row's own releases, not what the bottoms' weights carry of it into other "
                 "rows' activations"
@@ -120,7 +131,7 @@ class SplitNN(Algorithm):
                 "passive parties begin at half of it, the active party shortens its steps, and under a sealed cut "
                 "nobody can check that it does",
                 "ε of z covers a row's own releases given the weights, not what the weights of the cut"
-                f"{' and of the bottoms' if self.bottom else ''}, trained on exact features, carry of it into other "
+                f"{' and of the bottoms' if self.trainable else ''}, trained on exact features, carry of it into other "
                 "rows' z",
             ]
         if dp is not None and dp.marvell is not None:
@@ -217,7 +228,7 @@ class Passive(PassiveRole):
     def build_half(self, architecture: Architecture) -> PassiveHalf:
         """This party's half of the network."""
         spec = self.config.cut_spec(self, architecture.hidden)
-        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+        return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, self.rows_to_pretrain())
 
     def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """a_p of these rows, (n, d), clipped and noised where the job says so."""

@@ -34,7 +34,8 @@ class CutUse:
     every message of its cut.
 
     Attributes:
-        trainable: whether the passive parties' bottoms have parameters.
+        trainable: whether the passive parties' bottoms have parameters that are trained.
+        frozen: whether they are fixed features of each party's own instead of the identity.
         rounds: whether the cut's optimiser has momentum or weight decay, which round.
         integer_shares: see `CutSpec`.
         together: whether the active party gets the sum of the parties' parts (``reduce="sum"``), or each by itself.
@@ -45,6 +46,7 @@ class CutUse:
     """
 
     trainable: bool
+    frozen: bool = False
     rounds: bool = False
     integer_shares: bool = False
     together: bool = True

@@ -62,6 +62,7 @@ def _up(dp: DP | None, use: CutUse, passive: int, *, sealed: bool) -> Revealed:
         dp,
         sealed=sealed,
         trainable=use.trainable,
+        frozen=use.frozen,
         parties=passive,
         together=use.together,
         alone=use.alone,

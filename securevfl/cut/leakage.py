@@ -117,6 +117,7 @@ def about_features(
     trainable: bool,
     parties: int,
     together: bool,
+    frozen: bool = False,
     alone: bool = False,
     differing: bool = False,
 ) -> Revealed:
@@ -128,18 +129,26 @@ def about_features(
         trainable: whether the passive parties' bottoms have parameters.
         parties: number of passive parties.
         together: whether a sealed cut opens the sum of their parts, or each by itself.
+        frozen: whether these are fixed features of the party's own, instead of the identity.
         alone: whether some rows are fed by one of them while the others feed a constant.
         differing: whether one row is fed by several sets of them.
     """
     image = "a moving, non-linear image of its features" if trainable else "a linear image of its features"
+    if frozen:
+        image = "a linear image of features that it drew in secret and never trains"
     if sealed:
         text = f"{_whose(parties, together, alone, differing)}, for each row and step: {image}"
     else:
         text = f"a_p W_p of each row and step in the clear: {image}"
     if dp is not None and dp.features is not None:
         return revealed_under(dp.features, f"{text}, with differentially private noise in it", ATTRIBUTE)
-    severity = severity_of_view(features_view(sealed=sealed, trainable=trainable))
-    if sealed and not trainable:
+    severity = severity_of_view(features_view(sealed=sealed, trainable=trainable, frozen=frozen))
+    if frozen:
+        text += (
+            "; each look at a row gives away as many values as z is wide, and when these are about as many as its "
+            "columns, they give the features themselves to whoever knows some records: see max_looks"
+        )
+    elif sealed and not trainable:
         text += (
             "; after a few epochs it gives the passive features up to a rotation, and with about as many known "
             "records as columns the features themselves"
@@ -149,9 +158,10 @@ def about_features(
     return Revealed(text, severity)
 
 
-def features_view(*, sealed: bool, trainable: bool) -> str:
+def features_view(*, sealed: bool, trainable: bool, frozen: bool = False) -> str:
     """What ``measured.json`` calls what the active party sees without noise."""
-    return f"{'z' if sealed else 'each part of z'}, {'trainable' if trainable else 'identity'} bottoms"
+    kind = "frozen" if frozen else "trainable" if trainable else "identity"
+    return f"{'z' if sealed else 'each part of z'}, {kind} bottoms"
 
 
 def labels_view(*, sealed: bool, trainable: bool) -> str:

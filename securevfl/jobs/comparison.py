@@ -154,7 +154,7 @@ def compare(
     kept_ledgers: dict[str, Mapping[str, Ledger]] = {ALIGNMENT: aligned.ledgers}
     scores: dict[str, np.ndarray] = {}
     models: dict[str, Model] = {}
-    sealed = any(job.protection.sealed for job in agreed)
+    sealed = any(job.protection.sealed or job.algorithm.draws_secretly for job in agreed)
     alike = ({name: PartySecret.fresh() for name in parties} if sealed else {}) | dict(secrets or {})
     for key in (b for b in BASELINES if b in baselines):
         observer.run(key)

@@ -252,10 +252,23 @@ def number_rows(
         shared=agreed.shared,
     )
     if site.role == PASSIVE:
-        return mine
+        return (
+            mine
+            if not job.algorithm.learns_alone
+            else replace(mine, spare=_spare(site, table, alignment, encoder, mine))
+        )
     if table.label is None:
         raise PolicyError(f"{site.name!r} has no labels and cannot be the active party")
     return _with_labels(mine, site, table, alignment, job, others)
+
+
+def _spare(
+    site: Site, table: PartyTable, alignment: Alignment, encoder: FeatureEncoder, mine: NumberedRows
+) -> torch.Tensor | None:
+    """Features of the party's rows that are not aligned, where the algorithm does not number them anyway."""
+    if mine.rest:
+        return None
+    return torch.from_numpy(encoder.transform(table, _others(site, table, alignment, np.arange(0))))
 
 
 def _with_labels(

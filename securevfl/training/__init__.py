@@ -3,13 +3,14 @@
 - `algorithm`: the configuration that a job trains by, and the registry of installed ones.
 - `role`: what one party does; an algorithm's file fills it in. `program`: epochs, validation, early stopping around it.
 - `rows`, `split`: numbered rows, batches. `noise`: what a role adds to what it releases. `checkpoints`: going on later.
-- `halves`, `networks`, `task`: the two halves of a split network, their models, the metrics.
+- `halves`, `networks`, `frozen`, `task`: the two halves of a split network, their models, the metrics.
 
 Algorithms, `party`, `jobs` and `testing` import from here; this folder imports `cut`, `privacy`, `transport` and
 `site`.
 """
 
 from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
+from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Keep, NumberedRows, Plan, Trained
@@ -22,6 +23,7 @@ __all__ = [
     "ActiveRole",
     "Algorithm",
     "Epoch",
+    "Frozen",
     "Keep",
     "Looks",
     "NumberedRows",
@@ -36,4 +38,6 @@ __all__ = [
     "Trained",
     "algorithms",
     "find_algorithm",
+    "frozen_activations",
+    "frozen_bottom",
 ]

@@ -108,6 +108,17 @@ class Algorithm(Config):
         return True
 
     @property
+    def draws_secretly(self) -> bool:
+        """Whether a party's secret hides features, so that it comes from the operating system under any protection."""
+        return False
+
+    @property
+    def learns_alone(self) -> bool:
+        """Whether passive parties learn from rows of their own that are not aligned and that the algorithm does not
+        number: nobody but the party knows of it."""
+        return False
+
+    @property
     def cut(self) -> CutUse | None:
         """What the algorithm asks of the cut layer; None if it does not use one."""
         return None

@@ -6,6 +6,7 @@ A half holds networks, their optimiser and its side of the cut; it neither choos
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from securevfl.cut import ActiveCut, CutSpec, Protection
 from securevfl.privacy import Noised, bare
 from securevfl.privacy.noise import NoiseShare
 from securevfl.site import Site
+from securevfl.training.frozen import Frozen, frozen_bottom
 from securevfl.training.networks import Bottom, block, build_bottom, mlp
 from securevfl.training.state import State, as_dict, as_pair
 
@@ -159,14 +161,23 @@ class PassiveHalf:
         spec: of the cut.
         protection: of what crosses it.
         shape: of a row of the party's features.
+        own_rows: features of all rows of its own that may train, (n, …), for a frozen bottom that is learned from them;
+            None where none is, or it was.
     """
 
     def __init__(
-        self, architecture: Architecture, site: Site, spec: CutSpec, protection: Protection, shape: Sequence[int]
+        self,
+        architecture: Architecture,
+        site: Site,
+        spec: CutSpec,
+        protection: Protection,
+        shape: Sequence[int],
+        own_rows: torch.Tensor | None = None,
     ) -> None:
         self.cut = protection.passive_cut(site, spec)
         self.cut_width = spec.width
         self.site = site
+        self.own_rows = own_rows
         self.bottom, self.width = self.build_bottom(architecture, shape)
         self.bottom.to(spec.device)
         parameters = list(self.bottom.parameters())
@@ -181,6 +192,10 @@ class PassiveHalf:
 
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
         """This party's bottom for features of `shape`, and the width of its activations."""
+        if isinstance(architecture.bottom, Frozen):
+            if math.prod(shape) == 0:
+                return nn.Identity(), 0
+            return frozen_bottom(architecture.bottom, self.site.secret, shape, self.own_rows), architecture.bottom.width
         return build_bottom(architecture.bottom, shape)
 
     async def setup(self) -> None:

@@ -16,11 +16,27 @@ from msgspec import Meta
 from torch import nn
 
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.training.frozen import Frozen
 
-__all__ = ["BOTTOMS", "Bottom", "block", "bottom_problems", "build_bottom", "mlp", "resnet18_stem", "resnet56_stem"]
+__all__ = [
+    "BOTTOMS",
+    "HANDED_OVER",
+    "Bottom",
+    "block",
+    "bottom_problems",
+    "build_bottom",
+    "mlp",
+    "resnet18_stem",
+    "resnet56_stem",
+]
 
-Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str
-"""Widths of a perceptron (``()`` for the identity), or a name from `BOTTOMS`."""
+Bottom = tuple[Annotated[int, Meta(ge=1, le=1 << 16)], ...] | str | Frozen
+"""Widths of a perceptron (``()`` for the identity), a name from `BOTTOMS`, or features that passive parties draw and
+never train."""
+
+
+HANDED_OVER = "the representations that it hands over are trained, by gradients that come back"
+"""Why bottoms are not frozen in algorithms that exchange representations."""
 
 
 def mlp(widths: Sequence[int], *, last: nn.Module | None = None) -> nn.Sequential:
@@ -119,13 +135,17 @@ BOTTOMS = {
 """Name → convolutional layers, and the width of a linear layer after them (0 for none)."""
 
 
-def bottom_problems(bottom: Bottom, where: str) -> list[str]:
-    """What is wrong with a bottom, as sentences: a name that `BOTTOMS` has not. Widths carry their bounds themselves.
+def bottom_problems(bottom: Bottom, where: str, *, not_frozen: str = "") -> list[str]:
+    """What is wrong with a bottom, as sentences: a name that `BOTTOMS` has not, or a frozen one where it makes no
+    sense. Widths carry their bounds themselves.
 
     Args:
-        bottom: widths or a name.
+        bottom: widths, a name or frozen.
         where: path of the field.
+        not_frozen: why passive parties cannot have frozen bottoms here; empty where they can.
     """
+    if isinstance(bottom, Frozen) and not_frozen:
+        return [f"{where} is frozen, and {not_frozen}: give widths, such as [{bottom.width}]"]
     if isinstance(bottom, str) and bottom not in BOTTOMS:
         return [str(UnknownNameError(where, bottom, BOTTOMS))]
     return []
@@ -135,7 +155,8 @@ def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tup
     """A bottom model for features of `shape` (without rows), and the width of its activations; 0 for no features.
 
     Args:
-        bottom: widths or a name.
+        bottom: widths or a name; for a frozen one, the perceptron of the same width that the active party trains in its
+            place. A passive party's is made by `frozen_bottom`.
         shape: (d,) for tables, (channels, height, width) for images.
         width: of a convolutional model's activations; its own if 0.
 
@@ -158,6 +179,8 @@ def build_bottom(bottom: Bottom, shape: Sequence[int], *, width: int = 0) -> tup
         if not out:
             return nn.Sequential(body, nn.ReLU6()), flat
         return nn.Sequential(body, nn.Linear(flat, out), nn.ReLU6()), out
+    if isinstance(bottom, Frozen):
+        bottom = (bottom.width,)
     inputs = math.prod(shape)
     flatten: list[nn.Module] = [nn.Flatten()] if len(shape) > 1 else []
     if not bottom:

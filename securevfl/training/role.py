@@ -79,6 +79,11 @@ class Configuration(Protocol):
         ...
 
     @property
+    def learns_alone(self) -> bool:
+        """Whether passive parties learn from rows of their own beside the numbered ones."""
+        ...
+
+    @property
     def subsets(self) -> str:
         """Which rows a trained model is fit to score."""
         ...
@@ -227,6 +232,15 @@ class Role(ABC):
             ProtectionInactive: a protection was asked for and did not act.
         """
         return []
+
+    def rows_to_pretrain(self) -> torch.Tensor | None:
+        """Features of all rows of this party's own that may train, aligned or not, (n, …), for what it learns alone
+        before training; None where nothing is, in a prediction, and where a checkpoint holds what was learned."""
+        table = self.table
+        if not self.config.learns_alone or not len(table.split.train) or self.site.keeper.saved() is not None:
+            return None
+        own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
+        return own if table.spare is None else torch.cat([own, table.spare.to(own.device)])
 
     # How often a row is released: what noise is sized by.
 

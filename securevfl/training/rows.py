@@ -64,6 +64,8 @@ class NumberedRows:
         classes: number of classes, at the active party.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
         shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
+        spare: features of rows of the party's own that are not aligned and have no number, (n, …) float32, for what it
+            learns alone; None where it does not.
         person: at the active party, for each numbered row the first number of the same person; None where all differ.
     """
 
@@ -75,6 +77,7 @@ class NumberedRows:
     classes: int = 0
     labelled: Mapping[str, int] = field(default_factory=dict)
     shared: int = 1
+    spare: torch.Tensor | None = None
     person: np.ndarray | None = None
 
     @property

@@ -30,12 +30,12 @@ from securevfl.algorithms.opinions import (
     probabilities,
 )
 from securevfl.algorithms.risa import threshold
-from securevfl.algorithms.ssl import nt_xent, view
 from securevfl.privacy.loss import CrossEntropy
 from securevfl.training import NumberedRows, Split, Task
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.rows import Features
+from securevfl.training.self_supervised import nt_xent, view
 from securevfl.training.split import epoch_batches
 
 

@@ -14,8 +14,8 @@ from small_algorithms import make
 import securevfl as sv
 from securevfl.algorithms.fedcvt import attend
 from securevfl.algorithms.fedda import _Completed
-from securevfl.algorithms.ssl import view
 from securevfl.testing.trial import roles_begun
+from securevfl.training.self_supervised import view
 
 
 def test_a_row_is_no_key_of_its_own_estimate() -> None:

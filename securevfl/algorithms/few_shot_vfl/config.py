@@ -11,7 +11,7 @@ from securevfl.algorithms.few_shot_vfl.server import Server
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
-from securevfl.training.networks import Bottom, bottom_problems
+from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
@@ -69,7 +69,7 @@ class FewShotVFL(Algorithm):
         return 3 if self.few_shot else 2
 
     def problems(self) -> list[str]:
-        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom")
+        found = super().problems() + bottom_problems(self.bottom, f"{self.name}.bottom", not_frozen=HANDED_OVER)
         if not self.bottom:
             found += [f"{self.name}.bottom is (); it would hand over the features themselves: give widths, or 'cnn'"]
         return found

@@ -14,9 +14,10 @@ __all__ = ["declare", "first_secret", "site_of"]
 
 
 def first_secret(job: Job, name: str) -> PartySecret:
-    """A party's secret where nothing kept it: from the operating system where the job seals the cut, and from the job's
-    seed where it does not."""
-    return PartySecret.fresh() if job.protection.sealed else PartySecret.derived(job.seed, name)
+    """A party's secret where nothing kept it: from the operating system where the job seals the cut or draws what
+    hides features from it, and from the job's seed elsewhere."""
+    hides = job.protection.sealed or job.algorithm.draws_secretly
+    return PartySecret.fresh() if hides else PartySecret.derived(job.seed, name)
 
 
 def site_of(
