@@ -7,6 +7,7 @@ shares a data party's values; `run_three` runs all three in one process.
 from __future__ import annotations
 
 from securevfl_crypto.replicated.computing import Computing
+from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams, agreed_streams
 from securevfl_crypto.replicated.opening import Opening
 from securevfl_crypto.replicated.product import Product
@@ -18,6 +19,7 @@ __all__ = [
     "Clear",
     "Computing",
     "Dealt",
+    "Functions",
     "MemoryWire",
     "Opening",
     "Product",

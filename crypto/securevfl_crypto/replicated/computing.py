@@ -6,20 +6,20 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from securevfl_crypto.errors import DisagreementError
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams
 from securevfl_crypto.replicated.opening import Opening, Openings, opened, same_digests
+from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.product import Product, Result, additive
-from securevfl_crypto.replicated.share import PARTIES, U64, Dealt, Share
+from securevfl_crypto.replicated.share import U64, Dealt, Share
 from securevfl_crypto.replicated.truncation import Reshare, Task, behind_masks
-from securevfl_crypto.replicated.wire import Expected, Wire, checked
+from securevfl_crypto.replicated.wire import Wire
 from securevfl_crypto.ring import FRACTION
 
 __all__ = ["Computing"]
 
 
-class Computing(Functions):
+class Computing(Functions, Party):
     """Party `index` of three. All three make the same calls in the same order, with shares of the same shapes.
 
     Secure against one party that follows the protocol and looks at everything it receives; the page on the protocol of
@@ -31,10 +31,6 @@ class Computing(Functions):
         streams: this party's randomness, fresh for this incarnation.
         fraction: bits behind the binary point.
         openings: what may be opened, by name: how often, or an `Opening`. Nothing else is ever opened.
-
-    Attributes:
-        rounds: the longest chain of messages so far: each message carries the depth of its sender plus one.
-        sent: bytes that this party sent.
     """
 
     def __init__(
@@ -46,14 +42,8 @@ class Computing(Functions):
         fraction: int = FRACTION,
         openings: Mapping[str, int | Opening] | None = None,
     ) -> None:
-        super().__init__(fraction)
-        self.index = index
-        self.streams = streams
-        self.rounds = 0
-        self.sent = 0
-        self._wire = wire
-        self._operations = 0
-        self._drawn: dict[int, int] = {}
+        Functions.__init__(self, fraction)
+        Party.__init__(self, index, wire, streams)
         self._openings = Openings(openings or {})
 
     def constant(self, words: np.ndarray) -> Share:
@@ -77,7 +67,7 @@ class Computing(Functions):
             MalformedError: shapes do not match, or a peer sent something else.
             DisagreementError: a peer is at another operation.
         """
-        self._begin()
+        self.begin()
         plain = Reshare(self, [additive(job) for job in jobs if not job.masked])
         tasks = [job.task(additive(job), self.fraction) for job in jobs if job.masked]
         behind, beside = await behind_masks(self, tasks, plain)
@@ -86,7 +76,7 @@ class Computing(Functions):
 
     async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """Tasks of `truncation`, in their own rounds; see `Task`."""
-        self._begin()
+        self.begin()
         return (await behind_masks(self, tasks))[0]
 
     def summand(self, x: Share) -> U64:
@@ -101,7 +91,7 @@ class Computing(Functions):
             DisagreementError: the two holders of the missing summand hold different ones.
         """
         self._openings.take(name, x, to)
-        self._begin()
+        self.begin()
         return await opened(self, name, x, to)
 
     async def confirm(self, label: str, *shares: Share) -> None:
@@ -110,49 +100,12 @@ class Computing(Functions):
         Raises:
             DisagreementError: they differ; names the pair.
         """
-        self._begin()
+        self.begin()
         await same_digests(self, label, shares)
 
     async def refreshed(self, *shares: Share) -> list[Share]:
         """The same values in fresh shares, one round: for what was loaded from disk."""
-        self._begin()
+        self.begin()
         reshare = Reshare(self, [share.mine for share in shares])
         await reshare.send()
         return await reshare.receive()
-
-    # What the protocols use
-
-    def _begin(self) -> None:
-        self._operations += 1
-        self._drawn = {other: self.streams.drawn(other) for other in (self.after, self.before)}
-
-    async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
-        """Send a message of the running operation, with this party's depth and counters."""
-        header = np.array([self.rounds + 1, self._operations, self._drawn[to]], np.uint64)
-        self.sent += header.nbytes + sum(array.nbytes for array in arrays)
-        await self._wire.send(to, label, [header, *arrays])
-
-    async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
-        """The next message of a peer, checked."""
-        wanted = [(np.uint64, (3,)), *expect]
-        message = await self._wire.receive(source, label, wanted)
-        header, *arrays = checked(source, label, label, message, wanted)
-        depth, operation, drawn = (int(word) for word in header)
-        if (operation, drawn) != (self._operations, self._drawn[source]):
-            raise DisagreementError(
-                f"party {source} is at operation {operation} and draw {drawn}, party {self.index} at operation "
-                f"{self._operations} and draw {self._drawn[source]}: one of them has skipped or repeated a step; "
-                "start all three again from one checkpoint"
-            )
-        self.rounds = max(self.rounds, depth)
-        return arrays
-
-    @property
-    def after(self) -> int:
-        """The index of the next party."""
-        return (self.index + 1) % PARTIES
-
-    @property
-    def before(self) -> int:
-        """The index of the party before."""
-        return (self.index - 1) % PARTIES

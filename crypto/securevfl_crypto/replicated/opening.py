@@ -5,15 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from securevfl_crypto.errors import DisagreementError, MalformedError, UndeclaredOpening
+from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.share import PARTIES, U64, Share
-
-if TYPE_CHECKING:
-    from securevfl_crypto.replicated.computing import Computing
 
 __all__ = ["Opening", "Openings", "opened", "same_digests"]
 
@@ -82,7 +79,7 @@ def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:
     return np.frombuffer(found.digest(), np.uint8)
 
 
-async def opened(party: Computing, name: str, x: Share, to: Sequence[int]) -> U64 | None:
+async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | None:
     """Party i lacks x of index i + 2: its next party sends it, the party before a digest of it."""
     label = f"open {name}"
     receivers = sorted(set(to))
@@ -103,7 +100,7 @@ async def opened(party: Computing, name: str, x: Share, to: Sequence[int]) -> U6
     return np.asarray(x.mine + x.next + missing)
 
 
-async def same_digests(party: Computing, label: str, shares: Sequence[Share]) -> None:
+async def same_digests(party: Party, label: str, shares: Sequence[Share]) -> None:
     """Compare with each neighbour the summands that both hold."""
     text = f"confirm {label}"
     own = {

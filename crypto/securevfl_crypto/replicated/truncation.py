@@ -21,16 +21,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from securevfl_crypto.replicated.curves import Curve
+from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.share import U8, U64, Share
 from securevfl_crypto.ring import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
-
-if TYPE_CHECKING:
-    from securevfl_crypto.replicated.computing import Computing
 
 __all__ = ["LARGEST_SHIFT", "OFFSET", "Reshare", "Task", "behind_masks", "truncated"]
 
@@ -133,7 +131,7 @@ class Reshare:
     Each party masks its summand with a share of zero and sends it to the party before.
     """
 
-    def __init__(self, party: Computing, summands: Sequence[U64]) -> None:
+    def __init__(self, party: Party, summands: Sequence[U64]) -> None:
         self._party = party
         self._shapes = [summand.shape for summand in summands]
         flat = np.concatenate([summand.ravel() for summand in summands]) if summands else np.zeros(0, np.uint64)
@@ -158,7 +156,7 @@ class Reshare:
 
 
 async def behind_masks(
-    party: Computing, tasks: Sequence[Task], reshare: Reshare | None = None
+    party: Party, tasks: Sequence[Task], reshare: Reshare | None = None
 ) -> tuple[list[list[Share]], list[Share]]:
     """The results of all tasks, and those of a `reshare` in the same rounds."""
     beside = reshare or Reshare(party, [])
@@ -195,7 +193,7 @@ class _Sizes:
 class _Knows:
     """Party 2: knows the masks, never the opened words."""
 
-    def __init__(self, party: Computing, work: Sequence[Task]) -> None:
+    def __init__(self, party: Party, work: Sequence[Task]) -> None:
         self._party, self._work = party, work
         self._sizes = sizes = _Sizes(work)
         streams = party.streams
@@ -254,7 +252,7 @@ class _Knows:
 class _Opens:
     """Parties 0 and 1: know the opened words, never the masks."""
 
-    def __init__(self, party: Computing, work: Sequence[Task]) -> None:
+    def __init__(self, party: Party, work: Sequence[Task]) -> None:
         self._party, self._work = party, work
         self._first = party.index == 0
         self._sizes = sizes = _Sizes(work)
