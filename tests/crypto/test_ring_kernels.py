@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ring_paths import NAMES, taken
 from securevfl_crypto import MalformedError
 from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, coins, deal_bits, found_zeros, masked_comparison
+
+
+@pytest.fixture(scope="module", params=NAMES, autouse=True)
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every test of this file runs on every path of this machine."""
+    with taken(request.param):
+        yield request.param
+
 
 EDGES = [0, 1, -1, 2**16, -(2**16), 2**62 - 1, -(2**62), -(2**62) + 1, 2**61, -(2**61), 2**40 + 1]
 

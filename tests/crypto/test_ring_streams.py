@@ -6,12 +6,22 @@ import copy
 import os
 import pickle
 import secrets
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from ring_paths import NAMES, taken
 from securevfl_crypto import MalformedError, ReusedError
 from securevfl_crypto.ring import Exchange, Stream, decode, encode
+
+
+@pytest.fixture(scope="module", params=NAMES, autouse=True)
+def path(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Every test of this file runs on every path of this machine."""
+    with taken(request.param):
+        yield request.param
+
 
 KEY = bytes(range(32))
 

@@ -6,6 +6,8 @@
 - Numbers of thousands of bits, for Paillier: `limbs`, `columns`, `tiles` and `reductions` are the arithmetic,
   `montgomery` and `pairs` the products, `rows`, `batches`, `tables` and `conversions` the kernels; `compiled_long`
   compiles them, and `securevfl_crypto.modular` offers them.
+- Numbers modulo 2^64, for shares: `octets` emits arithmetic on rows of octets, `comparison` and `ring_products` are the
+  kernels, `compiled_ring` compiles them, and `securevfl_crypto.ring` offers them.
 - `cpu` knows this machine's features and settings, `quota` how many it may use; `choice` takes the fastest path that
   works.
 

@@ -208,6 +208,11 @@ class Function:
             self.emit(f"{names[-1]} = and {self.type} {x.name}, {self.constant((1 << 32) - 1).name}")
         return self._vec(f"mul {self.type} {names[0]}, {names[1]}", a.low * b.low, a.top * b.top)
 
+    def mul_wrapping(self, a: Vec, b: Vec) -> Vec:
+        """a · b modulo 2^64, for the ring of shares, which wants that."""
+        self._whole(a, b)
+        return self._vec(f"mul {self.type} {a.name}, {b.name}", 0, _WORD - 1)
+
     def low52(self, a: Vec) -> Vec:
         """The same register, of which only the 52 low bits are meant: products ignore the rest."""
         return Vec(a.name, 0, min(a.top, MASK52), partial=True)

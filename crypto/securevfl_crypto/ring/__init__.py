@@ -4,6 +4,8 @@
 - `product`: exact matrix products modulo 2^64.
 - `streams`: words and residues that two parties draw from a common key, each place once.
 - `kernels`: the inner loops of the comparison of a shared word with a constant.
+- `paths` chooses how loops run: `compiled` on kernels of `engine`, or `portable` in numpy (with `limbs`); both
+  implement `base`.
 
 Arrays are numpy's, uint64, in C order. Sources: Araki et al., CCS 2016 (replicated shares); Wagh, Gupta and Chandran,
 SecureNN, PETS 2019 (the comparison modulo 67). This folder imports `engine` and `errors`.

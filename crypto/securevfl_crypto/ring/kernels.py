@@ -36,17 +36,11 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.ring.base import COLUMNS, MODULUS
+from securevfl_crypto.ring.paths import loops
 from securevfl_crypto.ring.words import checked_words
 
 __all__ = ["COLUMNS", "MODULUS", "coins", "deal_bits", "found_zeros", "masked_comparison"]
-
-MODULUS = 67
-"""The least prime above 64 + 1, the largest sum."""
-COLUMNS = 64
-"""Octets of a row."""
-
-_ONE = np.uint64(1)
-_USED = np.uint64((1 << 63) - 1)
 
 
 def coins(turns: np.ndarray) -> np.ndarray:
@@ -71,7 +65,7 @@ def deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
     if masks.ndim != 1:
         raise MalformedError(f"masks are {masks.shape}; one dimension is needed")
     shares = _rows(first, len(masks), "shares of bits")
-    return _deal_bits(masks, shares)
+    return loops().deal_bits(masks, shares)
 
 
 def masked_comparison(
@@ -108,13 +102,13 @@ def masked_comparison(
         raise MalformedError(f"{m} comparisons behind {len(shares)} masks; each mask serves equally many")
     if not isinstance(turns, np.ndarray) or turns.dtype != np.uint8 or turns.shape != (m,):
         raise MalformedError(f"turns are {_described(turns)}; uint8 ({m},) was expected")
-    return _masked_comparison(
+    return loops().masked_comparison(
         opened,
         shares,
         _rows(factors, m, "factors"),
         _rows(zeros, m, "shares of zero"),
         np.ascontiguousarray(turns),
-        first,
+        first=first,
     )
 
 
@@ -137,7 +131,7 @@ def found_zeros(from_first: np.ndarray, from_second: np.ndarray) -> np.ndarray:
     for rows in (one, other):
         if rows.size and int(rows.max()) >= MODULUS:
             raise MalformedError(f"a masked row holds {int(rows.max())}; numbers modulo {MODULUS} are below it")
-    counts = _found_zeros(one, other)
+    counts = loops().found_zeros(one, other)
     if counts.size and int(counts.max()) > 1:
         raise MalformedError(
             f"{int((counts > 1).sum())} of {len(counts)} masked rows hold several zeros; one is possible: the two "
@@ -161,39 +155,3 @@ def _rows(rows: np.ndarray, count: int | None, what: str) -> np.ndarray:
         expected = f"({'n' if count is None else count}, {COLUMNS})"
         raise MalformedError(f"{what} are {_described(rows)}; uint8 {expected} was expected")
     return np.ascontiguousarray(rows)
-
-
-# The numpy path
-
-
-def _bits(words: np.ndarray) -> np.ndarray:
-    """Bits 0 to 63, uint8 (n, 64), by shifts: `np.unpackbits` reads a table at addresses that depend on secrets."""
-    return np.asarray((words[:, None] >> np.arange(COLUMNS, dtype=np.uint64)) & _ONE).astype(np.uint8)
-
-
-def _deal_bits(r: np.ndarray, first: np.ndarray) -> np.ndarray:
-    bits = _bits((r << _ONE) & _USED)
-    return np.asarray((bits + np.uint8(MODULUS) - first) % np.uint8(MODULUS))
-
-
-def _masked_comparison(
-    c: np.ndarray, bits: np.ndarray, factors: np.ndarray, zeros: np.ndarray, turns: np.ndarray, first: bool
-) -> np.ndarray:
-    one = np.int16(first)
-    y = _bits(((c << _ONE) | _ONE) & _USED).astype(np.int16)
-    x = np.tile(bits, (len(c) // max(1, len(bits)), 1)).astype(np.int16)
-    x[:, -1] = 0
-    differs = x + y * (one - 2 * x)
-    before = np.cumsum(differs[:, ::-1], axis=1, dtype=np.int16)[:, ::-1] - differs
-    sign = np.where(turns[:, None] & np.uint8(64), np.int16(-1), np.int16(1))
-    e = (sign * (y * one - x) + one + before) % np.int16(MODULUS)
-    product = e * (factors.astype(np.int16) + 1) % np.int16(MODULUS)
-    places = (np.arange(COLUMNS, dtype=np.uint8) + turns[:, None]) & np.uint8(COLUMNS - 1)
-    turned = np.take_along_axis(product, places.astype(np.intp), axis=1)
-    shift = zeros.astype(np.int16)
-    return np.asarray((turned + (shift if first else MODULUS - shift)) % MODULUS).astype(np.uint8)
-
-
-def _found_zeros(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    total = one + other
-    return np.asarray(((total == 0) | (total == MODULUS)).sum(axis=1, dtype=np.uint64))

@@ -19,10 +19,15 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from securevfl_crypto.errors import MalformedError, ReusedError
+from securevfl_crypto.ring.base import COLUMNS
+from securevfl_crypto.ring.paths import loops
 
 __all__ = ["Exchange", "Stream"]
 
 _KEY = 32
+_PIECE = 1 << 17
+"""Octets of keystream at a time, which stay in the cache; a multiple of `COLUMNS`."""
+_ZEROS = memoryview(bytes(_PIECE))
 _PURPOSE = b"securevfl ring stream 1"
 
 
@@ -46,6 +51,7 @@ class Stream:
             size = f"{len(key)} bytes" if isinstance(key, bytes) else f"a {type(key).__name__}"
             raise MalformedError(f"the key of a stream is {size}; {_KEY} bytes are needed")
         self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
+        self._scratch = np.empty(_PIECE, dtype=np.uint8)
         self._process = os.getpid()
         self._below = 0  # every place below was used,
         self._beyond: set[int] = set()  # and these, above
@@ -92,16 +98,17 @@ class Stream:
         if not 2 <= modulus <= 256:
             raise MalformedError(f"residues modulo {modulus}; 2 to 256 are possible")
         self._take(use, count)
-        limit = 256 - 256 % modulus
-        found: list[np.ndarray] = []
-        missing = count
-        while missing:
-            expected = missing * 256 / limit
-            raw = self._next(math.ceil(expected + 6 * math.sqrt(expected)) + 8)
-            kept = raw[raw < limit][:missing] if limit < 256 else raw[:missing]
-            found.append(kept % np.uint8(modulus) if modulus < 256 else kept)
-            missing -= len(kept)
-        return np.concatenate(found) if found else np.empty(0, dtype=np.uint8)
+        share = (256 - 256 % modulus) / 256
+        path = loops()
+        out = np.empty(count + _PIECE, dtype=np.uint8)
+        found = 0
+        while found < count:
+            expected = (count - found) / share
+            rows = math.ceil((expected + 6 * math.sqrt(expected) + 8) / COLUMNS)
+            raw = self._scratch[: min(_PIECE, rows * COLUMNS)]
+            self._fill(raw)
+            found += path.residues(raw, modulus, out[found:])
+        return out[:count]
 
     def _take(self, use: int, least: int) -> None:
         if not isinstance(use, int) or not 0 <= use < 1 << 64:
@@ -122,9 +129,13 @@ class Stream:
 
     def _next(self, count: int) -> np.ndarray:
         out = np.empty(count, dtype=np.uint8)
-        if count:
-            self._cipher.update_into(bytes(count), out.data)
+        for start in range(0, count, _PIECE):
+            self._fill(out[start : start + _PIECE])
         return out
+
+    def _fill(self, piece: np.ndarray) -> None:
+        """The next octets of the keystream, in the place of the piece's."""
+        self._cipher.update_into(_ZEROS[: len(piece)], piece.data)
 
     def __reduce__(self) -> NoReturn:
         raise ReusedError("a stream cannot be copied or stored: the copy would give the same words again")

@@ -1,0 +1,74 @@
+"""Compiles the kernels of the ring modulo 2^64 for one path in memory, at first use. Calls release Python's lock."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+from securevfl_crypto.engine import comparison, ring_products
+from securevfl_crypto.engine.compiled import assemble
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
+from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.octets import DECLARATIONS
+
+__all__ = ["RingKernels", "ring_kernels", "ring_text"]
+
+_COMPARED = (
+    "ptr noalias %out, ptr noalias %c, ptr noalias %bits, ptr noalias %factors, ptr noalias %zeros, "
+    "ptr noalias %turns, i64 %n, i64 %times"
+)
+_RESIDUES = "ptr noalias %out, ptr noalias %raw, ptr noalias %found, i64 %n"
+_KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
+    "deal_bits": ("ptr noalias %out, ptr noalias %words, ptr noalias %first, i64 %n", comparison.deal_bits),
+    "masked_comparison_0": (_COMPARED, partial(comparison.masked_comparison, first=True)),
+    "masked_comparison_1": (_COMPARED, partial(comparison.masked_comparison, first=False)),
+    "found_zeros": ("ptr noalias %out, ptr noalias %one, ptr noalias %other, i64 %n", comparison.found_zeros),
+    "residues_66": (_RESIDUES, partial(comparison.residues, modulus=66)),
+    "residues_67": (_RESIDUES, partial(comparison.residues, modulus=67)),
+    "product_1": (ring_products.PARAMETERS, partial(ring_products.product, vectors=1)),
+    "product_2": (ring_products.PARAMETERS, partial(ring_products.product, vectors=2)),
+}
+
+
+def ring_text(lanes: int) -> str:
+    """All kernels in LLVM IR.
+
+    Raises:
+        BoundError: an octet could overflow. This does not depend on data, so tests find it.
+    """
+    out = list(DECLARATIONS)
+    for name, (parameters, emit) in _KERNELS.items():
+        function = Function(name, parameters, lanes)
+        emit(function)
+        out.append(function.text())
+    return "\n".join(out)
+
+
+class RingKernels:
+    """The compiled kernels of one path, by name. Pointers are addresses of C-contiguous arrays.
+
+    Attributes:
+        path: the path.
+    """
+
+    def __init__(self, path: VectorPath) -> None:
+        self.path = path
+        self._engine = assemble(ring_text(path.lanes), path)
+        self._functions = {
+            name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
+            for name, (parameters, _) in _KERNELS.items()
+        }
+
+    def __getitem__(self, name: str) -> Callable[..., None]:
+        return self._functions[name]
+
+
+@lru_cache(maxsize=len(VECTOR_PATHS))
+def ring_kernels(path: VectorPath) -> RingKernels:
+    """The kernels of a path, compiled once in a process."""
+    return RingKernels(path)
+
+
+def _types(parameters: str) -> list[type]:
+    return [ctypes.c_void_p if part.split()[0] == "ptr" else ctypes.c_int64 for part in parameters.split(", ")]

@@ -1,0 +1,129 @@
+"""Chooses the path of the inner loops: the fastest that this machine can run and that passes its self-test."""
+
+from __future__ import annotations
+
+import secrets
+import warnings
+from functools import lru_cache
+
+import numpy as np
+
+from securevfl_crypto.engine.cpu import PATHS, VECTOR_PATHS, VectorPath, forced, host_features
+from securevfl_crypto.errors import EngineError
+from securevfl_crypto.ring.base import COLUMNS, MODULUS, Loops
+from securevfl_crypto.ring.portable import Portable
+
+__all__ = ["loops", "self_test"]
+
+
+def loops(path: str | None = None) -> Loops:
+    """The inner loops of a path.
+
+    Args:
+        path: one of `engine.PATHS`; those without kernels compute with numpy. None: the path that ``SECUREVFL_ENGINE``
+            named at first use, or the fastest that works here.
+
+    Raises:
+        EngineError: the requested path is unknown, cannot run here, or fails its self-test.
+    """
+    if path is None:
+        return _chosen()
+    if path not in PATHS:
+        raise EngineError(f"path {path!r}; one of {', '.join(PATHS)} is possible")
+    vector = next((each for each in VECTOR_PATHS if each.name == path), None)
+    return Portable() if vector is None else _load(vector)
+
+
+@lru_cache(maxsize=1)
+def _chosen() -> Loops:
+    _keep_memory()
+    name = forced()
+    if name is not None:
+        return loops(name)
+    features = host_features()
+    for path in VECTOR_PATHS:
+        if features.issuperset(path.needs):
+            try:
+                return _load(path)
+            except EngineError as error:
+                warnings.warn(f"{error}; taking a slower path", RuntimeWarning, stacklevel=4)
+    return Portable()
+
+
+@lru_cache(maxsize=len(VECTOR_PATHS))
+def _load(path: VectorPath) -> Loops:
+    missing = sorted(set(path.needs) - host_features())
+    if missing:
+        raise EngineError(f"the path {path.name!r} needs llvmlite and a CPU with {', '.join(missing)}")
+    from securevfl_crypto.engine.compiled_ring import ring_kernels
+    from securevfl_crypto.ring.compiled import Compiled
+
+    try:
+        found = Compiled(ring_kernels(path))
+    except RuntimeError as error:  # raised by llvmlite if the installed LLVM rejects the kernels
+        first = str(error).partition("\n")[0]
+        raise EngineError(
+            f"the path {path.name!r} cannot be compiled ({first}); install llvmlite 0.45 or later"
+        ) from error
+    self_test(found)
+    return found
+
+
+def _keep_memory() -> None:
+    """Make glibc keep what is freed: it gives free memory back from twice the largest array on that was ever freed.
+
+    A layer's messages are arrays of some 100 KB. Pages that the kernel hands out again and again for them cost more
+    than the arithmetic. The array is not touched; other allocators are not impressed.
+    """
+    np.empty(_LARGE, dtype=np.uint8)
+
+
+def self_test(candidate: Loops) -> None:
+    """Check every loop against numpy on fresh random input.
+
+    Raises:
+        EngineError: the path computes a wrong result.
+    """
+    right = Portable()
+    n, times = 9, 2
+    m = n * times
+    words = np.frombuffer(secrets.token_bytes(8 * 37 * 41), dtype=np.uint64)
+    octets = np.frombuffer(secrets.token_bytes(COLUMNS * 300), dtype=np.uint8)
+    a, b = words[: 37 * 20].reshape(37, 20), words[-20 * 19 :].reshape(20, 19)
+    residues = _residues(right, octets, MODULUS)
+    bits, zeros, other = (residues[k * COLUMNS : (k + rows) * COLUMNS].reshape(rows, COLUMNS) for k, rows in _PARTS)
+    factors = _residues(right, octets, MODULUS - 1)[: m * COLUMNS].reshape(m, COLUMNS)
+    turns = octets[:m].copy()
+
+    def results(path: Loops) -> dict[str, list[np.ndarray]]:
+        return {
+            "products": [path.product(a, b), path.product(b.T, a.T), path.product(a[:, :9], b[:9, :1])],
+            "residues": [_residues(path, octets, modulus) for modulus in (MODULUS, MODULUS - 1)],
+            "the shares of bits": [path.deal_bits(words[:n], bits)],
+            "comparisons": [
+                path.masked_comparison(words[:m], bits, factors, zeros, turns, first=first) for first in (True, False)
+            ],
+            "zeros": [path.found_zeros(zeros, other)],
+        }
+
+    found, expected = results(candidate), results(right)
+    wrong = [
+        name
+        for name, arrays in expected.items()
+        if not all(np.array_equal(x, y) for x, y in zip(arrays, found[name], strict=True))
+    ]
+    if wrong:
+        raise EngineError(
+            f"the path {candidate.name!r} computes {' and '.join(wrong)} wrongly on this machine; "
+            "set SECUREVFL_ENGINE=cryptography and report it"
+        )
+
+
+def _residues(path: Loops, octets: np.ndarray, modulus: int) -> np.ndarray:
+    out = np.empty_like(octets)
+    return out[: path.residues(octets, modulus, out)]
+
+
+_LARGE = 1 << 24
+_PARTS = ((0, 9), (9, 18), (27, 18))
+"""Where the rows of the self-test begin, and how many there are."""

@@ -1,0 +1,166 @@
+"""All paths give the same bytes; one that computes wrongly is not taken; octets that could overflow are no kernel."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from ring_paths import NAMES, built
+from securevfl_crypto.engine import BoundError, cpu
+from securevfl_crypto.engine.comparison import residues
+from securevfl_crypto.engine.compiled_ring import ring_text
+from securevfl_crypto.engine.emitter import Function
+from securevfl_crypto.engine.octets import Octets, Rows
+from securevfl_crypto.errors import EngineError
+from securevfl_crypto.ring import COLUMNS, MODULUS, Stream, paths
+from securevfl_crypto.ring.compiled import Compiled
+from securevfl_crypto.ring.portable import Portable
+
+COMPILED = [name for name in NAMES if name != "numpy"]
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """A process that has not chosen yet."""
+    monkeypatch.delenv("SECUREVFL_ENGINE", raising=False)
+    monkeypatch.setattr(paths, "_load", paths._load.__wrapped__)
+    paths._chosen.cache_clear()
+    yield monkeypatch
+    paths._chosen.cache_clear()
+
+
+def _residues(modulus: int, *shape: int) -> np.ndarray:
+    return Stream.own().residues(0, int(np.prod(shape)), modulus).reshape(shape)
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("first", [True, False])
+def test_comparisons_agree_with_numpy(name: str, first: bool) -> None:
+    """Random rows, and rows of the smallest and the largest numbers, for words that are all zeros, all ones, or random;
+    every turn."""
+    path, right = built(name), Portable()
+    words = np.concatenate([Stream.own().words(0, 256), np.array([0, 2**64 - 1, 2**62, 2**63, 1, 2**61], np.uint64)])
+    turns = np.arange(len(words)).astype(np.uint8)
+    bits = _residues(MODULUS, len(words), COLUMNS)
+    factors, zeros = _residues(MODULUS - 1, len(words), COLUMNS), _residues(MODULUS, len(words), COLUMNS)
+    lows, highs = np.zeros_like(bits), np.full_like(bits, MODULUS - 1)
+    for share in (bits, lows, highs):
+        assert (path.deal_bits(words, share) == right.deal_bits(words, share)).all()
+        for factor, zero in ((factors, zeros), (lows, lows), (highs - np.uint8(1), highs), (factors, highs)):
+            found = [p.masked_comparison(words, share, factor, zero, turns, first=first) for p in (path, right)]
+            assert (found[0] == found[1]).all()
+            assert found[0].max() < MODULUS
+    assert (path.found_zeros(bits, zeros) == right.found_zeros(bits, zeros)).all()
+    assert (path.found_zeros(lows, lows) == COLUMNS).all()
+    for first_rows in (1, 2, 4, 8):  # several constants behind one mask
+        few = slice(0, len(words) // 8 * first_rows)
+        arguments = (words[few], bits[: len(words) // 8], factors[few], zeros[few], turns[few])
+        again = [p.masked_comparison(*arguments, first=first) for p in (path, right)]
+        assert (again[0] == again[1]).all()
+
+
+@pytest.mark.parametrize("name", COMPILED)
+@pytest.mark.parametrize("modulus", [66, 67, 2, 251])
+def test_residues_agree_with_numpy(name: str, modulus: int) -> None:
+    all_octets = np.arange(256, dtype=np.uint8)
+    for raw in (Stream.own().octets(0, 64 * 50), all_octets, np.full(64, 255, np.uint8), np.zeros(128, np.uint8)):
+        outs = [np.full(len(raw), 99, np.uint8) for _ in range(2)]
+        counts = [p.residues(raw, modulus, out) for p, out in zip((built(name), Portable()), outs, strict=True)]
+        assert counts[0] == counts[1] == int((raw < 256 - 256 % modulus).sum())
+        assert (outs[0][: counts[0]] == outs[1][: counts[0]]).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("m", [1, 3, 4, 9])
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 16, 17, 48])
+def test_products_agree_with_numpys_integers(name: str, m: int, n: int) -> None:
+    """Heights beside the block's, widths beside the panels', and every order in memory."""
+    path, stream = built(name), Stream.own()
+    for use, k in enumerate((1, 2, 33)):
+        a, b = stream.words(2 * use, (m, k)), stream.words(2 * use + 1, (k, n))
+        right = a @ b
+        assert (path.product(a, b) == right).all()
+        assert (path.product(np.asfortranarray(a), np.asfortranarray(b)) == right).all()
+        assert (path.product(a[::-1, ::-1], b[::-1]) == (a[::-1, ::-1] @ b[::-1])).all()
+        wide = np.repeat(a, 2, axis=1)
+        assert (path.product(wide[:, ::2], b) == right).all()
+
+
+def test_the_fastest_path_that_works_is_taken(fresh: pytest.MonkeyPatch) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert paths.loops().name == NAMES[0]
+
+
+def test_a_forced_path_is_taken(fresh: pytest.MonkeyPatch) -> None:
+    for name in cpu.PATHS:
+        expected = name if name in NAMES else "numpy"
+        if name not in NAMES and name in {path.name for path in cpu.VECTOR_PATHS}:
+            continue
+        fresh.setenv("SECUREVFL_ENGINE", name)
+        paths._chosen.cache_clear()
+        assert paths.loops().name == expected
+    with pytest.raises(EngineError, match="path 'gpu'"):
+        paths.loops("gpu")
+
+
+def test_a_cpu_without_vectors_computes_with_numpy(fresh: pytest.MonkeyPatch) -> None:
+    fresh.setattr(paths, "host_features", frozenset)
+    assert paths.loops().name == "numpy"
+    with pytest.raises(EngineError, match="needs llvmlite and a CPU with avx2"):
+        paths.loops("avx2")
+
+
+@pytest.mark.skipif(not COMPILED, reason="this machine runs no compiled path")
+@pytest.mark.parametrize(
+    ("loop", "said"),
+    [
+        ("product", "products"),
+        ("residues", "residues"),
+        ("deal_bits", "the shares of bits"),
+        ("masked_comparison", "comparisons"),
+        ("found_zeros", "zeros"),
+    ],
+)
+def test_a_path_that_computes_wrongly_is_not_taken(fresh: pytest.MonkeyPatch, loop: str, said: str) -> None:
+    whole = getattr(Compiled, loop)
+
+    def broken(self: Compiled, *arguments: np.ndarray, **options: bool) -> object:
+        found = whole(self, *arguments, **options)
+        if isinstance(found, np.ndarray):
+            found.reshape(-1)[-1] ^= 1
+        else:
+            arguments[-1][0] ^= 1
+        return found
+
+    fresh.setattr(Compiled, loop, broken)
+    with pytest.warns(RuntimeWarning, match=f"computes {said} wrongly.*taking a slower path"):
+        assert paths.loops().name == "numpy"
+    with pytest.raises(EngineError, match=f"computes {said} wrongly"):
+        paths.loops(COMPILED[0])
+
+
+def test_kernels_are_emitted_for_every_width() -> None:
+    for lanes in (4, 8):
+        assert ring_text(lanes).count("define void") == 8
+
+
+def test_octets_that_could_overflow_are_refused() -> None:
+    rows = Rows(Function("none", "", 8), MODULUS)
+    large, residue = Octets("%a", 200), Octets("%b", MODULUS - 1)
+    for wrong in (
+        lambda: rows.add(large, residue),
+        lambda: rows.reduced(large),
+        lambda: rows.subtract_from(MODULUS - 2, residue),
+        lambda: rows.product(large, large),
+        lambda: rows.constant(256),
+        lambda: Rows(Function("none", "", 8), 86),
+        lambda: residues(Function("none", "ptr %raw", 8), 60),
+    ):
+        with pytest.raises(BoundError):
+            wrong()
+    assert rows.sum(residue, residue).top == MODULUS - 1
+    assert rows.product(residue, residue).top == MODULUS - 1
+    assert rows.less(Octets("%c", 200), 134).top == 133
