@@ -92,3 +92,57 @@ def test_layers_are_right() -> None:
 def test_rounds(program: Program, rounds: int) -> None:
     assert {party.counted for party in three(program, VALUES).parties} <= set(range(rounds + 1))  # type: ignore[attr-defined]
     assert max(party.counted for party in three(program, VALUES).parties) == rounds  # type: ignore[attr-defined]
+
+
+async def functions(party: Functions, s: dict[str, Share]) -> list[Share]:
+    x = s["x"]
+    return [
+        await party.sigmoid(x),
+        await party.softplus(x),
+        await party.softmax(x),
+        await party.log_sum_exp(x),
+        await party.maximum(x),
+    ]
+
+
+def test_functions_are_near_the_true_ones() -> None:
+    found = [decode(words) for words in same(functions, VALUES)]
+    e = np.exp(X)
+    total = e.sum(-1, keepdims=True)
+    expected = [1 / (1 + 1 / e), np.log1p(e), e / total, np.log(total), X.max(-1, keepdims=True)]
+    for value, true, bound in zip(found, expected, (0.0028, 0.001, 0.006, 0.006, 1e-5), strict=True):
+        np.testing.assert_allclose(value, true, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("fraction", [12, 16, 20])
+def test_a_quotient_is_near_the_true_one(fraction: int) -> None:
+    rng = np.random.default_rng(3)
+    b = np.concatenate([2.0 ** rng.uniform(-3, 12, 40), [0.125, 1, 2, 4096, 4095.9]])
+    a = b * rng.uniform(-1, 1, b.shape)
+
+    async def program(party: Functions, s: dict[str, Share]) -> list[Share]:
+        return [await party.quotient(s["a"], s["b"], least=0.125, most=4096)]
+
+    words = {"a": encode(a, fraction), "b": encode(b, fraction)}
+    dealt = {name: deal(value) for name, value in words.items()}
+
+    async def one(party: Computing) -> np.ndarray | None:
+        found = await program(party, {name: party.take(parts[party.index]) for name, parts in dealt.items()})
+        return await party.open("x", found[0], (1,))
+
+    found = run_three(one, fraction=fraction, openings={"x": 1}).results
+    assert [words is None for words in found] == [True, False, True]
+    assert found[1] is not None
+    true = decode(words["a"], fraction) / decode(words["b"], fraction)
+    np.testing.assert_allclose(decode(found[1], fraction), true, rtol=0, atol=2e-5 + 6 * 2.0**-fraction)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 10, 12, 13, 40])
+def test_the_largest_of_many(count: int) -> None:
+    values = encode(np.random.default_rng(count).integers(-3, 4, size=(6, count)) / 2)
+
+    async def program(party: Functions, s: dict[str, Share]) -> list[Share]:
+        return [await party.maximum(s["x"])]
+
+    (found,) = same(program, {"x": values})
+    np.testing.assert_array_equal(found.view(np.int64), values.view(np.int64).max(-1, keepdims=True))

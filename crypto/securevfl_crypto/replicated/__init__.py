@@ -7,18 +7,24 @@ shares a data party's values; `run_three` runs all three in one process.
 from __future__ import annotations
 
 from securevfl_crypto.replicated.computing import Computing
+from securevfl_crypto.replicated.curves import Curve
+from securevfl_crypto.replicated.fits import SLOPE_BITS
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.replicated.keys import Streams, agreed_streams
 from securevfl_crypto.replicated.opening import Opening
 from securevfl_crypto.replicated.product import Product
 from securevfl_crypto.replicated.reference import Clear, Run, run_three
 from securevfl_crypto.replicated.share import Dealt, Share, concatenate, deal, stack
-from securevfl_crypto.replicated.wire import MemoryWire, Wire, memory_wires, take_turns
+from securevfl_crypto.replicated.truncation import Task
+from securevfl_crypto.replicated.wire import Expected, MemoryWire, Wire, memory_wires, take_turns
 
 __all__ = [
+    "SLOPE_BITS",
     "Clear",
     "Computing",
+    "Curve",
     "Dealt",
+    "Expected",
     "Functions",
     "MemoryWire",
     "Opening",
@@ -26,6 +32,7 @@ __all__ = [
     "Run",
     "Share",
     "Streams",
+    "Task",
     "Wire",
     "agreed_streams",
     "concatenate",

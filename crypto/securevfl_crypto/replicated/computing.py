@@ -94,6 +94,11 @@ class Computing(Functions, Party):
         self.begin()
         return await opened(self, name, x, to)
 
+    @property
+    def openings_left(self) -> dict[str, int | Opening]:
+        """The openings that remain, for the `Computing` of the next incarnation: a restart must not renew them."""
+        return self._openings.left()
+
     async def confirm(self, label: str, *shares: Share) -> None:
         """Compare digests of what two parties both hold, one round.
 

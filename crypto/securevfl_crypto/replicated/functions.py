@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.replicated.curves import bits_of
+from securevfl_crypto.replicated.curves import Curve, bits_of
+from securevfl_crypto.replicated.fits import (
+    INVERSE_BITS,
+    SLOPE_BITS,
+    WIDEST,
+    exponential,
+    inverse,
+    logarithm,
+    sigmoid,
+    softplus,
+)
 from securevfl_crypto.replicated.product import Product, Result
-from securevfl_crypto.replicated.share import U64, Share
+from securevfl_crypto.replicated.share import U64, Share, concatenate
 from securevfl_crypto.replicated.truncation import Task
 
 __all__ = ["Functions"]
@@ -65,9 +76,155 @@ class Functions(ABC):
         words = tuple(round(float(t) * 2**self.fraction) for t in thresholds)
         return (await self.behind([Task(self.summand(x), curve=bits_of(words))]))[0][0]
 
+    async def sigmoid(self, x: Share) -> Share:
+        """1 / (1 + exp(−x)): error at most 0.0027; six rounds.
 
-def _single(results: Sequence[Result]) -> Share:
-    (result,) = results
+        `Product(then="sigmoid")` gives it with more fractional bits in the product's own four.
+        """
+        return await self._smooth(x, sigmoid(self.fraction))
+
+    async def softplus(self, x: Share) -> Share:
+        """log(1 + exp(x)): error at most 0.0009; six rounds. The log-loss of logits x and labels y: softplus(x) − y x."""
+        return await self._smooth(x, softplus(self.fraction))
+
+    async def maximum(self, x: Share) -> Share:
+        """The largest of the last axis, (…, 1).
+
+        Up to twelve values are compared in pairs, in 4 + ⌈log₂ K⌉ rounds; more in groups of six first.
+        """
+        count = x.shape[-1]
+        if count == 1:
+            return x
+        if count > _PAIRED:
+            groups = -(-count // _GROUP)
+            padded = concatenate([x] + [x[..., -1:]] * (groups * _GROUP - count), -1)
+            found = await self.maximum(padded.reshape(*x.shape[:-1], groups, _GROUP))
+            return await self.maximum(found[..., 0])
+        left, right = np.triu_indices(count, 1)
+        bits = (await self.positive(x[..., left] - x[..., right]))[0]
+        # the factors of value k: x_k and, for each other value, the bit that x_k wins; an earlier one wins a tie
+        place = {(int(i), int(j)): pair for pair, (i, j) in enumerate(zip(left, right, strict=True))}
+        factors = [x]
+        for step in range(1, count):
+            others = [(k, (k + step) % count) for k in range(count)]
+            lost = np.array([i > j for i, j in others])
+            won = bits[..., [place[min(pair), max(pair)] for pair in others]]
+            one = self.constant(np.broadcast_to(lost.astype(np.uint64), won.shape))
+            factors.append(one + won * np.where(lost, -1, 1))
+        while len(factors) > 1:
+            pairs = [Product(a, b, "times") for a, b in zip(factors[::2], factors[1::2], strict=False)]
+            rest = factors[-1:] if len(factors) % 2 else []
+            factors = [_one(result) for result in await self.products(pairs)] + rest
+        return factors[0].sum(-1, keepdims=True)
+
+    async def softmax(self, x: Share) -> Share:
+        """exp(x_k) / Σ exp(x) over the last axis of at most 64 values: error at most 0.006.
+
+        12 + ⌈log₂ K⌉ rounds up to twelve values: the maximum, exp of what is below it, one over their sum, the product.
+
+        Raises:
+            MalformedError: more than 64 values, or more than 16 fractional bits: the last product would not fit.
+        """
+        _, wide, total = await self._exponentials(x)
+        bits = self.fraction + SLOPE_BITS
+        curve = inverse(bits, x.shape[-1])
+        (share,), (part,) = await self.behind(
+            [Task(self.summand(wide), SLOPE_BITS), Task(self.summand(total), curve=curve)]
+        )
+        return await self.times(share, part, shift=bits + INVERSE_BITS)
+
+    async def log_sum_exp(self, x: Share) -> Share:
+        """log Σ exp(x) over the last axis of at most 64 values, (…, 1): error at most 0.006.
+
+        The log-loss of logits x and one-hot labels y: log_sum_exp(x) − Σ y x.
+
+        Raises:
+            MalformedError: as for `softmax`.
+        """
+        top, _, total = await self._exponentials(x)
+        bits = self.fraction + SLOPE_BITS
+        ((wide,),) = await self.behind([Task(self.summand(total), curve=logarithm(bits, x.shape[-1]))])
+        return top + await self.truncate(wide, 2 * SLOPE_BITS)
+
+    async def quotient(self, a: Share, b: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
+        """a / b for 0 < least ≤ b ≤ most and |a| ≤ most: error at most 2 · 10⁻⁵ of it and six units of the last place.
+
+        b is brought to [1, 2) by a power of two that comparisons find, then two Newton steps; sixteen rounds.
+
+        Args:
+            a: of the shape of b, or broadcast with it.
+            b: positive; what lies outside its bounds gives a wrong quotient, without notice.
+            least: a bound of b; rounded down to a power of two.
+            most: a bound of both, 1 at least; rounded up to a power of two.
+
+        Raises:
+            MalformedError: the bounds are not in order, or leave no room for the product.
+        """
+        if not 0 < least < most or most < 1:
+            raise MalformedError(f"a divisor from {least} to {most}; 0 < least < most, and most is 1 at least")
+        low, high = math.floor(math.log2(least)), math.ceil(math.log2(most))
+        if low <= -self.fraction or self.fraction + 1 + high - min(low, 0) > 61:
+            raise MalformedError(
+                f"a divisor from 2^{low} to 2^{high} with {self.fraction} fractional bits has no room; narrow the bounds"
+            )
+        powers = range(low + 1, high)
+        scale = self.constant(np.full(b.shape, 1 << (high - low), np.uint64))
+        if powers:
+            bits = await self.positive(b, [2.0**power for power in powers])
+            for k, power in enumerate(powers):
+                scale = scale - bits[k] * (1 << (high - power))  # halved at each power that b reaches
+        f = self.fraction
+        normal, part = (
+            _one(item)
+            for item in await self.products(
+                [Product(b, scale, "times", shift=high), Product(a, scale.broadcast_to(_shape(a, b)), "times", high)]
+            )
+        )
+        # 1 / m on [1, 2): 24/17 − 8/17 m is off by 1/17 of it; each Newton step y (2 − m y) squares that
+        first = self._of(round(24 / 17 * 2 ** (2 * f)), normal) - normal * round(8 / 17 * 2**f)
+        miss = self._of(2 << f, normal) - await self.times(normal, first, shift=2 * f)
+        guess = await self.times(first, miss, shift=2 * f)
+        miss = self._of(2 << f, normal) - await self.times(normal, guess, shift=f)
+        guess = await self.times(guess, miss, shift=f)
+        return await self.times(part, guess.broadcast_to(part.shape), shift=f)
+
+    async def reciprocal(self, x: Share, *, least: float = 1.0, most: float = 1024.0) -> Share:
+        """1 / x for 0 < least ≤ x ≤ most, as `quotient`."""
+        return await self.quotient(self._of(1 << self.fraction, x), x, least=least, most=most)
+
+    async def _exponentials(self, x: Share) -> tuple[Share, Share, Share]:
+        """The maximum, exp(x − maximum) with `SLOPE_BITS` more fractional bits, and the sum of these."""
+        if x.shape[-1] > WIDEST:
+            raise MalformedError(f"a softmax of {x.shape[-1]} values; {WIDEST} at most")
+        if self.fraction > _FINEST:
+            raise MalformedError(f"a softmax with {self.fraction} fractional bits; {_FINEST} at most")
+        top = await self.maximum(x)
+        ((wide,),) = await self.behind([Task(self.summand(x - top), curve=exponential(self.fraction))])
+        return top, wide, wide.sum(-1, keepdims=True)
+
+    async def _smooth(self, x: Share, curve: Curve) -> Share:
+        ((wide,),) = await self.behind([Task(self.summand(x), curve=curve)])
+        return await self.truncate(wide, SLOPE_BITS)
+
+    def _of(self, word: int, like: Share) -> Share:
+        return self.constant(np.full(like.shape, word, np.uint64))
+
+
+_PAIRED = 12
+_GROUP = 6
+_FINEST = 16
+
+
+def _shape(a: Share, b: Share) -> tuple[int, ...]:
+    return np.broadcast_shapes(a.shape, b.shape)
+
+
+def _one(result: Result) -> Share:
     if not isinstance(result, Share):
         raise MalformedError("a product with two results, where one was expected")
     return result
+
+
+def _single(results: Sequence[Result]) -> Share:
+    (result,) = results
+    return _one(result)

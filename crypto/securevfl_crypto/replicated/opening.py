@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -66,9 +66,9 @@ class Openings:
             raise UndeclaredOpening(f"{name!r} was declared for {limit.to}, not for {tuple(to)}; nothing was sent")
         self._done[name] += 1
 
-    def left(self) -> dict[str, int]:
-        """How many openings of each name remain, for a checkpoint."""
-        return {name: item.times - self._done[name] for name, item in self._declared.items()}
+    def left(self) -> dict[str, int | Opening]:
+        """What remains of each declaration."""
+        return {name: replace(item, times=item.times - self._done[name]) for name, item in self._declared.items()}
 
 
 def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:

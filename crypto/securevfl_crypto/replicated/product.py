@@ -10,13 +10,14 @@ import numpy as np
 
 from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated.curves import Curve, relu, relu6
+from securevfl_crypto.replicated.fits import sigmoid
 from securevfl_crypto.replicated.share import U64, Share
 from securevfl_crypto.replicated.truncation import LARGEST_SHIFT, Task
 from securevfl_crypto.ring import matmul
 
 __all__ = ["Function", "Product", "Result", "additive"]
 
-Function: TypeAlias = Literal["relu", "relu6"]
+Function: TypeAlias = Literal["relu", "relu6", "sigmoid"]
 Result: TypeAlias = "Share | tuple[Share, Share]"
 
 
@@ -34,8 +35,9 @@ class Product:
         how: "matmul", also stacked, or "times", element by element.
         shift: bits to truncate, 0 to 61.
         then: a function of the truncated product, by comparison behind the same mask. "relu" and "relu6" give the
-            function and its derivative, a bit.
+            function and its derivative, a bit; "sigmoid" gives the function with `SLOPE_BITS` more fractional bits.
         gate: bits, 0 or 1, of the shape of the product, by which the truncated product is multiplied; no extra round.
+        add: added to the product before it is truncated, of its shape and scale.
 
     Raises:
         MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are asked for.
@@ -47,12 +49,13 @@ class Product:
     shift: int = 0
     then: Function | None = None
     gate: Share | None = None
+    add: Share | None = None
 
     def __post_init__(self) -> None:
         if self.how not in {"matmul", "times"}:
             raise MalformedError(f"a product by {self.how!r}; 'matmul' or 'times' is possible")
-        if self.then not in {None, "relu", "relu6"}:
-            raise MalformedError(f"a product followed by {self.then!r}; 'relu' or 'relu6' is possible")
+        if self.then not in {None, "relu", "relu6", "sigmoid"}:
+            raise MalformedError(f"a product followed by {self.then!r}; 'relu', 'relu6' or 'sigmoid' is possible")
         if not 0 <= self.shift <= LARGEST_SHIFT:
             raise MalformedError(f"{self.shift} bits to truncate; 0 to {LARGEST_SHIFT} are possible")
         if self.then is not None and self.gate is not None:
@@ -65,6 +68,8 @@ class Product:
             ) from None
         if self.gate is not None and self.gate.shape != shape:
             raise MalformedError(f"a gate of shape {self.gate.shape} for a product of shape {shape}")
+        if self.add is not None and self.add.shape != shape:
+            raise MalformedError(f"a summand of shape {self.add.shape} for a product of shape {shape}")
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -83,7 +88,7 @@ class Product:
 
     def task(self, summand: U64, fraction: int) -> Task:
         """What follows the product, for this party's additive summand of it."""
-        curves: dict[str, Curve] = {"relu": relu(), "relu6": relu6(fraction)}
+        curves: dict[str, Curve] = {"relu": relu(), "relu6": relu6(fraction), "sigmoid": sigmoid(fraction)}
         curve = curves[self.then] if self.then else None
         return Task(summand, self.shift, curve=curve, gate=self.gate)
 
@@ -97,5 +102,7 @@ def additive(job: Product) -> U64:
     left, right = job.left, job.right
     both = right.mine + right.next
     if job.how == "times":
-        return np.asarray(left.mine * both + left.next * right.mine)
-    return matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([both, right.mine], -2))
+        found = np.asarray(left.mine * both + left.next * right.mine)
+    else:
+        found = matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([both, right.mine], -2))
+    return found if job.add is None else np.asarray(found + job.add.mine)

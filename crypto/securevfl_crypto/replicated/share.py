@@ -156,6 +156,21 @@ class Dealt:
                     f"{self.shape} is needed"
                 )
 
+    @classmethod
+    def of(cls, arrays: Sequence[np.ndarray], shape: tuple[int, ...]) -> Dealt:
+        """Read what `arrays` gave.
+
+        Raises:
+            MalformedError: these are not two parts of this shape.
+        """
+        if len(arrays) != 2 or not all(isinstance(array, np.ndarray) for array in arrays):
+            raise MalformedError(f"{len(arrays)} arrays dealt; two are needed")
+        return cls(tuple(shape), (arrays[0], arrays[1]))
+
+    def arrays(self) -> list[np.ndarray]:
+        """The two parts, for a message."""
+        return list(self.parts)
+
     @property
     def nbytes(self) -> int:
         """Bytes on the wire."""
