@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from ctypes import addressof, c_char
+
 import numpy as np
 
 from securevfl_crypto.engine.compiled_ring import RingKernels
 from securevfl_crypto.engine.ring_products import ROWS
 from securevfl_crypto.ring.base import COLUMNS, Loops
+from securevfl_crypto.ring.limbs import word_product
 from securevfl_crypto.ring.portable import Portable
 
 __all__ = ["Compiled"]
 
 _RESIDUES = (66, 67)
+_SMALL = 1 << 12
+"""Multiplications up to which numpy's own product is as fast as packing panels."""
 
 
 class Compiled(Loops):
@@ -29,23 +34,22 @@ class Compiled(Loops):
     def product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """See `Loops.product`."""
         (m, k), n = a.shape, b.shape[1]
-        if not (m and k and n):
-            return np.zeros((m, n), dtype=np.uint64)
+        if m * k * n <= _SMALL:
+            return word_product(a, b)
         lanes = self._kernels.path.lanes
         vectors = 1 if n <= lanes else 2
         panel = vectors * lanes
         panels = -(-n // panel)
         width = panels * panel
-        if width == n:
-            whole = b
-        else:
-            whole = np.zeros((k, width), dtype=np.uint64)
-            whole[:, :n] = b
-        packed = np.ascontiguousarray(whole.reshape(k, panels, panel).transpose(1, 0, 2))
-        left = a if all(stride >= 0 and stride % 8 == 0 for stride in a.strides) else np.ascontiguousarray(a)
-        row, column = (stride // 8 for stride in left.strides)
+        row, column = a.strides
+        if row < 0 or column < 0 or row % 8 or column % 8:
+            a = np.ascontiguousarray(a)
+            row, column = a.strides
+        packed = _panels(b, panels, panel)  # named, because an address alone does not keep an array alive
         out = np.empty((m, width), dtype=np.uint64)
-        self._kernels[f"product_{vectors}"](*_at(out, left, packed), m // ROWS, m % ROWS, k, row, column, panels, width)
+        self._kernels[f"product_{vectors}"](
+            *_at(out, a, packed), m // ROWS, m % ROWS, k, row // 8, column // 8, panels, width
+        )
         return out if width == n else np.ascontiguousarray(out[:, :n])
 
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
@@ -86,5 +90,23 @@ class Compiled(Loops):
         return out
 
 
+def _panels(b: np.ndarray, panels: int, panel: int) -> np.ndarray:
+    """The columns cut into panels, each C-contiguous; zeros beyond the last column."""
+    k, n = b.shape
+    if n < panels * panel:
+        wide = np.zeros((k, panels * panel), dtype=np.uint64)
+        wide[:, :n] = b
+        b = wide
+    if panels == 1:
+        return np.ascontiguousarray(b)
+    return np.ascontiguousarray(b.reshape(k, panels, panel).transpose(1, 0, 2))
+
+
 def _at(*arrays: np.ndarray) -> list[int]:
-    return [array.ctypes.data for array in arrays]
+    """The arrays' addresses. `ctypes.addressof` takes half as long as numpy's `ctypes`, which also does the rest."""
+    found = []
+    for array in arrays:
+        flags = array.flags
+        usual = flags.writeable and flags.c_contiguous and array.size
+        found.append(addressof(c_char.from_buffer(array)) if usual else array.ctypes.data)  # type: ignore[arg-type]
+    return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import secrets
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
@@ -28,7 +28,33 @@ _KEY = 32
 _PIECE = 1 << 17
 """Octets of keystream at a time, which stay in the cache; a multiple of `COLUMNS`."""
 _ZEROS = memoryview(bytes(_PIECE))
+_WORD, _OCTET = np.dtype("<u8"), np.dtype(np.uint8)
 _PURPOSE = b"securevfl ring stream 1"
+
+
+_forks = 0
+"""How many forks lie between the first process and this one."""
+
+
+def _forked() -> None:
+    global _forks  # noqa: PLW0603 - a fact of the process
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
+def _array(shape: int | tuple[int, ...], kind: np.dtype[Any], beyond: int = 0) -> np.ndarray:
+    sizes = (shape,) if isinstance(shape, int) else shape
+    if min(sizes, default=0) < 0:
+        raise MalformedError(f"a size of {min(sizes)}; sizes are not negative")
+    return np.empty(sizes if not beyond else sizes[0] + beyond, dtype=kind)
+
+
+def _rows(octets: float) -> int:
+    """Rows of keystream that suffice for this many octets, on average, with six standard deviations to spare."""
+    return math.ceil((octets + 6 * math.sqrt(octets) + 8) / COLUMNS)
 
 
 class Stream:
@@ -52,7 +78,7 @@ class Stream:
             raise MalformedError(f"the key of a stream is {size}; {_KEY} bytes are needed")
         self._cipher = Cipher(algorithms.AES256(key), modes.CTR(bytes(16))).encryptor()
         self._scratch = np.empty(_PIECE, dtype=np.uint8)
-        self._process = os.getpid()
+        self._forks = _forks
         self._below = 0  # every place below was used,
         self._beyond: set[int] = set()  # and these, above
 
@@ -72,14 +98,17 @@ class Stream:
             ReusedError: the place was used before, or the stream was copied into another process by a fork.
             MalformedError: the place or the shape is out of range.
         """
-        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-        self._take(use, min(sizes, default=0))
-        return self._next(8 * math.prod(sizes)).view("<u8").astype(np.uint64, copy=False).reshape(sizes)
+        out = _array(shape, _WORD)
+        self._take(use)
+        self._draw(out)
+        return out.astype(np.uint64, copy=False)
 
     def octets(self, use: int, count: int) -> np.ndarray:
         """`count` uniform octets, uint8. Arguments and errors as for `words`."""
-        self._take(use, count)
-        return self._next(count)
+        out = _array(count, _OCTET)
+        self._take(use)
+        self._draw(out)
+        return out
 
     def residues(self, use: int, count: int, modulus: int) -> np.ndarray:
         """`count` numbers uniform from 0 to modulus − 1, uint8, exactly uniform: octets that would bias are dropped.
@@ -97,25 +126,22 @@ class Stream:
         """
         if not 2 <= modulus <= 256:
             raise MalformedError(f"residues modulo {modulus}; 2 to 256 are possible")
-        self._take(use, count)
         share = (256 - 256 % modulus) / 256
+        size = min(_PIECE, _rows(max(0, count) / share) * COLUMNS)
+        out = _array(count, _OCTET, beyond=size)
+        self._take(use)
         path = loops()
-        out = np.empty(count + _PIECE, dtype=np.uint8)
         found = 0
         while found < count:
-            expected = (count - found) / share
-            rows = math.ceil((expected + 6 * math.sqrt(expected) + 8) / COLUMNS)
-            raw = self._scratch[: min(_PIECE, rows * COLUMNS)]
-            self._fill(raw)
+            raw = self._scratch[: min(size, _rows((count - found) / share) * COLUMNS)]
+            self._fill(raw.data)
             found += path.residues(raw, modulus, out[found:])
         return out[:count]
 
-    def _take(self, use: int, least: int) -> None:
+    def _take(self, use: int) -> None:
         if not isinstance(use, int) or not 0 <= use < 1 << 64:
             raise MalformedError(f"place {use!r} of a stream; 0 to 2^64 − 1 are possible")
-        if least < 0:
-            raise MalformedError(f"a size of {least}; sizes are not negative")
-        if os.getpid() != self._process:
+        if self._forks != _forks:
             raise ReusedError("a stream was copied by a fork; each process exchanges keys of its own")
         if use < self._below or use in self._beyond:
             raise ReusedError(
@@ -127,15 +153,15 @@ class Stream:
             self._below += 1
         self._cipher.reset_nonce((use << 64).to_bytes(16, "big"))
 
-    def _next(self, count: int) -> np.ndarray:
-        out = np.empty(count, dtype=np.uint8)
-        for start in range(0, count, _PIECE):
-            self._fill(out[start : start + _PIECE])
-        return out
+    def _draw(self, out: np.ndarray) -> None:
+        """Fill an array with the keystream that follows, in pieces that stay in the cache."""
+        if out.size:
+            octets = out.data.cast("B")
+            for start in range(0, len(octets), _PIECE):
+                self._fill(octets[start : start + _PIECE])
 
-    def _fill(self, piece: np.ndarray) -> None:
-        """The next octets of the keystream, in the place of the piece's."""
-        self._cipher.update_into(_ZEROS[: len(piece)], piece.data)
+    def _fill(self, piece: memoryview) -> None:
+        self._cipher.update_into(_ZEROS[: len(piece)], piece)
 
     def __reduce__(self) -> NoReturn:
         raise ReusedError("a stream cannot be copied or stored: the copy would give the same words again")
