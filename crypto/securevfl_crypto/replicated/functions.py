@@ -84,7 +84,7 @@ class Functions(ABC):
         return await self._smooth(x, sigmoid(self.fraction))
 
     async def softplus(self, x: Share) -> Share:
-        """log(1 + exp(x)): error at most 0.0009; six rounds. The log-loss of logits x and labels y: softplus(x) − y x."""
+        """log(1 + exp(x)): error at most 0.0009; six rounds. The log-loss of logits x, labels y: softplus(x) − y x."""
         return await self._smooth(x, softplus(self.fraction))
 
     async def maximum(self, x: Share) -> Share:
@@ -165,7 +165,7 @@ class Functions(ABC):
         low, high = math.floor(math.log2(least)), math.ceil(math.log2(most))
         if low <= -self.fraction or self.fraction + 1 + high - min(low, 0) > 61:
             raise MalformedError(
-                f"a divisor from 2^{low} to 2^{high} with {self.fraction} fractional bits has no room; narrow the bounds"
+                f"a divisor from 2^{low} to 2^{high} with {self.fraction} fractional bits has no room: narrow them"
             )
         powers = range(low + 1, high)
         scale = self.constant(np.full(b.shape, 1 << (high - low), np.uint64))

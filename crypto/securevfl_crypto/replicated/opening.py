@@ -85,7 +85,7 @@ async def opened(party: Party, name: str, x: Share, to: Sequence[int]) -> U64 | 
     receivers = sorted(set(to))
     for receiver in receivers:
         if party.index == (receiver + 1) % PARTIES:
-            await party.send(receiver, label, [np.ascontiguousarray(x.next)])
+            await party.send(receiver, label, [np.asarray(x.next, order="C")])
         elif party.index == (receiver + 2) % PARTIES:
             await party.send(receiver, label, [_digest(label, [x.mine])])
     if party.index not in receivers:
