@@ -112,6 +112,7 @@ class APCVFL(Algorithm):
             reveals=told.text,
             severity=told.severity,
             noised=noisy,
+            sights=told.sights,
         )
         return (*super().exchanges(protection, passive), codes)
 

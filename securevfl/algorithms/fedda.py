@@ -34,13 +34,14 @@ from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.rows import Plan
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["FedDA", "gradient_penalty", "train_generator"]
 
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
 REPRESENTATIONS = "representations, FedDA"
 """What ``measured.json`` calls what a party sees."""
+_OF_LABELS = Sight(of="labels", severity="leak", through="representations of networks trained on labels")
 
 
 class FedDA(SplitNN):
@@ -108,6 +109,7 @@ class FedDA(SplitNN):
                     reveals=told.text if receiver == ACTIVE else trained,
                     severity=told.severity if receiver == ACTIVE else "leak",
                     noised=noisy,
+                    sights=told.sights if receiver == ACTIVE else (*told.sights, _OF_LABELS),
                 ),
                 Exchange(
                     "fedda/generated", Kind.REPRESENTATION, sender, receiver, "generated representations", noised=noisy
@@ -115,7 +117,14 @@ class FedDA(SplitNN):
             )
         labelled = "which of its other rows were labelled with confidence"
         rows = Exchange(
-            "fedda/rows", Kind.CONTROL, ACTIVE, PASSIVE, "which rows train", reveals=labelled, severity="note"
+            "fedda/rows",
+            Kind.CONTROL,
+            ACTIVE,
+            PASSIVE,
+            "which rows train",
+            reveals=labelled,
+            severity="note",
+            sights=(Sight(of="rows", severity="note", through="which rows train"),),
         )
         return (*found, rows)
 

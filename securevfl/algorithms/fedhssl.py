@@ -133,6 +133,7 @@ class FedHSSL(SplitNN):
                         reveals=told.text,
                         severity=told.severity,
                         noised=noisy,
+                        sights=told.sights,
                     ),
                 )
             if self.aggregate:

@@ -39,7 +39,7 @@ from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seed
 from securevfl.training.sides import active_side
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.training.task import Task
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["RISA", "threshold"]
 
@@ -171,6 +171,7 @@ _ROWS = Exchange(
     reveals="which of its other rows were labelled with confidence, and which are dropped as uncertain; of the other "
     "parties' rows how many",
     severity="note",
+    sights=(Sight(of="rows", severity="note", through="which rows train"),),
 )
 
 

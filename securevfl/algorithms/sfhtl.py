@@ -39,7 +39,7 @@ from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["SFHTL", "mean_view"]
 
@@ -113,7 +113,19 @@ class SFHTL(Algorithm):
         if self.first:
             labelled = "which of its other rows were labelled with confidence; of the other parties' rows how many"
             words = "which rows train, and how many others"
-            found += (Exchange("sfhtl/rows", Kind.CONTROL, ACTIVE, PASSIVE, words, reveals=labelled, severity="note"),)
+            seen = Sight(of="rows", severity="note", through="which rows train")
+            found += (
+                Exchange(
+                    "sfhtl/rows",
+                    Kind.CONTROL,
+                    ACTIVE,
+                    PASSIVE,
+                    words,
+                    reveals=labelled,
+                    severity="note",
+                    sights=(seen,),
+                ),
+            )
         return found
 
     def active(self, setting: Setting) -> ActiveRole:

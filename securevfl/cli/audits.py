@@ -37,6 +37,11 @@ def audit_command(
         if whole.incomplete:
             raise typer.Exit(sv.AuditError.exit_code)
         return
+    if (folder / "metrics.json").is_file():
+        from securevfl.report import Record, cards_text
+
+        terminal.out.print(cards_text(Record.read(folder / "metrics.json")))
+        terminal.out.print()
     for table in audit_tables(shown):
         terminal.out.print(table)
         terminal.out.print()

@@ -67,6 +67,7 @@ def attack_command(
     calls ok.
     """
     from securevfl.jobs.interrupts import resumable
+    from securevfl.report import card_table
 
     file = sv.read_job(job)
     folder = folder or Path("runs") / f"{file.name}-attacks"
@@ -81,6 +82,8 @@ def attack_command(
             observer=bars,
         )
     page = found.write(folder)
+    if found.card is not None:
+        terminal.out.print(card_table(found.card))
     terminal.out.print(found.table())
     for line in found.record.unstated:
         terminal.out.print(f"The job states nothing of this: {line}", style="yellow", markup=False, soft_wrap=True)

@@ -34,6 +34,7 @@ def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractCo
 def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
     """Print what a run left, and where its report is."""
     from securevfl.report import (
+        cards_text,
         comparison_table,
         learned_table,
         ledgers_text,
@@ -43,6 +44,7 @@ def show_result(result: sv.Result, folder: Path, page: Path) -> Path:
         worst_text,
     )
 
+    terminal.out.print(cards_text(result.record))
     terminal.out.print(worst_text(result.record), soft_wrap=True)
     terminal.out.print(comparison_table(result.record))
     federated = [run for run in result.record.runs if not run.baseline]
@@ -99,6 +101,10 @@ def check_command(
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
+    if found.card is not None:
+        from securevfl.report import card_table
+
+        terminal.out.print(card_table(found.card))
     terminal.out.print(f"{file}: nothing to correct. {found.summary}", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -210,9 +216,12 @@ def predict_command(
 
 @app.command("report")
 def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a finished run.")]) -> None:
-    """Show a finished run again, and write its page again."""
+    """Show a finished run again, and write its page again; with attacks.json in the folder, the card shows what attacks
+    got."""
     from securevfl.report import (
         Record,
+        attacks_beside,
+        cards_text,
         comparison_table,
         ledgers_text,
         self_training_text,
@@ -222,12 +231,14 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     )
 
     record = Record.read(folder / "metrics.json")
+    attacked = attacks_beside(folder)
+    terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))
     if (labelled := self_training_text(record)) is not None:
         terminal.out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:
         terminal.out.print(warnings, soft_wrap=True)
-    terminal.out.print(f"Report: {write(record, folder)}", soft_wrap=True, highlight=False)
+    terminal.out.print(f"Report: {write(record, folder, attacked)}", soft_wrap=True, highlight=False)
     if (signed := ledgers_text(record, folder)) is not None:
         terminal.out.print(signed, soft_wrap=True)

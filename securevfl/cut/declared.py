@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from securevfl.cut.base import CutUse
 from securevfl.cut.leakage import Revealed, about_features, about_labels, about_others
 from securevfl.privacy import DP
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, PartyRole, Severity, Sight
 
 __all__ = ["Ciphers", "measuring_exchanges", "plain_exchanges", "sealed_exchanges"]
 
@@ -39,6 +39,7 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
             "activations at the cut",
             reveals=up.text,
             severity=up.severity,
+            sights=up.sights,
             noised=features,
         ),
         Exchange(
@@ -51,6 +52,8 @@ def plain_exchanges(dp: DP | None, use: CutUse, passive: int) -> tuple[Exchange,
             severity=down.severity,
             of_others="" if across is None else across.text,
             others_severity="ok" if across is None else across.severity,
+            sights=down.sights,
+            others_sights=() if across is None else across.sights,
             noised=dp is not None and dp.gradients is not None,
         ),
     )
@@ -97,6 +100,8 @@ class Ciphers:
         of_others: str = "",
         others_severity: Severity = "ok",
         noised: bool = False,
+        sights: tuple[Sight, ...] = (),
+        others_sights: tuple[Sight, ...] = (),
     ) -> Exchange:
         """A ciphertext between the active party and a passive one.
 
@@ -110,6 +115,8 @@ class Ciphers:
             of_others: what its receiver learns about the other parties of its role.
             others_severity: of that.
             noised: whether it carries noise.
+            sights: what its receiver learns, taken apart.
+            others_sights: likewise of the others.
         """
         return Exchange(
             step,
@@ -125,6 +132,8 @@ class Ciphers:
             key_bits=self.key_bits,
             opened=opened,
             noised=noised,
+            sights=sights,
+            others_sights=others_sights,
         )
 
 
@@ -156,6 +165,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             opened=Kind.ACTIVATION,
             reveals=up.text,
             severity=up.severity,
+            sights=up.sights,
             noised=features,
         ),
         ciphers.sealed(
@@ -164,6 +174,7 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
             "gradient at the cut",
             reveals="" if use.trainable else down.text,
             severity="ok" if use.trainable else down.severity,
+            sights=() if use.trainable else down.sights,
             noised=labels,
         ),
         ciphers.sealed("cut/weight gradient", PASSIVE, "weight gradient, masked"),
@@ -181,6 +192,8 @@ def sealed_exchanges(dp: DP | None, ciphers: Ciphers, use: CutUse, passive: int)
                 severity=down.severity,
                 of_others="" if across is None else across.text,
                 others_severity="ok" if across is None else across.severity,
+                sights=down.sights,
+                others_sights=() if across is None else across.sights,
                 noised=labels,
             ),
         ]

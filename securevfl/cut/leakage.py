@@ -4,12 +4,12 @@ the same at length."""
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from securevfl.privacy import DP, JointNoise, RandomisedResponse, permitted, severity_of_view
 from securevfl.privacy.mechanisms import GaussianNoise
 from securevfl.privacy.severity import planned
-from securevfl.transport import Severity
+from securevfl.transport import Severity, Sight
 
 __all__ = [
     "ATTRIBUTE",
@@ -44,23 +44,40 @@ class Revealed(NamedTuple):
     Attributes:
         text: in words.
         severity: see `Exchange.severity`.
+        sights: see `Exchange.sights`.
     """
 
     text: str
     severity: Severity
+    sights: tuple[Sight, ...] = ()
 
 
-def revealed_under(mechanism: GaussianNoise | RandomisedResponse, text: str, ranked: str) -> Revealed:
+def revealed_under(
+    mechanism: GaussianNoise | RandomisedResponse, text: str, ranked: str, through: str = "noisy releases"
+) -> Revealed:
     """What is left under a mechanism: the text, what its ε permits, and the severity of that.
 
     Args:
         mechanism: with the ε that the plan spends.
         text: what is received.
         ranked: `ATTRIBUTE` or `LABELS`.
+        through: what is received, in a few words.
     """
     allowed = permitted(mechanism)
     holds = f", while its weights stay below {mechanism.weight_bound:g}" if isinstance(mechanism, JointNoise) else ""
-    return Revealed(f"{text} {allowed.words(ranked)}{holds}", allowed.severity)
+    seen = Sight(
+        of="labels" if ranked == LABELS else "features",
+        severity=allowed.severity,
+        through=through,
+        epsilon=allowed.epsilon,
+        auc=allowed.auc,
+    )
+    return Revealed(f"{text} {allowed.words(ranked)}{holds}", allowed.severity, (seen,))
+
+
+def _seen(of: Literal["features", "labels"], through: str, view: str) -> tuple[Sight, ...]:
+    """What a message without noise tells, as it was measured."""
+    return (Sight(of=of, severity=severity_of_view(view), through=through, view=view),)
 
 
 def handed_over(dp: DP | None, what: str, view: str) -> Revealed:
@@ -71,9 +88,11 @@ def handed_over(dp: DP | None, what: str, view: str) -> Revealed:
         what: is handed over.
         view: what ``measured.json`` calls it.
     """
+    short = view.partition(",")[0]
     if dp is not None and dp.activations is not None:
-        return revealed_under(dp.activations, f"{what}, with differentially private noise in them", ATTRIBUTE)
-    return Revealed(f"{what}, in the clear", severity_of_view(view))
+        noisy = f"{what}, with differentially private noise in them"
+        return revealed_under(dp.activations, noisy, ATTRIBUTE, f"{short}, noisy")
+    return Revealed(f"{what}, in the clear", severity_of_view(view), _seen("features", short, view))
 
 
 def labels_drawn(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Revealed:
@@ -86,12 +105,14 @@ def labels_drawn(dp: DP | None, what: str, view: str, *, parties: int = 1) -> Re
         parties: number of passive parties.
     """
     if dp is not None and dp.randomised is not None:
-        told = revealed_under(dp.randomised, f"{what}, of labels that were drawn by randomised response", LABELS)
+        drawn = f"{what}, of labels that were drawn by randomised response"
+        told = revealed_under(dp.randomised, drawn, LABELS, "gradients of drawn labels")
         text = f"{told.text} by the draw; without noise in it, it also tells what the model predicts of the row"
         worse: Severity = "leak" if "leak" in (told.severity, severity_of_view(DRAWN)) else told.severity
-        return _and_columns(Revealed(text, worse), dp, parties)
+        seen = (*told.sights, *_seen("labels", "what the model predicts", DRAWN))
+        return _and_columns(Revealed(text, worse, seen), dp, parties)
     text = f"{what}: enough to tell the labels apart in practice"
-    return _and_columns(Revealed(text, severity_of_view(view)), dp, parties)
+    return _and_columns(Revealed(text, severity_of_view(view), _seen("labels", "gradients", view)), dp, parties)
 
 
 def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
@@ -104,10 +125,12 @@ def _and_columns(labels: Revealed, dp: DP | None, parties: int) -> Revealed:
     noise = None if dp is None else dp.features
     if noise is not None and parties > 1 and permitted(_unknown(noise, parties)).severity == "note":
         text = "; of the label owner's own columns no attack got anything, under the noise on the others' features"
-        return Revealed(labels.text + text, labels.severity)
+        none = Sight(of="features", severity="note", through="gradients, under the others' noise")
+        return Revealed(labels.text + text, labels.severity, (*labels.sights, none))
     hides = "" if dp is None or dp.labels is None else ", which noise on labels does not hide"
     worse: Severity = "leak" if labels.severity == "leak" else severity_of_view(OTHERS_VIEW)
-    return Revealed(f"{labels.text}; and of the label owner's own columns{hides}", worse)
+    columns = _seen("features", "gradients", OTHERS_VIEW)
+    return Revealed(f"{labels.text}; and of the label owner's own columns{hides}", worse, (*labels.sights, *columns))
 
 
 def about_features(
@@ -140,9 +163,12 @@ def about_features(
         text = f"{_whose(parties, together, alone, differing)}, for each row and step: {image}"
     else:
         text = f"a_p W_p of each row and step in the clear: {image}"
+    through = "z" if sealed else "each part of z"
     if dp is not None and dp.features is not None:
-        return revealed_under(dp.features, f"{text}, with differentially private noise in it", ATTRIBUTE)
-    severity = severity_of_view(features_view(sealed=sealed, trainable=trainable, frozen=frozen))
+        noisy = f"{text}, with differentially private noise in it"
+        return revealed_under(dp.features, noisy, ATTRIBUTE, f"{through}, noisy")
+    view = features_view(sealed=sealed, trainable=trainable, frozen=frozen)
+    severity = severity_of_view(view)
     if frozen:
         text += (
             "; each look at a row gives away as many values as z is wide, and when these are about as many as its "
@@ -155,7 +181,7 @@ def about_features(
         )
     elif severity == "leak":
         text += ", from which they can be estimated"
-    return Revealed(text, severity)
+    return Revealed(text, severity, _seen("features", through, view))
 
 
 def features_view(*, sealed: bool, trainable: bool, frozen: bool = False) -> str:
@@ -195,14 +221,18 @@ def about_labels(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
     """
     view = labels_view(sealed=sealed, trainable=trainable)
     if sealed and not trainable:
-        return Revealed("sizes, timing and the number of steps; nothing about labels", severity_of_view(view))
+        seen = _seen("labels", "sizes, timing, number of steps", view)
+        return Revealed("sizes, timing and the number of steps; nothing about labels", severity_of_view(view), seen)
     text = f"{'the gradient at its activations' if sealed else 'the gradient at the cut'}, for each row and step"
     if dp is not None and dp.gradients is not None:
-        found = revealed_under(dp.gradients, f"{text}, with differentially private noise in it", LABELS)
+        found = revealed_under(
+            dp.gradients, f"{text}, with differentially private noise in it", LABELS, "gradients, noisy"
+        )
         return _and_columns(found, dp, parties)
     if dp is not None and dp.marvell is not None:
         hides = "with Marvell's noise in it: it hides labels from one look at a row, and not from the sum over many"
-        return _and_columns(Revealed(f"{text}, {hides}", "leak"), dp, parties)
+        added = Sight(of="labels", severity="leak", through="gradients under Marvell's noise, added up")
+        return _and_columns(Revealed(f"{text}, {hides}", "leak", (added,)), dp, parties)
     return labels_drawn(dp, text, view, parties=parties)
 
 
@@ -228,6 +258,7 @@ def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
         return Revealed(
             f"{text}: it tells of z, and so of another passive party's columns{hides}",
             severity_of_view(OTHERS_VIEW),
+            _seen("features", "gradients", OTHERS_VIEW),
         )
     joint = isinstance(noise, JointNoise)
     carries = (
@@ -236,7 +267,7 @@ def about_others(dp: DP | None, *, sealed: bool, trainable: bool, parties: int) 
         else ("made of activations with differentially private noise in them")
     )
     told = f"{text}: it tells of another passive party's columns through z, {carries}"
-    return revealed_under(_unknown(noise, parties), told, ATTRIBUTE)
+    return revealed_under(_unknown(noise, parties), told, ATTRIBUTE, "gradients, of noisy z")
 
 
 _LEAST_SIGMA = 0.1

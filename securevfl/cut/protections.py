@@ -4,7 +4,7 @@ policy that enforces it. Nothing outside this file knows a protection by its nam
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
@@ -77,6 +77,16 @@ class Protection(Config):
     def policy(self) -> Policy:
         """The floor that this protection sets for every party: what it forbids cannot be sent."""
         return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
+
+    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+        """What has to hold besides, so that nobody learns more than is declared; empty where nothing does. It follows
+        "if", and stands above the table of who could read what.
+
+        Args:
+            active: names of the label owners.
+            passive: names of the passive parties.
+        """
+        return ""
 
     @abstractmethod
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:

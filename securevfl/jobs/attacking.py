@@ -18,7 +18,7 @@ from securevfl.jobs.comparison import simulate
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model, predict
 from securevfl.jobs.recorder import Recorder
-from securevfl.jobs.recording import title_of
+from securevfl.jobs.recording import job_card, title_of
 from securevfl.jobs.result import Result
 from securevfl.jobs.simulation import COORDINATOR, Aligned, align_parties
 from securevfl.jobs.store import read_tree
@@ -29,6 +29,7 @@ from securevfl.privacy.attacks.learners import standardised
 from securevfl.privacy.attacks.measure import Estimate, auc, auc_error, draw_known
 from securevfl.privacy.attacks.suite import QUICK, WHOLE, Effort, run_suite, score_columns
 from securevfl.privacy.attacks.verdict import CLAIMED, claims, contradiction
+from securevfl.report import Card
 from securevfl.report.attack_page import attack_table, write_attacks
 from securevfl.report.attack_record import AttackRecord, Claimed
 from securevfl.site import Observer
@@ -46,10 +47,13 @@ class AttackResult:
     Attributes:
         record: all figures, as in `attacks.json`.
         transcripts: seed → what each party saw.
+        card: what each party could read of each other's data, with the figures of these attacks; None where nobody
+            could.
     """
 
     record: AttackRecord
     transcripts: Mapping[int, Transcript]
+    card: Card | None = None
 
     @property
     def contradictions(self) -> Sequence[str]:
@@ -136,7 +140,9 @@ def attack(
         contradictions=list(dict.fromkeys(text for severity, text in said if text and severity)),
         unstated=list(dict.fromkeys(text for severity, text in said if text and not severity)),
     )
-    return AttackResult(record=record, transcripts=transcripts)
+    owners = [table.name for table in parties.label_owners]
+    card = job_card(job, owners, [table.name for table in parties.passive], record)
+    return AttackResult(record=record, transcripts=transcripts, card=card)
 
 
 def record_job(

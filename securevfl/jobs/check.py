@@ -12,9 +12,11 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.fields import nearest
 from securevfl.jobs.baselines import wrong_baselines
 from securevfl.jobs.files import JobSections, read_job_sections
+from securevfl.jobs.recording import job_card
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
 from securevfl.party import Job, rule_against, too_few_epochs, wrong_parties
+from securevfl.report import Card
 
 __all__ = ["Checked", "Roster", "check_file", "refusals", "roster_of"]
 
@@ -27,11 +29,13 @@ class Checked:
         mistakes: what the user has to correct.
         refusals: what policies forbid.
         summary: what would run.
+        card: what each party could read of each other's data in it, at worst; None where that cannot be said.
     """
 
     mistakes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     summary: str = ""
+    card: Card | None = None
 
     @property
     def exit_code(self) -> int:
@@ -102,6 +106,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
         mistakes=tuple(dict.fromkeys(mistakes)),
         refusals=tuple(dict.fromkeys(refused)),
         summary=_summary(job, roster, sections),
+        card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
@@ -12,19 +13,25 @@ from securevfl.errors import ProtectionInactive
 from securevfl.jobs.receipt import budgets, links, receipt, totals
 from securevfl.jobs.simulation import Aligned, Ran
 from securevfl.party import Job, declared
-from securevfl.privacy import Finding, Ledger, PublicKey, Reading
+from securevfl.privacy import Finding, Ledger, PublicKey, Reading, measured
 from securevfl.privacy.ledger import Closing
+from securevfl.report import Card, make_card
+from securevfl.report.attack_record import AttackRecord
 from securevfl.report.record import (
     AlignmentRecord,
     EpochRecord,
+    FigureRecord,
     LearnedRecord,
     LedgerRecord,
+    PartyRecord,
     Phases,
     RunRecord,
+    SightRecord,
 )
 from securevfl.training import Split, Trained
+from securevfl.transport import Sight
 
-__all__ = ["alignment_record", "ledger_records", "over_draws", "run_record", "title_of"]
+__all__ = ["alignment_record", "job_card", "learned_of", "ledger_records", "over_draws", "run_record", "title_of"]
 
 
 def title_of(job: Job) -> str:
@@ -81,7 +88,8 @@ def run_record(
         epsilon=budgets(spent),
         epsilon_totals=totals(spent),
         receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
-        learned=_learned(findings),
+        learned=learned_of(findings),
+        assumes=job.protection.assumes(owners, passive) if passive else "",
         rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
         notes=[
             *notes,
@@ -127,18 +135,66 @@ def _epoch(index: int, ran: Ran) -> EpochRecord:
     )
 
 
-def _learned(findings: Sequence[Finding]) -> list[LearnedRecord]:
-    """Findings that say the same, in one line: of one party about several others, or of several parties."""
-    about: dict[tuple[str, str, str], list[str]] = {}
+def learned_of(findings: Sequence[Finding]) -> list[LearnedRecord]:
+    """Findings that say the same, in one line: of one party about several others, or of several parties; with what
+    attacks got from such sights."""
+    about: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
     for f in findings:
-        about.setdefault((f.party, f.learns, f.severity), []).append(f.about)
-    who: dict[tuple[str, str, str], list[str]] = {}
-    for (party, learns, severity), others in about.items():
-        who.setdefault((", ".join(others), learns, severity), []).append(party)
+        about.setdefault((f.party, f.learns, f.severity, f.sights), []).append(f.about)
+    who: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
+    for (party, learns, severity, sights), others in about.items():
+        who.setdefault((", ".join(others), learns, severity, sights), []).append(party)
     return [
-        LearnedRecord(party=", ".join(names), about=others, learns=learns, severity=severity)
-        for (others, learns, severity), names in who.items()
+        LearnedRecord(
+            party=", ".join(names),
+            about=others,
+            learns=learns,
+            severity=severity,
+            sights=[_sight(one) for one in sights],
+        )
+        for (others, learns, severity, sights), names in who.items()
     ]
+
+
+def job_card(
+    job: Job, owners: Sequence[str], passive: Sequence[str], attacked: AttackRecord | None = None
+) -> Card | None:
+    """What each party could read of each other's data if the job ran, at worst; None where there is nobody to read.
+
+    Args:
+        job: that has not run.
+        owners: names of the parties with labels.
+        passive: names of the others.
+        attacked: attacks on it, whose figures stand in the place of those from elsewhere.
+    """
+    if not passive:
+        return None
+    protection = job.planned(len(passive))
+    learned = learned_of([f for owner in owners for f in job.algorithm.findings(protection, passive, owner)])
+    roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
+    parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
+    return make_card(learned, parties, attacked, title=title_of(job), assumes=job.protection.assumes(owners, passive))
+
+
+def _sight(one: Sight) -> SightRecord:
+    found = measured().get(one.view)
+    return SightRecord(
+        of=one.of,
+        severity=one.severity,
+        through=one.through,
+        epsilon=None if one.epsilon is None or math.isinf(one.epsilon) else one.epsilon,
+        auc=one.auc,
+        budget=one.budget,
+        measured=None
+        if found is None
+        else FigureRecord(
+            got=found.got,
+            without=found.without,
+            attribute=found.attribute,
+            attribute_without=found.attribute_without,
+            cell=found.cell,
+        ),
+    )
 
 
 def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:

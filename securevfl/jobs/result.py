@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from securevfl.durable import write_whole
-from securevfl.errors import UnknownNameError
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.model import Model
 from securevfl.jobs.written import bind, sha256, write_ledgers
 from securevfl.privacy import Ledger, Ledgers, PublicKey
-from securevfl.report import Record, RunRecord, comparison_table, receipt_table, render_text, write
+from securevfl.report import Card, Record, RunRecord, cards, comparison_table, receipt_table, render_text, write
 
 __all__ = ["Result"]
 
@@ -66,6 +66,24 @@ class Result:
             if run.key == key:
                 return run
         raise UnknownNameError("run", key, [run.key for run in self.record.runs])
+
+    @property
+    def card(self) -> Card:
+        """What each party could read of each other's data in the first job, at worst: what the report opens with.
+        `cards` has those of all jobs.
+
+        Raises:
+            InputError: no run had two parties.
+        """
+        found = self.cards
+        if not found:
+            raise InputError("nobody could read of anybody: no run had two parties, so there is no card")
+        return next(iter(found.values()))
+
+    @property
+    def cards(self) -> dict[str, Card]:
+        """Run → its card; baselines have none."""
+        return cards(self.record)
 
     def table(self, width: int = 110) -> str:
         """The comparison as text."""

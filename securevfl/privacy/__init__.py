@@ -13,7 +13,7 @@ from securevfl.privacy.accountant import (
 )
 from securevfl.privacy.clock import Clock, Reading
 from securevfl.privacy.dp import DP
-from securevfl.privacy.findings import Finding
+from securevfl.privacy.findings import OTHER_OWNERS, Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.journal import Journal, lost_attempts
 from securevfl.privacy.labels import LabelRelease, randomised_response
@@ -46,6 +46,7 @@ from securevfl.privacy.terms import REFUSED, Terms, broken_rule, raise_refusal
 
 __all__ = [
     "DP",
+    "OTHER_OWNERS",
     "PROTECTS",
     "READABLE_KINDS",
     "REFUSED",

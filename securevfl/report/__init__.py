@@ -1,5 +1,8 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
+from securevfl.report.attack_record import attacks_beside
+from securevfl.report.card import Card, card_of, make_card
+from securevfl.report.derived import cards
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
@@ -15,6 +18,8 @@ from securevfl.report.sweep_record import (
 )
 from securevfl.report.sweep_verdicts import Verdict, verdicts
 from securevfl.report.terminal import (
+    card_table,
+    cards_text,
     comparison_table,
     learned_table,
     ledgers_text,
@@ -26,6 +31,7 @@ from securevfl.report.terminal import (
 )
 
 __all__ = [
+    "Card",
     "Cell",
     "Claim",
     "Failed",
@@ -35,11 +41,17 @@ __all__ = [
     "Summary",
     "SweepRecord",
     "Verdict",
+    "attacks_beside",
+    "card_of",
+    "card_table",
+    "cards",
+    "cards_text",
     "comparison_table",
     "count_table",
     "failures_text",
     "learned_table",
     "ledgers_text",
+    "make_card",
     "receipt_table",
     "render",
     "render_sweep",

@@ -10,7 +10,7 @@ import msgspec
 from securevfl.privacy.attacks import Measured
 from securevfl.report.stored import read_record
 
-__all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "lines"]
+__all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "attacks_beside", "lines"]
 
 ATTACK_FORMAT = 1
 
@@ -116,3 +116,13 @@ def _line(found: Sequence[Measured], worst: dict[tuple[str, str], str]) -> Line:
         rows=first.rows,
         severity=stated[0] if len(set(stated)) == 1 else "",
     )
+
+
+def attacks_beside(folder: Path) -> AttackRecord | None:
+    """The attacks whose figures are in a run's folder; None where there are none.
+
+    Raises:
+        InputError: the file is there and is no record of attacks.
+    """
+    file = folder / "attacks.json"
+    return AttackRecord.read(file) if file.exists() else None

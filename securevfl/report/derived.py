@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from securevfl.report.attack_record import AttackRecord
+from securevfl.report.card import Card, card_of
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [
     "active_name",
     "baseline",
     "bytes_per_epoch",
+    "cards",
     "constant_of",
     "cost_per_epoch",
     "directions",
@@ -141,6 +144,22 @@ def constant_of(record: Record) -> str:
         f"Always giving the training rows' class shares scores accuracy {constant['accuracy']:.4f} "
         f"and log-loss {constant['log_loss']:.4f}."
     )
+
+
+def cards(record: Record, attacked: AttackRecord | None = None) -> dict[str, Card]:
+    """Key of each federated run → what each party could read in it, at worst.
+
+    Args:
+        record: of the runs.
+        attacked: attacks on the same job; they stand in the cards of the runs of that title.
+    """
+    found = {}
+    for run in record.runs:
+        mine = attacked if attacked is not None and attacked.title == run.title else None
+        card = None if run.baseline else card_of(run, record.parties, mine, title=short(run, record.runs))
+        if card is not None:
+            found[run.key] = card
+    return found
 
 
 def worst(record: Record) -> list[tuple[RunRecord, str, str]]:

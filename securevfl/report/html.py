@@ -10,9 +10,12 @@ from markupsafe import Markup
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.report import plots
+from securevfl.report.attack_record import AttackRecord
+from securevfl.report.card import LEGEND
 from securevfl.report.derived import (
     active_name,
     baseline,
+    cards,
     constant_of,
     cost_per_epoch,
     directions,
@@ -92,8 +95,13 @@ def _metrics(record: Record) -> list[tuple[str, str, int]]:
     return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
 
 
-def render(record: Record) -> str:
-    """The whole page. The same record gives the same text."""
+def render(record: Record, attacked: AttackRecord | None = None) -> str:
+    """The whole page. The same record gives the same text.
+
+    Args:
+        record: of the runs.
+        attacked: attacks on the job of one of them, whose figures the card shows.
+    """
     pictures = {
         name: Markup(svg) if (svg := plot(record)) else None  # noqa: S704 - made here from escaped numbers and titles
         for name, plot in (
@@ -113,7 +121,11 @@ def render(record: Record) -> str:
         federated=[run for run in record.runs if not run.baseline],
         active=active_name(record),
         verified=verified(record),
-        worst=worst(record),
+        cards=cards(record, attacked),
+        legend=LEGEND,
+        worst={
+            run.key: [(severity, text) for one, severity, text in worst(record) if one is run] for run in record.runs
+        },
         constant=constant_of(record),
         colors=plots.colors(record.runs),
         gain={run.key: gain(record, run) for run in record.runs},
@@ -129,8 +141,13 @@ def render(record: Record) -> str:
     )
 
 
-def write(record: Record, folder: Path) -> Path:
+def write(record: Record, folder: Path, attacked: AttackRecord | None = None) -> Path:
     """Write `metrics.json` and then `report.html` to `folder`, each whole or not at all; returns the page's path.
+
+    Args:
+        record: of the runs.
+        folder: is made where it is missing.
+        attacked: see `render`.
 
     Raises:
         InputError: the figures are there and the page could not be written.
@@ -140,7 +157,7 @@ def write(record: Record, folder: Path) -> Path:
     page = folder / "report.html"
     write_whole(folder / "metrics.json", record.to_json())
     try:
-        write_whole(page, render(record).encode())
+        write_whole(page, render(record, attacked).encode())
     except OSError as error:
         raise InputError(
             f"{page} could not be written ({error.strerror}); nothing else is missing: make room, then "

@@ -18,6 +18,7 @@ __all__ = [
     "EpochRecord",
     "EpsilonRecord",
     "EpsilonTotal",
+    "FigureRecord",
     "LearnedRecord",
     "LedgerRecord",
     "LinkRecord",
@@ -26,6 +27,7 @@ __all__ = [
     "ReceiptLine",
     "Record",
     "RunRecord",
+    "SightRecord",
 ]
 
 FORMAT = 1
@@ -108,6 +110,34 @@ class ReceiptLine(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
 
 
+class FigureRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """What attacks got from one sight on recorded runs without noise, the worst over data, algorithms and seeds."""
+
+    got: float
+    """AUC of labels, R² of features"""
+    without: float
+    """of the same attacker without the message"""
+    attribute: float = 0.5
+    """of features: AUC of a yes-or-no attribute"""
+    attribute_without: float = 0.5
+    cell: str = ""
+    """where that was: data, algorithm, protection, seed"""
+
+
+class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the things that a message tells; see `securevfl.transport.Sight`."""
+
+    of: str
+    """"features", "labels" or "rows" """
+    severity: str
+    through: str
+    epsilon: float | None = None
+    """planned over all looks; None without noise, or where the plan sets no bound (`auc` is 1 then)"""
+    auc: float | None = None
+    budget: str = ""
+    measured: FigureRecord | None = None
+
+
 class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that one party can learn from what it received."""
 
@@ -116,6 +146,8 @@ class LearnedRecord(msgspec.Struct, frozen=True, kw_only=True):
     learns: str
     severity: str
     """"ok" (by design, harmless), "note" (a known leak, limited), "leak" (data that can be read or computed)"""
+    sights: list[SightRecord] = []
+    """the same, taken apart; empty where nobody did: the severity holds for all that `about` has"""
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -189,6 +221,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     epsilon_totals: list[EpsilonTotal] = []
     receipt: list[ReceiptLine] = []
     learned: list[LearnedRecord] = []
+    assumes: str = ""
+    """what has to hold besides, so that no more is learned: which parties do not put together what they hold"""
     rows_trained: int = 0
     notes: list[str] = []
     warnings: list[str] = []

@@ -16,13 +16,13 @@ from typing import Any, ClassVar, Literal
 from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.privacy import DP, Finding
+from securevfl.privacy import DP, OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 __all__ = ["GROUP", "Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]
 
@@ -218,7 +218,7 @@ class Algorithm(Config):
         for exchange in declared:
             if exchange.of_others:
                 found += [
-                    Finding(receiver, other, exchange.of_others, exchange.others_severity)
+                    Finding(receiver, other, exchange.of_others, exchange.others_severity, exchange.others_sights)
                     for receiver in names[exchange.receiver]
                     for other in names[exchange.receiver]
                     if other != receiver
@@ -226,17 +226,21 @@ class Algorithm(Config):
             if not exchange.reveals:
                 continue
             among_owners = exchange.sender == exchange.receiver == ACTIVE
-            receivers = ["the other label owners"] if among_owners else names[exchange.receiver]
+            receivers = [OTHER_OWNERS] if among_owners else names[exchange.receiver]
             found += [
-                Finding(receiver, sender, exchange.reveals, exchange.severity)
+                Finding(receiver, sender, exchange.reveals, exchange.severity, exchange.sights)
                 for sender in names[exchange.sender]
                 for receiver in receivers
                 if sender != receiver
             ]
         if self.uses_book:
-            for name in passive:
-                found.append(Finding(active, name, "which of the people that it has labels for it knows", "note"))
-            found += [Finding(name, active, "for which of its rows labels are known", "note") for name in passive]
+            known = Sight(of="rows", severity="note", through="the label book")
+            whom, which = (
+                "which of the people that it has labels for it knows",
+                "for which of its rows labels are known",
+            )
+            found += [Finding(active, name, whom, "note", (known,)) for name in passive]
+            found += [Finding(name, active, which, "note", (known,)) for name in passive]
         if not declared:
             found += [
                 Finding(active, name, "which rows are common, and nothing from training", "ok") for name in passive

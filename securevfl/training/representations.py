@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from securevfl.cut.leakage import handed_over, labels_drawn
 from securevfl.privacy import DP
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["handing_over"]
 
@@ -55,6 +55,7 @@ def handing_over(
             reveals=told.text,
             severity=told.severity,
             noised=noised,
+            sights=told.sights,
         )
         for step, words in steps.items()
     )
@@ -71,5 +72,7 @@ def handing_over(
             severity=drawn.severity,
             of_others=beside if others else "",
             others_severity="leak" if others else "ok",
+            sights=drawn.sights,
+            others_sights=(Sight(of="features", severity="leak", through="gradients"),) if others else (),
         ),
     )

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Beat, Channel
-    from securevfl.transport.exchange import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, PartyRole, Severity
+    from securevfl.transport.exchange import (
+        ACTIVE,
+        COORDINATOR,
+        PASSIVE,
+        Exchange,
+        Exchanges,
+        PartyRole,
+        Severity,
+        Sight,
+    )
     from securevfl.transport.hub import MemoryHub, MemoryMesh
     from securevfl.transport.incarnation import Incarnation
     from securevfl.transport.memory import MemoryChannel, memory_pair
@@ -32,7 +41,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 
 _NAMES = {
     "channel": "WINDOW Beat Channel",
-    "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity",
+    "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "incarnation": "Incarnation",
     "memory": "MemoryChannel memory_pair",
@@ -79,6 +88,7 @@ __all__ = [
     "Refused",
     "Scalar",
     "Severity",
+    "Sight",
     "Up",
     "decode",
     "encode",

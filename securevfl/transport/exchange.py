@@ -14,7 +14,7 @@ from typing import Literal
 from securevfl.errors import ProtocolError
 from securevfl.transport.message import Kind
 
-__all__ = ["ACTIVE", "COORDINATOR", "PASSIVE", "Exchange", "Exchanges", "PartyRole", "Severity"]
+__all__ = ["ACTIVE", "COORDINATOR", "PASSIVE", "Exchange", "Exchanges", "PartyRole", "Severity", "Sight"]
 
 PartyRole = Literal["active", "passive", "coordinator"]
 ACTIVE: PartyRole = "active"
@@ -22,6 +22,29 @@ PASSIVE: PartyRole = "passive"
 COORDINATOR: PartyRole = "coordinator"
 
 Severity = Literal["ok", "note", "leak"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sight:
+    """One thing that a message tells of somebody's data: what the words of a declaration say, for a table.
+
+    Attributes:
+        of: whether it tells of ``"features"``, of ``"labels"``, or of ``"rows"``: which of them train, or are known.
+        severity: of that.
+        through: what tells it, in a few words.
+        view: what ``measured.json`` calls it, where attacks on it were measured; empty otherwise.
+        epsilon: that the plan spends on it over all looks; None without noise, infinite where the plan sets no bound.
+        auc: largest AUC with which that ε lets anybody rank one bit of a row; None without noise.
+        budget: what else bounds it, with the figure, in a few words; empty where nothing does.
+    """
+
+    of: Literal["features", "labels", "rows"]
+    severity: Severity
+    through: str
+    view: str = ""
+    epsilon: float | None = None
+    auc: float | None = None
+    budget: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +64,9 @@ class Exchange:
         of_others: what its receiver learns about each other party of the receiver's role, whose values went into it;
             empty where nothing of them did.
         others_severity: of that.
+        sights: what it reveals, taken apart for the table of parties and data; without them a reader takes the whole
+            severity for everything that the sender has.
+        others_sights: likewise of what it tells of others.
         ciphers: the ciphers under which it may cross; empty where it crosses in the clear or masked.
         key_bits: the least size of a Paillier modulus under which it may cross.
         opened: what the owner of the key reads when it decrypts the message; None where nothing per row is opened.
@@ -62,6 +88,8 @@ class Exchange:
     opened: Kind | None = None
     noised: bool = False
     optional: bool = False
+    sights: tuple[Sight, ...] = ()
+    others_sights: tuple[Sight, ...] = ()
 
 
 class Exchanges:

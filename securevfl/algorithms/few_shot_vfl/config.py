@@ -15,7 +15,7 @@ from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems
 from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["FewShotVFL"]
 
@@ -116,6 +116,7 @@ class FewShotVFL(Algorithm):
                     "which rows train, and how many others",
                     reveals=labelled,
                     severity="note",
+                    sights=(Sight(of="rows", severity="note", through="which rows train"),),
                 ),
             )
         return found

@@ -19,7 +19,7 @@ from securevfl.algorithms.multivfl.servers import DemonReading, Server, ServerNa
 from securevfl.algorithms.splitnn import Rate
 from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import PolicyError
-from securevfl.privacy import Finding
+from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training.program import Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
@@ -152,7 +152,7 @@ class MultiVFL(Convolved):
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:
         found = super().findings(protection, passive, active)
         if not self.blind:  # the coordinator tells the mean, as the next weights: no message between label owners does
-            found += [Finding("the other label owners", active, MEAN, "leak")]
+            found += [Finding(OTHER_OWNERS, active, MEAN, "leak")]
         return found
 
     def notes(self, protection: Protection) -> list[str]:

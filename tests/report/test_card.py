@@ -1,0 +1,219 @@
+"""The card that a report opens with: no cell says less than the findings, whatever the algorithm and the protection."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from helpers import parties
+from small_algorithms import KINDS, SETTINGS, SEVERAL, make
+from typer.testing import CliRunner
+
+import securevfl as sv
+from securevfl.cli import app
+from securevfl.cut import PROTECTIONS, Protection
+from securevfl.jobs.recording import job_card, learned_of
+from securevfl.party import Job
+from securevfl.privacy import Finding
+from securevfl.privacy.attacks import Measured
+from securevfl.report import Card, Record, card_table, make_card, render, render_text
+from securevfl.report.attack_record import AttackRecord
+from securevfl.report.card import STANDINGS
+from securevfl.report.record import LearnedRecord, PartyRecord
+
+PASSIVE = ["network", "retailer"]
+THREE = [
+    PartyRecord(name=name, role="passive" if i else "active", rows=9, columns=["x"])
+    for i, name in enumerate(["bank", *PASSIVE])
+]
+NOISE = {
+    "none": None,
+    "0.5": sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
+    "8": sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)),
+}
+
+
+def _pairs(name: str, protection: Protection) -> tuple[list[Finding], Card] | None:
+    algorithm = make(name) if name in SETTINGS else SEVERAL if name == SEVERAL.name else KINDS[name]()
+    try:
+        job = Job(algorithm=algorithm, protection=protection)
+    except (sv.PolicyError, sv.InputError):
+        return None
+    passive = PASSIVE[: algorithm.most_passive or 2]
+    owners = ["bank", "store"] if algorithm.many_owners else ["bank"]
+    card = job_card(job, owners, passive)
+    found = [f for owner in owners for f in algorithm.findings(job.planned(len(passive)), passive, owner)]
+    return None if card is None else (found, card)
+
+
+@pytest.mark.parametrize("noise", list(NOISE))
+@pytest.mark.parametrize("protection", sorted(PROTECTIONS))
+def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: str) -> None:
+    seen = 0
+    for name in KINDS:
+        pair = _pairs(name, PROTECTIONS[protection](dp=NOISE[noise]))
+        for finding in () if pair is None else pair[0]:
+            if finding.severity != "leak" or finding.party == "the other label owners":
+                continue
+            card = pair[1] if pair else None
+            assert card is not None
+            cells = [cell for cell in card if (cell.reader, cell.about) == (finding.party, finding.about)]
+            bounded = noise != "none" and "ε =" in finding.learns
+            allowed = {"reads it", "bounded"} if bounded else {"reads it"}
+            assert {cell.standing for cell in cells} & allowed, (name, finding)
+            seen += 1
+    assert seen or noise != "none" or not _pairs("splitnn", PROTECTIONS[protection]())
+
+
+def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
+    sealed, plain = (job_card(Job(protection=kind), ["bank"], PASSIVE) for kind in (sv.BFV(), sv.Plain()))
+    assert sealed is not None
+    assert plain is not None
+    assert sealed.cell("bank", "network").standing == "reads it"
+    assert sealed.cell("bank", "network").figure == "R² 1.00 (0.00 without)"
+    assert sealed.cell("network", "bank", "labels").standing == "nothing found"
+    assert sealed.cell("network", "bank", "labels").figure == "AUC 0.50 (0.50 without)"
+    assert sealed.cell("network", "retailer").says == "no message tells of it"
+    assert plain.cell("network", "bank", "labels").figure == "AUC 1.00 (0.50 without)"
+    assert plain.cell("network", "bank").figure == "R² 0.76 (0.10 without)"
+    noisy = job_card(Job(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=0.5)))), ["bank"], PASSIVE)
+    assert noisy is not None
+    assert [noisy.cell("network", "bank", of).standing for of in ("features", "labels")] == ["reads it", "bounded"]
+    assert plain.cell("network", "retailer").standing == plain.cell("network", "bank").standing == "reads it"
+    assert (sealed.counts()["reads it"], plain.counts()["reads it"]) == (2, 8)
+
+
+@pytest.mark.parametrize(("epsilon", "standing"), [(0.5, "bounded"), (8.0, "bounded"), (30.0, "reads it")])
+def test_an_epsilon_bounds_only_where_it_permits_less_than_reading(epsilon: float, standing: str) -> None:
+    noisy = sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=epsilon)))
+    card = job_card(Job(protection=noisy), ["bank"], PASSIVE)
+    assert card is not None
+    cell = card.cell("bank", "network")
+    assert cell.standing == standing
+    assert cell.figure.startswith(f"ε = {epsilon:g}: AUC at most")
+    assert card.cell("network", "bank", "labels").standing == "reads it"
+
+
+def test_a_multiplier_without_a_bound_on_looks_bounds_nothing() -> None:
+    noise = sv.DP(features=sv.Gaussian(noise_multiplier=3.0))
+    [line] = learned_of(
+        [f for f in sv.SplitNN().findings(sv.Plain(dp=noise), ["network"], "bank") if f.party == "bank"]
+    )
+    card = make_card([line], THREE[:2])
+    assert card is not None
+    assert card.cell("bank", "network").standing == "reads it"
+    assert card.cell("bank", "network").figure == "ε grows with the looks"
+
+
+@pytest.mark.parametrize("severity", ["leak", "news"])
+def test_a_finding_that_nobody_took_apart_is_of_all_that_the_other_has(severity: str) -> None:
+    """As an installed algorithm may give it, or a record of an earlier version."""
+    line = LearnedRecord(party="network", about="bank", learns="its book: all of it", severity=severity)
+    card = make_card([line], THREE)
+    assert card is not None
+    assert {card.cell("network", "bank", of).standing for of in ("features", "labels")} == {"reads it"}
+    assert card.cell("network", "bank").says == "from its book"
+    assert card.cell("retailer", "bank", "labels").standing == "nothing found"
+
+
+def _attacked(value: float) -> AttackRecord:
+    one = Measured(
+        attacker="network", victim="bank", attack="labels: norm", target="labels", metric="AUC", value=value,
+        baseline=0.5, known=0, rows=400, seed=0, error=0.02,
+    )  # fmt: skip
+    return AttackRecord(
+        name="a", title="SplitNN, BFV", created="", command="", versions={}, machine={}, job={}, seeds=[0], test={},
+        seconds=1.0, claims=[], measured=[one], contradictions=[], unstated=[],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "standing"), [(0.53, "nothing found"), (0.9, "reads it")])
+def test_an_attack_on_the_job_can_make_a_cell_worse(value: float, standing: str) -> None:
+    card = job_card(Job(protection=sv.BFV()), ["bank"], PASSIVE, _attacked(value))
+    assert card is not None
+    cell = card.cell("network", "bank", "labels")
+    assert (cell.standing, cell.source) == (standing, "attacks on this job")
+    assert cell.figure == f"AUC {value:.2f} ± 0.02 (0.50 without)"
+
+
+def test_many_parties_of_a_role_share_a_row_and_their_worst() -> None:
+    names = [f"shop{i}" for i in range(9)]
+    card = job_card(Job(protection=sv.Plain()), ["bank"], names)
+    assert card is not None
+    assert [group.title for group in card.rows] == ["bank", "9 passive parties"]
+    assert card.cell("shop3", "shop4").standing == "reads it"
+    quiet = make_card(
+        [LearnedRecord(party="bank", about="shop7", learns="all", severity="leak")],
+        [THREE[0], *(PartyRecord(name=name, role="passive", rows=9, columns=[]) for name in names)],
+    )
+    assert quiet is not None
+    assert quiet.cell("bank", "shop2").standing == "reads it"
+    assert quiet.cell("shop1", "bank", "labels").standing == "nothing found"
+
+
+@pytest.fixture(scope="module")
+def result() -> sv.Result:
+    job = Job(algorithm=sv.SplitNN(hidden=4), protection=sv.Plain(), epochs=1, batch_size=64)
+    return sv.simulate(job, parties(rows=200), name="a <b>bold</b> name")
+
+
+def test_the_page_opens_with_the_card_and_no_cell_is_told_by_colour_alone(result: sv.Result) -> None:
+    page = render(result.record)
+    assert page.index("What could each party read, at worst?") < page.index("What was gained")
+    body = page[page.index('<table class="matrix">') : page.index("</table>")]
+    for cell in result.card:
+        assert re.search(
+            rf'<td class="{cell.standing.replace(" ", "-")}"[^>]*><b class="mark">{cell.standing}</b>', body
+        )
+        assert cell.says in body
+        assert cell.figure in body
+    assert body.count('<b class="mark">') == len(list(result.card))
+    text = repr(result.card)
+    assert all(cell.standing in text for cell in result.card)
+    assert "What could each party read" in text
+    found = result.card.to_dict()
+    assert found == json.loads(json.dumps(found))
+    assert found["worst"] == "reads it"
+    assert {cell["standing"] for cell in found["cells"]} <= set(STANDINGS)
+
+
+def test_a_record_without_sights_has_a_card_and_says_no_less(result: sv.Result) -> None:
+    content = json.loads(result.record.to_json())
+    for run in content["runs"]:
+        del run["assumes"]
+        for line in run["learned"]:
+            del line["sights"]
+    old = msgspec.json.decode(json.dumps(content), type=Record)
+    [run] = old.runs
+    from securevfl.report import card_of
+
+    card = card_of(run, old.parties)
+    assert card is not None
+    assert {c.standing for c in card} == {"reads it"}
+    assert "reads it" in render_text(card_table(card))
+
+
+def test_what_has_to_hold_besides_stands_below() -> None:
+    line = LearnedRecord(party="bank", about="network", learns="metrics", severity="ok")
+    card = make_card([line], THREE, assumes="no two of bank, network and retailer put together what they hold")
+    assert card is not None
+    assert "No more than that, if no two of bank, network and retailer" in " ".join(repr(card).split())
+
+
+def test_a_party_alone_has_no_card() -> None:
+    lone = sv.simulate(Job(epochs=1, batch_size=64, protection=sv.Plain()), sv.Parties.of(parties(rows=120)["bank"]))
+    assert not lone.cards
+    with pytest.raises(sv.InputError, match="no run had two parties"):
+        _ = lone.card
+
+
+def test_the_commands_open_with_it(result: sv.Result, tmp_path: Path) -> None:
+    folder = str(tmp_path)
+    result.report(folder)
+    for arguments in (["report", folder], ["audit", folder]):
+        text = CliRunner().invoke(app, arguments).stdout
+        assert text.lstrip().startswith("What could each party read, at worst?")
+        assert "● reads it" in text
