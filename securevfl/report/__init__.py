@@ -1,7 +1,8 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
 from securevfl.report.attack_record import attacks_beside
-from securevfl.report.card import Card, card_of, make_card
+from securevfl.report.card import Card, card_table
+from securevfl.report.card_making import card_of, make_card
 from securevfl.report.derived import cards
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
@@ -18,7 +19,6 @@ from securevfl.report.sweep_record import (
 )
 from securevfl.report.sweep_verdicts import Verdict, verdicts
 from securevfl.report.terminal import (
-    card_table,
     cards_text,
     comparison_table,
     learned_table,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from securevfl.report.attack_record import AttackRecord
-from securevfl.report.card import Card, card_of
+from securevfl.report.card import Card
+from securevfl.report.card_making import card_of
 from securevfl.report.record import Record, RunRecord
 
 __all__ = [

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from securevfl.report.attack_record import AttackRecord
-from securevfl.report.card import Card, Cell
+from securevfl.report.card import card_table
 from securevfl.report.derived import (
     cards,
     constant_of,
@@ -27,7 +27,6 @@ from securevfl.report.derived import (
 from securevfl.report.record import ReceiptLine, Record, RunRecord
 
 __all__ = [
-    "card_table",
     "cards_text",
     "comparison_table",
     "learned_table",
@@ -129,38 +128,6 @@ def worst_text(record: Record) -> RenderableType:
     for run, severity, sentence in worst(record):
         lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{run.title}: {sentence}"))
     return Group(*lines)
-
-
-_STANDINGS = {"reads it": "bold red", "bounded": "yellow", "nothing found": "green", "its own": "dim"}
-_MARKS = {"reads it": "●", "bounded": "◐", "nothing found": "○"}
-
-
-def card_table(card: Card) -> RenderableType:
-    """What each party could read of each other's data, at worst: a row for who reads, a column for whose data."""
-    table = Table(
-        title=Text.assemble(("What could each party read, at worst? ", "bold"), card.title),
-        title_justify="left",
-        header_style="bold",
-        box=box.SQUARE,
-        show_lines=True,
-    )
-    table.add_column("who reads")
-    for column in card.columns:
-        table.add_column(Text(f"{column.of} of\n{column.owner.title}"), overflow="fold", ratio=1)
-    for group, row in zip(card.rows, card.cells, strict=True):
-        table.add_row(Text(group.title), *(_card_cell(cell) for cell in row))
-    below = [Text(f"No more than that, if {card.assumes}.", "bold")] if card.assumes else []
-    below += [Text(f"{told}.", "dim") for told in card.rows_told]
-    return Group(table, *below)
-
-
-def _card_cell(cell: Cell) -> Text:
-    style = _STANDINGS[cell.standing]
-    if cell.standing == "its own":
-        return Text("its own", style)
-    found = Text(f"{_MARKS[cell.standing]} {cell.standing}", style)
-    found.append(f"\n{cell.says}", "not bold default")
-    return found.append(f"\n{cell.figure}", "default") if cell.figure else found
 
 
 def cards_text(record: Record, attacked: AttackRecord | None = None) -> RenderableType:

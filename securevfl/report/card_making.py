@@ -1,0 +1,218 @@
+"""How a card is made: the worst of what findings tell of each kind of data, and of what attacks got of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from securevfl.privacy import OTHER_OWNERS
+from securevfl.privacy.attacks.verdict import measures_as_leak
+from securevfl.privacy.severity import READ_AUC
+from securevfl.report.attack_record import AttackRecord, Line, lines
+from securevfl.report.card import STANDINGS, Card, Cell, Column, Group, Standing
+from securevfl.report.record import FigureRecord, LearnedRecord, PartyRecord, RunRecord, SightRecord
+
+__all__ = ["card_of", "make_card"]
+
+_MOST = 4
+"""More parties of one role share a row and a column."""
+
+_SAYS = 60
+"""Most characters of a cell's sentence that comes from the words of a finding."""
+
+
+def card_of(
+    run: RunRecord, parties: Sequence[PartyRecord], attacked: AttackRecord | None = None, *, title: str = ""
+) -> Card | None:
+    """The card of one run; None where nobody could read of anybody, as in a run of one party.
+
+    Args:
+        run: with what its messages tell.
+        parties: of the record.
+        attacked: attacks on the same job, whose figures stand in the place of those from elsewhere.
+        title: as shown; the run's unless given.
+    """
+    return make_card(run.learned, parties, attacked, title=title or run.title, assumes=run.assumes)
+
+
+def make_card(
+    learned: Sequence[LearnedRecord],
+    parties: Sequence[PartyRecord],
+    attacked: AttackRecord | None = None,
+    *,
+    title: str = "",
+    assumes: str = "",
+) -> Card | None:
+    """See `card_of`, for a job that has not run."""
+    roles = {party.name: party.role for party in parties}
+    told = dict(_pairs(learned, roles))
+    readers = [*roles, *dict.fromkeys(reader for reader, _ in told if reader not in roles)]
+    if not told or len(readers) < 2:
+        return None
+    rows = _grouped(readers, roles)
+    owners = _grouped([name for name, role in roles.items() if role != "coordinator"], roles)
+    columns = tuple(
+        Column(owner, of)
+        for owner in owners
+        for of in (("features", "labels") if owner.role == "active" else ("features",))
+    )
+    got = _attacks(attacked)
+    return Card(
+        title=title,
+        assumes=assumes,
+        rows=tuple(rows),
+        columns=columns,
+        cells=tuple(tuple(_cell(row, column, told, got) for column in columns) for row in rows),
+        rows_told=_rows_told(told),
+    )
+
+
+Told = Mapping[tuple[str, str], Sequence[LearnedRecord]]
+"""(who learns, about whom) → what."""
+
+
+def _pairs(learned: Sequence[LearnedRecord], roles: Mapping[str, str]) -> Iterator[tuple[tuple[str, str], Any]]:
+    found: dict[tuple[str, str], list[LearnedRecord]] = {}
+    owners = [name for name, role in roles.items() if role == "active"]
+    for line in learned:
+        for about in line.about.split(", "):
+            readers = (
+                [name for name in owners if name != about] if line.party == OTHER_OWNERS else line.party.split(", ")
+            )
+            for reader in readers:
+                found.setdefault((reader, about), []).append(line)
+    yield from found.items()
+
+
+def _grouped(names: Sequence[str], roles: Mapping[str, str]) -> list[Group]:
+    """Each by itself, or all of one role together where they are many."""
+    found: list[Group] = []
+    for role in dict.fromkeys(roles.get(name, "coordinator") for name in names):
+        mine = tuple(name for name in names if roles.get(name, "coordinator") == role)
+        found += [Group(mine, role)] if len(mine) > _MOST else [Group((name,), role) for name in mine]
+    return found
+
+
+def _cell(row: Group, column: Column, told: Told, got: Mapping[tuple[str, str, str], tuple[Line, bool]]) -> Cell:
+    """The worst over the parties of a group."""
+    pairs = [(a, b) for a in row.names for b in column.owner.names if a != b]
+    cell = Cell(reader=row.title, about=column.owner.title, of=column.of, standing="its own")
+    if not pairs:
+        return cell
+    found = [_of_pair(cell, told.get(pair, ()), column, got.get((*pair, column.of))) for pair in pairs]
+    return min(found, key=lambda one: STANDINGS.index(one.standing))
+
+
+def _of_pair(cell: Cell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None) -> Cell:
+    labels = column.owner.role == "active"
+    sights = [sight for line in learned for sight in _sights(line, labels=labels) if sight.of == column.of]
+    worst = min(sights, key=_order, default=None)
+    standing: Standing = "nothing found" if worst is None else _standing(worst)
+    says = "no message tells of it" if worst is None else _says(worst)
+    figure, source = ("", "") if worst is None else _figure(worst)
+    if attack is not None:
+        line, read = attack
+        figure, source = _attack_figure(line), "attacks on this job"
+        known = None if worst is None else worst.measured
+        if known is not None and (line.metric == "AUC") == (column.of == "labels") and known.got > line.value + 0.005:
+            figure += f"; {known.got:.2f} elsewhere"
+        if standing == "nothing found" and read:
+            standing, says = "reads it", f"an attack did: {line.attack}"
+    return Cell(
+        reader=cell.reader,
+        about=cell.about,
+        of=cell.of,
+        standing=standing,
+        says=says,
+        figure=figure,
+        source=source,
+    )
+
+
+def _says(sight: SightRecord) -> str:
+    return f"{'only' if sight.severity == 'ok' else 'from'} {sight.through}"
+
+
+def _sights(line: LearnedRecord, *, labels: bool) -> list[SightRecord]:
+    """What a finding tells; where nobody took it apart, its severity holds for all that the other has."""
+    if line.sights:
+        return line.sights
+    words = _first_words(line.learns)
+    kinds = ("features", "labels") if labels else ("features",)
+    return [SightRecord(of=of, severity=line.severity, through=words) for of in kinds]
+
+
+def _first_words(text: str) -> str:
+    """A finding's words up to where it begins to explain."""
+    for mark in (":", ";", " (", ", and ", ", from ", ", which "):
+        text = text.partition(mark)[0]
+    return text if len(text) <= _SAYS else text[:_SAYS].rpartition(" ")[0] + " …"
+
+
+def _standing(sight: SightRecord) -> Standing:
+    """Colour of a sight. What nobody knows the severity of is not harmless."""
+    if sight.severity == "ok":
+        return "nothing found"
+    if sight.severity == "note" or sight.budget:
+        return "bounded"
+    return "bounded" if sight.epsilon is not None and sight.auc is not None and sight.auc < READ_AUC else "reads it"
+
+
+def _order(sight: SightRecord) -> tuple[int, float]:
+    """The worst first; of two alike, the one of which more is permitted or was measured."""
+    permits = sight.auc if sight.auc is not None else 1.0
+    measured = sight.measured.got if sight.measured is not None else permits
+    return STANDINGS.index(_standing(sight)), -measured
+
+
+def _figure(sight: SightRecord) -> tuple[str, str]:
+    """What bounds a sight or what was measured of such, and where that is from."""
+    if sight.budget:
+        return sight.budget, "the job's own bound"
+    if sight.auc is not None:
+        if sight.epsilon is None:
+            return "ε grows with the looks", "the plan sets no bound"
+        return f"ε = {sight.epsilon:.3g}: AUC at most {math.ceil(sight.auc * 100 - 1e-9) / 100:.2f}", "what ε permits"
+    if sight.measured is None:
+        return "", ""
+    return _measured(sight.of, sight.measured), f"attacks on recorded runs; {sight.measured.cell}"
+
+
+def _measured(of: str, found: FigureRecord) -> str:
+    if of == "labels":
+        return f"AUC {found.got:.2f} ({max(found.without, 0.5):.2f} without)"
+    return f"R² {found.got:.2f} ({max(found.without, 0.0):.2f} without)"
+
+
+def _attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple[Line, bool]]:
+    """(attacker, victim, kind of data) → what gained most, and whether anything got what nobody may call nothing."""
+    kinds = {"labels": "labels", "features": "features", "attribute": "features", "others' columns": "features"}
+    best: dict[tuple[str, str, str], tuple[Line, bool]] = {}
+    if record is None:
+        return best
+    leaked = {(one.attacker, one.victim, one.attack) for one in record.measured if measures_as_leak(one)}
+    for line in lines(record):
+        kind = next((of for start, of in kinds.items() if line.attack.startswith(start)), None)
+        for victim in line.victim.split(", ") if kind is not None else ():
+            key = line.attacker, victim, kind or ""
+            before, read = best.get(key, (line, False))
+            read = read or (line.attacker, line.victim, line.attack) in leaked
+            best[key] = (line if line.gain > before.gain else before), read
+    return best
+
+
+def _attack_figure(line: Line) -> str:
+    spread = f" ± {line.spread:.2f}" if line.spread >= 0.005 else ""
+    floor = 0.5 if line.metric == "AUC" else 0.0
+    return f"{line.metric} {max(line.value, 0.0):.2f}{spread} ({max(line.baseline, floor):.2f} without)"
+
+
+def _rows_told(told: Told) -> tuple[str, ...]:
+    """What is told of rows, and of no value in them."""
+    found: dict[str, dict[str, None]] = {}
+    for (reader, about), learned in told.items():
+        for line in learned:
+            if any(sight.of == "rows" for sight in line.sights):
+                found.setdefault(f"of {about}: {line.learns}", {})[reader] = None
+    return tuple(f"{', '.join(readers)} {text}" for text, readers in found.items())
