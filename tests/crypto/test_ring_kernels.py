@@ -48,6 +48,20 @@ class Run:
         self.bit = (u ^ v).reshape(len(constants), n)
 
 
+def _slow(run: Run, row: int, *, first: bool) -> list[int]:
+    """One masked row as the module's description says, in Python's integers."""
+    one, n = int(first), len(run.b0)
+    y = (2 * int(run.c[row]) + 1) % 2**63
+    x = [int(v) for v in (run.b0 if first else run.b1)[row % n][:63]] + [0]
+    bit = [y >> j & 1 for j in range(64)]
+    differs = [x[j] + bit[j] * (one - 2 * x[j]) for j in range(64)]
+    sign = -1 if run.turns[row] & 64 else 1
+    e = [sign * (bit[j] * one - x[j]) + one + sum(differs[j + 1 :]) for j in range(64)]
+    scaled = [e[j] * (int(run.factors[row, j]) + 1) for j in range(64)]
+    turned = [scaled[(j + int(run.turns[row])) % 64] for j in range(64)]
+    return [(turned[j] + (1 if first else -1) * int(run.zeros[row, j])) % MODULUS for j in range(64)]
+
+
 def _uniform(n: int) -> np.ndarray:
     return Stream.own().words(0, n)
 
@@ -67,6 +81,16 @@ def test_the_sign_is_right(pairs: list[tuple[int, int]]) -> None:
     z = np.array([pair[0] for pair in pairs], dtype=np.int64)
     r = np.array([pair[1] for pair in pairs], dtype=np.uint64)
     assert Run(z, r).bit[0].tolist() == [int(v >= 0) for v in z.tolist()]
+
+
+def test_rows_are_those_of_the_description() -> None:
+    run = Run(np.array([0, -1, 2**62 - 1, -(2**62), 77, -78] * 3, dtype=np.int64), _uniform(18), (0, -40))
+    for row in range(36):
+        assert run.m0[row].tolist() == _slow(run, row, first=True)
+        assert run.m1[row].tolist() == _slow(run, row, first=False)
+    bits = (run.b0.astype(int) + run.b1) % MODULUS
+    assert set(bits.reshape(-1).tolist()) == {0, 1}
+    assert not bits[:, [0, 63]].any()
 
 
 def test_many_signs_are_right() -> None:
