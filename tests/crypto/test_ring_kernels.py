@@ -20,6 +20,8 @@ def path(request: pytest.FixtureRequest) -> Iterator[str]:
         yield request.param
 
 
+RARE = 160
+"""χ² of 62 to 66 degrees of freedom that is exceeded once in 10⁹ tries."""
 EDGES = [0, 1, -1, 2**16, -(2**16), 2**62 - 1, -(2**62), -(2**62) + 1, 2**61, -(2**61), 2**40 + 1]
 
 
@@ -107,19 +109,19 @@ def test_several_constants_behind_one_mask() -> None:
 
 def test_what_the_third_party_sees_says_nothing() -> None:
     """P2's view for a fixed number, over fresh randomness: a zero in half of the rows, at a place that is uniform, and
-    other entries uniform from 1 to 66. The same for very different numbers. χ² at 10⁻⁶."""
+    other entries uniform from 1 to 66. The same for very different numbers."""
     n = 3000
     for value in (0, -1, 2**62 - 1, -(2**62), 12345):
         run = Run(np.full(n, value, dtype=np.int64), _uniform(n))
         hits = run.hit.astype(bool)
-        assert abs(hits.mean() - 0.5) < 5 * 0.5 / n**0.5
+        assert abs(hits.mean() - 0.5) < 6.5 * 0.5 / n**0.5
         places = np.bincount((run.seen[hits] == 0).argmax(axis=1), minlength=COLUMNS)
-        assert ((places - places.mean()) ** 2 / places.mean()).sum() < 130
+        assert ((places - places.mean()) ** 2 / places.mean()).sum() < RARE
         others = np.bincount(run.seen[run.seen > 0], minlength=MODULUS)[1:]
-        assert ((others - others.mean()) ** 2 / others.mean()).sum() < 130
+        assert ((others - others.mean()) ** 2 / others.mean()).sum() < RARE
         for column in (0, 17, 62, 63):  # also each place on its own
             counts = np.bincount(run.seen[:, column][run.seen[:, column] > 0], minlength=MODULUS)[1:]
-            assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 130
+            assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < RARE
 
 
 def test_each_message_and_share_alone_is_uniform() -> None:
@@ -129,7 +131,7 @@ def test_each_message_and_share_alone_is_uniform() -> None:
     for rows in (run.b1, run.m0, run.m1):
         for part in (rows, rows[:, 0], rows[:, 40], rows[:, 63]):
             counts = np.bincount(part.reshape(-1), minlength=MODULUS)
-            assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < 135
+            assert ((counts - counts.mean()) ** 2 / counts.mean()).sum() < RARE
 
 
 def test_masks_that_are_not_uniform_would_show() -> None:

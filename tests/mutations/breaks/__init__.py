@@ -1,7 +1,7 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, ledgers, links, noise, psi, session
+from mutations.breaks import crypto, cut, ledgers, links, noise, psi, ring, session
 
 __all__ = ["BREAKS"]
 
@@ -10,6 +10,7 @@ BREAKS: tuple[Break, ...] = (
     *noise.BREAKS,
     *links.BREAKS,
     *crypto.BREAKS,
+    *ring.BREAKS,
     *cut.BREAKS,
     *ledgers.BREAKS,
     *session.BREAKS,
