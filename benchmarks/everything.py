@@ -49,6 +49,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.ring", quick=("--quick",)),
     Benchmark("benchmarks.cut", quick=("--quick",)),
     Benchmark("benchmarks.cut", ("--bits", "3072", "--quick")),
+    Benchmark("benchmarks.shares_step", quick=("--quick",)),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1")),
     Benchmark("benchmarks.psi", quick=("--quick",)),

@@ -120,7 +120,7 @@ def test_a_digest_that_differs_is_told_with_the_pair() -> None:
     def change(arrays: list[np.ndarray]) -> list[np.ndarray]:
         return [arrays[0], arrays[1] ^ np.uint8(1)]
 
-    with pytest.raises(DisagreementError, match="parties 0 and [12] hold different"):
+    with pytest.raises(DisagreementError, match=r"parties 0 and [12] hold different"):
         attacked(0, "confirm input", change)
 
 

@@ -68,8 +68,8 @@ class Computing(Functions, Party):
             DisagreementError: a peer is at another operation.
         """
         self.begin()
-        plain = Reshare(self, [additive(job) for job in jobs if not job.masked])
-        tasks = [job.task(additive(job), self.fraction) for job in jobs if job.masked]
+        plain = Reshare(self, [additive(job, self.index) for job in jobs if not job.masked])
+        tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
         behind, beside = await behind_masks(self, tasks, plain)
         masked, simple = iter(behind), iter(beside)
         return [job.result(next(masked) if job.masked else [next(simple)]) for job in jobs]

@@ -97,12 +97,21 @@ class Product:
         return (found[0], found[1]) if self.then in {"relu", "relu6"} else found[0]
 
 
-def additive(job: Product) -> U64:
-    """This party's summand of the product: xᵢ yᵢ + xᵢ yᵢ₊₁ + xᵢ₊₁ yᵢ (Araki et al., section 2.2), not yet masked."""
+def additive(job: Product, index: int) -> U64:
+    """Party `index`'s summand of the product, not yet masked.
+
+    The nine products xᵢ yⱼ are split so that five are computed instead of six (Araki et al., section 2.2): party 0 has
+    (x₀ + x₁)(y₀ + y₁), party 1 x₁ y₂ + x₂ (y₁ + y₂), party 2 x₂ y₀ + x₀ y₂. Any split is as secure as theirs, because
+    summands are masked before they are sent.
+    """
     left, right = job.left, job.right
-    both = right.mine + right.next
-    if job.how == "times":
-        found = np.asarray(left.mine * both + left.next * right.mine)
+    multiply = np.multiply if job.how == "times" else matmul
+    if index == 0:
+        found = multiply(left.mine + left.next, right.mine + right.next)
     else:
-        found = matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([both, right.mine], -2))
-    return found if job.add is None else np.asarray(found + job.add.mine)
+        other = right.mine + right.next if index == 1 else right.mine
+        if job.how == "times":
+            found = left.mine * right.next + left.next * other
+        else:
+            found = matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([right.next, other], -2))
+    return np.asarray(found if job.add is None else found + job.add.mine)

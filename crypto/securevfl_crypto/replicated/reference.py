@@ -66,9 +66,9 @@ class Clear(Functions):
 
     async def products(self, jobs: Sequence[Product]) -> list[Result]:
         """As `Computing.products`."""
-        tasks = [job.task(additive(job), self.fraction) for job in jobs if job.masked]
+        tasks = [job.task(additive(job, self.index), self.fraction) for job in jobs if job.masked]
         masked = iter(await self.behind(tasks))
-        return [job.result(next(masked) if job.masked else [self.constant(additive(job))]) for job in jobs]
+        return [job.result(next(masked) if job.masked else [self.constant(additive(job, self.index))]) for job in jobs]
 
     async def behind(self, tasks: Sequence[Task]) -> list[list[Share]]:
         """As `Computing.behind`."""
