@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SplitNN,
         ZeroImputation,
     )
-    from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain
+    from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
     from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
     from securevfl.errors import (
         AlignmentError,
@@ -93,7 +93,7 @@ _NAMES: Mapping[str, str] = {
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "SelfSupervised SplitNN ZeroImputation"
     ),
-    "securevfl.cut": "Auto BFV CKKS Paillier Plain",
+    "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
     "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
     "securevfl.errors": (
         "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
@@ -171,6 +171,7 @@ __all__ = [
     "Result",
     "SecureVFLError",
     "SelfSupervised",
+    "Shares",
     "SplitNN",
     "TableLimits",
     "UnknownNameError",

@@ -35,6 +35,7 @@ class LogisticRegression(SplitNN):
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    on_shares: ClassVar[bool] = True
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -123,6 +124,7 @@ class ZeroImputation(SplitNN):
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
 
@@ -150,6 +152,7 @@ class RandomMatch(SplitNN):
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
 
     def active(self, setting: Setting) -> ActiveRole:
@@ -206,6 +209,7 @@ class AllLabels(SplitNN):
     name: ClassVar[str] = "all_labels"
     label: ClassVar[str] = "all labels (zeros)"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
+    on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
 

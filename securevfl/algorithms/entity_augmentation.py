@@ -40,6 +40,7 @@ class EntityAugmentation(SplitNN):
     label: ClassVar[str] = "Entity Augmentation"
     uses_others: ClassVar[bool] = True
     uses_book: ClassVar[bool] = True
+    on_shares: ClassVar[bool] = True
     keep_aligned: bool = True
 
     def active(self, setting: Setting) -> ActiveRole:

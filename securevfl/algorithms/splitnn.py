@@ -54,6 +54,7 @@ class SplitNN(Algorithm):
     label: ClassVar[str] = "SplitNN"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
     not_frozen: ClassVar[str] = ""
+    on_shares: ClassVar[bool] = True
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()

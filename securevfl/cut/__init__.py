@@ -4,7 +4,7 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.bounded import BoundedCut
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed
+from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed, Shares
 from securevfl.cut.wrapped import ObservedCut, PerturbedCut, WrappedCut
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "Plain",
     "Protection",
     "Sealed",
+    "Shares",
     "WrappedCut",
     "agree_masks",
 ]

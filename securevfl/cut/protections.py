@@ -4,7 +4,7 @@ policy that enforces it. Nothing outside this file knows a protection by its nam
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
@@ -17,13 +17,15 @@ from securevfl.cut.declared import Ciphers, measuring_exchanges, plain_exchanges
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
-from securevfl.errors import ProtectionInactive
+from securevfl.cut.share_exchanges import share_exchanges
+from securevfl.cut.unused import NoActiveCut, NoPassiveCut
+from securevfl.errors import InputError, ProtectionInactive
 from securevfl.fields import nearest
 from securevfl.privacy import DP, Policy
 from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed"]
+__all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed", "Shares"]
 
 
 KeyBits = Annotated[
@@ -38,10 +40,12 @@ class Protection(Config):
 
     Attributes:
         name: as in job files.
+        on_shares: whether three computing parties train the whole network on shares, and there is no cut.
         dp: differential privacy on top, or None.
     """
 
     name: ClassVar[str]
+    on_shares: ClassVar[bool] = False
     dp: DP | None = None
 
     @classmethod
@@ -73,6 +77,23 @@ class Protection(Config):
     def key_bits(self) -> int:
         """Size of a Paillier modulus; 0 without."""
         return 0
+
+    def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
+        """Names of the parties that train on shares; empty where each trains its own half, at a cut.
+
+        Args:
+            active: the party with the labels.
+            passive: the parties with features alone.
+            coordinator: the party without data; empty where there is none, or where it is not known yet.
+
+        Raises:
+            InputError: parties that cannot be these; says what to do.
+        """
+        return ()
+
+    def coordinator_among(self, parties: Collection[str]) -> str:
+        """The name of the party without data that this protection asks for beside `parties`; empty for none."""
+        return ""
 
     def policy(self) -> Policy:
         """The floor that this protection sets for every party: what it forbids cannot be sent."""
@@ -337,5 +358,88 @@ class Auto(Sealed):
         return AutoPassive(site, spec, self.schemes(), link=self.link)
 
 
-PROTECTIONS: Mapping[str, type[Protection]] = {kind.name: kind for kind in (Auto, BFV, CKKS, Paillier, Plain)}
+_COMPUTING = 3
+"""Parties among which everything is shared: any two could read it, none alone."""
+
+
+class Shares(Protection):
+    """Training on secret shares: nobody learns z, activations, gradients or weights, if no two of the three computing
+    parties put together what they hold, and all follow the protocol. Replicated sharing modulo 2^64 (Araki et al.
+    2016).
+
+    Any number of parties deal their rows to the three, who train the whole network on shares. The network's optimiser
+    is SGD with momentum and weight decay: it is linear, where Adam takes square roots. Its rates stand here, for those
+    of an algorithm are Adam's.
+
+    Attributes:
+        computing: names of the three, the active party among them; a name that no party with a table has is that of a
+            coordinator without data. Empty: the active party and the first two others.
+        lr: η, the learning rate of all weights.
+        momentum: μ.
+        weight_decay: λ.
+        dp: labels drawn by randomised response, or None.
+    """
+
+    name: ClassVar[str] = "shares"
+    on_shares: ClassVar[bool] = True
+    computing: tuple[str, ...] = ()
+    lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
+    momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        names = self.computing
+        if names and (len(names) != _COMPUTING or len(set(names)) != _COMPUTING):
+            found.append(
+                f"computing names {', '.join(names)}; three different parties are needed: the active one and two "
+                "others, of which one may be a coordinator without data"
+            )
+        return found
+
+    @property
+    def title(self) -> str:
+        return _with_dp("secret shares", self.dp)
+
+    @property
+    def sealed(self) -> bool:
+        return True
+
+    def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
+        known = [active, *passive, *([coordinator] if coordinator else [])]
+        if not self.computing:
+            if len(known) < _COMPUTING:
+                cure = ", ".join(f'"{name}"' for name in (*known, "coordinator"))
+                raise InputError(
+                    f"protection 'shares' needs three computing parties and there are {len(known)} "
+                    f"({', '.join(known)}): add a coordinator without data, computing=({cure})"
+                )
+            return tuple(known[:_COMPUTING])
+        if active not in self.computing:
+            raise InputError(
+                f"computing names {', '.join(self.computing)}; the active party, {active!r}, has to be one of them"
+            )
+        strangers = [name for name in self.computing if name not in (active, *passive)]
+        if len(strangers) > 1 or (coordinator and strangers not in ([], [coordinator])):
+            raise InputError(
+                f"computing names {', '.join(strangers)}, who take no part: the parties are {', '.join(known)}, and "
+                "one coordinator without data may be added"
+            )
+        others = sorted(name for name in self.computing if name not in (active, *strangers))
+        return (active, *others, *strangers)
+
+    def coordinator_among(self, parties: Collection[str]) -> str:
+        return next((name for name in self.computing if name not in parties), "")
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        return share_exchanges(passive)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        return NoActiveCut()
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return NoPassiveCut()
+
+
+PROTECTIONS: Mapping[str, type[Protection]] = {kind.name: kind for kind in (Auto, BFV, CKKS, Paillier, Plain, Shares)}
 """Name in job files → protection."""

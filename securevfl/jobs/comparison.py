@@ -20,8 +20,9 @@ from securevfl.jobs.model import Model
 from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.recording import alignment_record, ledger_records, over_draws, run_record, title_of
 from securevfl.jobs.result import Result
+from securevfl.jobs.runner.simulated import coordinator_of
 from securevfl.jobs.signing import Keys, signing_of
-from securevfl.jobs.simulation import COORDINATOR, Aligned, align_parties, consent_parties, run_parties
+from securevfl.jobs.simulation import Aligned, align_parties, consent_parties, run_parties
 from securevfl.jobs.written import ALIGNMENT, RESULTS
 from securevfl.party import Job
 from securevfl.party.numbering import own_split
@@ -302,4 +303,5 @@ def _names(parties: Parties) -> tuple[list[str], list[str]]:
 
 def _keeping_parties(parties: Parties, job: Job) -> list[str]:
     """Who keeps checkpoints: all parties, and the coordinator where there is one."""
-    return [*parties, *([COORDINATOR] if job.algorithm.many_owners else [])]
+    coordinator = coordinator_of(job, parties)
+    return [*parties, *([coordinator] if coordinator else [])]

@@ -127,7 +127,7 @@ def _epoch(index: int, ran: Ran) -> EpochRecord:
     longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
     return EpochRecord(
         epoch=index + 1,
-        train_loss=None if told is None else told.loss,
+        train_loss=None if told is None or math.isnan(told.loss) else told.loss,
         valid={} if told is None else told.valid,
         seconds=longest,
         phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},

@@ -87,7 +87,7 @@ async def consent_party(
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
-    check_roster(site.label_owners, site.passive, job)
+    check_roster(site.label_owners, among or site.passive, job, site.coordinator)
     await consent(site, job, book=pairwise or (table is not None and table.book is not None), among=among)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
@@ -131,9 +131,9 @@ async def train_party(
         AlignmentError: rows that were not verified with every peer.
         SecureVFLError: whatever ended the training.
     """
-    check_roster(site.label_owners, site.passive, job)
+    check_roster(site.label_owners, site.passive, job, site.coordinator)
     if table is None:
-        return await job.algorithm.program(site, job.plan, {}).run()
+        return await job.algorithm.under(job.protection, site, job.plan, {}).run()
     members = {owner: site.federation(owner) for owner in alignments}
     agreed = {}
     for owner, member in members.items():
@@ -154,7 +154,7 @@ async def train_party(
         owner: Setting(site=member, plan=job.plan, protection=job.protection, table=tables[owner])
         for owner, member in members.items()
     }
-    program = job.algorithm.program(site, job.plan, settings)
+    program = job.algorithm.under(job.protection, site, job.plan, settings)
     try:
         trained = await program.run()
     except BaseException as error:

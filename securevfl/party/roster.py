@@ -44,17 +44,21 @@ def too_few_epochs(algorithm: Algorithm, epochs: int) -> list[str]:
     ]
 
 
-def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job) -> None:
+def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordinator: str = "") -> None:
     """Refuse parties that the job's algorithm cannot serve.
 
     Args:
         owners: names of the parties with labels.
         passive: names of the others.
         job: the job.
+        coordinator: the party without data; empty where there is none, or where it takes no part yet.
 
     Raises:
-        InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs.
+        InputError: several label owners for an algorithm with one, too many passive parties, or too few epochs;
+            parties that cannot be those that compute on shares.
     """
     found = wrong_parties(job.algorithm, owners, passive) + too_few_epochs(job.algorithm, job.epochs)
+    if not found and passive:
+        job.protection.computing_parties(owners[0], passive, coordinator)
     if found:
         raise InputError("; ".join(found))

@@ -34,7 +34,7 @@ from securevfl.jobs.agreement import (
 from securevfl.jobs.process.attend import Attending
 from securevfl.jobs.process.start import read_start
 from securevfl.jobs.runner.news import News
-from securevfl.jobs.runner.simulated import COORDINATOR
+from securevfl.jobs.runner.simulated import coordinator_of
 from securevfl.jobs.state import StateFolder
 from securevfl.party import Job, JobTerms
 from securevfl.privacy import Policy
@@ -180,7 +180,7 @@ def found(
     folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
 ) -> Company:
     """Make everything that parties need to train a job, as they would make it themselves, on loopback."""
-    names = tuple(sorted([*people, *([COORDINATOR] if job.algorithm.many_owners else [])]))
+    names = tuple(sorted([*people, *([coordinator_of(job, people)] if coordinator_of(job, people) else [])]))
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: _free_port() for name in names}
     for name in names:

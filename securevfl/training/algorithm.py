@@ -19,6 +19,8 @@ from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.privacy import DP, OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training import program as programs
+from securevfl.training.halves import Architecture
+from securevfl.training.on_shares import SharesActive, SharesCoordinator, SharesPassive, Sharing
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
@@ -64,6 +66,8 @@ class Algorithm(Config):
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
         reveals: what the algorithm hands to the peer in the clear by design; not empty: it cannot be sealed.
+        on_shares: whether the algorithm is one split network, trained on the rows that its roles feed towards their
+            targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
     """
@@ -77,6 +81,7 @@ class Algorithm(Config):
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
     reveals: ClassVar[str] = ""
+    on_shares: ClassVar[bool] = False
     protects: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
@@ -150,6 +155,29 @@ class Algorithm(Config):
             return PassiveProgram(self.passive(setting))
         return ActiveProgram(self.active(setting))
 
+    def architecture(self, outputs: int) -> Architecture:
+        """Shapes and rates of the split network, of an algorithm that is one.
+
+        Args:
+            outputs: width of the logits.
+
+        Raises:
+            InputError: it is none.
+        """
+        raise InputError(f"{self.title} is no single split network")
+
+    def under(self, protection: Protection, site: Site, plan: Plan, settings: Mapping[str, Setting]) -> Program:
+        """What the party at `site` runs under a protection: `program`, or training on shares. Arguments as there."""
+        if not protection.computing_parties(site.active, site.passive, site.coordinator):
+            return self.program(site, plan, settings)
+        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=plan)
+        if site.role == COORDINATOR:
+            return SharesCoordinator(sharing)
+        setting = next(iter(settings.values()))
+        if site.role == PASSIVE:
+            return SharesPassive(self.passive(setting), sharing)
+        return SharesActive(self.active(setting), sharing)
+
     def scorer(self, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         """What scores rows by a trained model at the party at `setting.site`, before it has come back to it.
 
@@ -171,6 +199,18 @@ class Algorithm(Config):
         for kind in sorted(_wanted(protection.dp) - type(self).__dict__.get("protects", frozenset())):
             raise InputError(
                 f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
+            )
+        if protection.on_shares and not type(self).__dict__.get("on_shares", False):
+            raise InputError(
+                f"{self.title} is not one split network that is trained on the rows which its parties feed, and cannot "
+                "be trained on shares: use splitnn, logistic_regression, zero_imputation, random_match, all_labels or "
+                "entity_augmentation, or a protection of the cut ('bfv')"
+            )
+        dp = protection.dp
+        if protection.on_shares and dp is not None and (dp.randomised is None or dp.features or dp.model):
+            raise InputError(
+                "on shares nothing of a row is sent that could carry noise: leave dp out, or draw labels by "
+                "dp=sv.DP(labels=sv.RandomisedResponse(…)); noise inside the shares is not there yet"
             )
         if self.reveals and protection.sealed:
             raise PolicyError(

@@ -405,7 +405,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             epoch += 1
             self._kept = kept
             await self.train_epoch(epoch)
-            await self.answer_all(split.valid)
+            await self.answer_all(split.valid, judge=True)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.lap())
             if verdict.meta.get("best"):
@@ -437,8 +437,13 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         await self.answer_all(rows)
         return np.empty((0, self.role.table.classes))
 
-    async def answer_all(self, rows: np.ndarray) -> None:
-        """Take part in scoring these rows, as many at a time as the active party scores."""
+    async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
+        """Take part in scoring these rows, as many at a time as the active party scores.
+
+        Args:
+            rows: numbers of aligned rows.
+            judge: whether they validate: under some protections only metrics of them are opened.
+        """
         site = self.role.site
         for part in chunks(rows, self.role.plan.eval_rows):
             site.observer.batch(site.name, site.active, 0, part)

@@ -175,9 +175,12 @@ class Proposal(Config, dict=True):
         if not self.owners:
             found.append("no party is active: one owns the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
-        if len(coordinators) != int(self.algorithm.many_owners):
-            need = "one coordinator" if self.algorithm.many_owners else "no coordinator"
-            found.append(f"{self.algorithm.title} needs {need}; there are {', '.join(coordinators) or 'none'}")
+        asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
+        needed = self.algorithm.many_owners or bool(asked)
+        if len(coordinators) != int(needed):
+            who = self.algorithm.title if self.algorithm.many_owners or not asked else self.protection.title
+            need = "one coordinator" if needed else "no coordinator"
+            found.append(f"{who} needs {need}; there are {', '.join(coordinators) or 'none'}")
         tables = [card.table for card in self.party if card.table is not None]
         if len({table.identifiers for table in tables}) > 1:
             found.append("the parties normalise identifiers by different rules: no row would be found in common")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -18,12 +18,22 @@ from securevfl.privacy import Ledgers
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel
 
-__all__ = ["COORDINATOR", "Simulated"]
+__all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
 
 T = TypeVar("T")
 
 COORDINATOR = "coordinator"
-"""Name of the party without a table that several label owners need."""
+"""Name of the party without a table that several label owners need, and that shares may."""
+
+
+def coordinator_of(job: Job, parties: Collection[str]) -> str:
+    """The name of the party without a table that a job needs beside these; empty where it needs none.
+
+    Args:
+        job: the job.
+        parties: names of those with a table.
+    """
+    return COORDINATOR if job.algorithm.many_owners else job.protection.coordinator_among(parties)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +80,7 @@ class Simulated:
     @cached_property
     def roster(self) -> Roster:
         """Who takes part."""
-        coordinator = COORDINATOR if self.coordinated and self.job.algorithm.many_owners else ""
+        coordinator = coordinator_of(self.job, self.parties) if self.coordinated else ""
         return Roster.of(
             self.parties, owners=[table.name for table in self.parties.label_owners], coordinator=coordinator
         )

@@ -1,0 +1,96 @@
+"""Every message of training on shares, declared before it is sent: who deals inputs to whom, what the computing parties
+say to each other, and what is opened. Everything else that is opened is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
+
+__all__ = ["METRICS", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
+
+KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
+"""Steps of the computing parties among themselves."""
+
+WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shares/input"
+"""Steps by which they learn the sizes of the job, and are dealt its rows."""
+
+METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
+"""What is opened, to the active party alone; the last one to nobody else, once for each row and model."""
+
+_TRUST = "if no two of the three computing parties put together what they hold"
+_COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
+
+
+def share_exchanges(passive: int) -> tuple[Exchange, ...]:
+    """Of training on shares; none without passive parties.
+
+    Args:
+        passive: number of passive parties.
+    """
+    if not passive:
+        return ()
+    return (
+        Exchange(WIDTH, Kind.CONTROL, PASSIVE, ACTIVE, "width of its part of the first layer's input"),
+        Exchange(PLAN, Kind.CONTROL, ACTIVE, PASSIVE, "widths of all parts"),
+        Exchange(PLAN, Kind.CONTROL, ACTIVE, COORDINATOR, "widths of all parts", optional=True),
+        Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
+        *_dealt(),
+        *_among(),
+        *_opened(),
+    )
+
+
+def _dealt() -> Iterator[Exchange]:
+    for sender in (ACTIVE, PASSIVE):
+        for receiver in _COMPUTING:
+            if (sender, receiver) != (ACTIVE, ACTIVE):
+                yield _share(INPUT, sender, receiver, "shares of its rows")
+
+
+def _among() -> Iterator[Exchange]:
+    for sender in _COMPUTING:
+        for receiver in _COMPUTING:
+            if sender == receiver != PASSIVE:
+                continue
+            optional = COORDINATOR in (sender, receiver) or sender == receiver
+            yield Exchange(
+                KEY, Kind.PUBLIC_KEY, sender, receiver, "public key for randomness of two", optional=optional
+            )
+            yield _share(ROUND, sender, receiver, "masked values of a computation on shares")
+            yield Exchange(
+                CONFIRM, Kind.CONTROL, sender, receiver, "digests of shares that both hold", optional=optional
+            )
+
+
+def _opened() -> Iterator[Exchange]:
+    told = {
+        METRICS: (
+            "shares of rounded validation metrics",
+            "rounded metrics of the model on the validation rows, one set an epoch, and nothing of single rows in "
+            f"training, {_TRUST}",
+        ),
+        RANGE: ("shares of one bit: whether weights are in range", ""),
+        PREDICTIONS: (
+            "shares of final predictions",
+            f"final predictions of the rows that are scored, once for each row and model, {_TRUST}",
+        ),
+    }
+    for step, (words, reveals) in told.items():
+        for sender in (PASSIVE, COORDINATOR):
+            learned = reveals if sender == PASSIVE else ""
+            yield Exchange(
+                step,
+                Kind.SHARE,
+                sender,
+                ACTIVE,
+                words,
+                reveals=learned,
+                severity="note" if learned else "ok",
+                optional=True,
+            )
+
+
+def _share(step: str, sender: PartyRole, receiver: PartyRole, words: str) -> Exchange:
+    optional = COORDINATOR in (sender, receiver) or sender == receiver
+    return Exchange(step, Kind.SHARE, sender, receiver, words, optional=optional)

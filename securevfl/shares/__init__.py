@@ -1,0 +1,23 @@
+"""Training on shares: what the parties deal to the three that compute, the network that these train, its metrics, and
+what is opened. It imports `cut`, `privacy`, `transport` and `site`; the programs around it are in `training`."""
+
+from securevfl.shares.course import Course, Words, check_sizes
+from securevfl.shares.member import Member, input_words
+from securevfl.shares.metrics import Scores, named
+from securevfl.shares.network import Network
+from securevfl.shares.shape import INPUT_BOUND, Layer, NetworkShape, Rule
+
+__all__ = [
+    "INPUT_BOUND",
+    "Course",
+    "Layer",
+    "Member",
+    "Network",
+    "NetworkShape",
+    "Rule",
+    "Scores",
+    "Words",
+    "check_sizes",
+    "input_words",
+    "named",
+]

@@ -1,0 +1,173 @@
+"""Training, validation and predictions on shares, batch by batch: what all parties do alike, whoever counts the epochs.
+
+Rows of several batches are dealt in one message, so that hardly a step waits for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from securevfl_crypto.replicated import Share
+from securevfl_crypto.ring import FRACTION, decode
+
+from securevfl.errors import ProtocolError
+from securevfl.shares.engine import products, scaled
+from securevfl.shares.member import Member
+from securevfl.shares.metrics import METRIC_BITS, Scores
+from securevfl.shares.network import Network
+
+__all__ = ["Course", "Words"]
+
+Words = Callable[[int], list[np.ndarray]]
+"""Number of a batch → what this party deals of it: its inputs and, at the active party, the targets."""
+
+_DEALT = 1 << 20
+"""Words that are dealt in one message."""
+
+_NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+PREDICTION_BITS = 8
+"""Fractional bits of predictions that are opened."""
+
+
+@dataclass
+class Course:
+    """One party's way through batches.
+
+    Attributes:
+        member: what it deals and computes.
+        widths: of the data parties' inputs, the active party's first.
+        outputs: width of the targets.
+        network: at a computing party.
+        steps: training steps so far.
+        rounds: of those steps.
+        sent: bytes that this party sent as a computing one in those steps.
+    """
+
+    member: Member
+    widths: tuple[int, ...]
+    outputs: int
+    network: Network | None
+    steps: int = 0
+    rounds: int = 0
+    sent: int = 0
+
+    async def train(
+        self, sizes: Sequence[int], words: Words | None, *, told: Callable[[int], None] = lambda done: None
+    ) -> None:
+        """Take all steps of an epoch.
+
+        Args:
+            sizes: rows of each batch.
+            words: what this party deals; None at a coordinator.
+            told: hears how many steps are done.
+        """
+        done = 0
+        async for inputs, targets in self._batches(sizes, words):
+            if self.network is not None:
+                engine = self.network.engine
+                before = engine.rounds, engine.sent
+                await self.network.train(inputs, targets)
+                self.rounds += engine.rounds - before[0]
+                self.sent += engine.sent - before[1]
+            self.steps += 1
+            done += 1
+            told(done)
+
+    async def validate(self, sizes: Sequence[int], words: Words | None, scale: float | None) -> np.ndarray | None:
+        """Check that weights are in range, compute metrics on shares and open them, rounded, to the active party.
+
+        Args:
+            sizes: rows of each part.
+            words: what this party deals; None at a coordinator.
+            scale: at the active party, what makes an AUC of a count of pairs, see `Scores`.
+
+        Returns:
+            At the active party: whether weights are in range (1 or 0), then the metrics; nothing elsewhere.
+        """
+        active = self.member.site.active
+        scores = None if self.network is None else Scores(self.network)
+        async for inputs, targets in self._batches(sizes, words):
+            if scores is not None:
+                await scores.add(inputs, targets)
+        mine = None if scale is None else [Scores.scale_words(scale)]
+        dealt = await self.member.share(mine, {active: [(1, 1)]})
+        if scores is None or self.network is None:
+            return None
+        found = await scores.rounded(dealt[active][0])
+        engine, to = self.network.engine, [self.member.computing.index(active)]
+        in_range = await engine.open("range", await self.network.in_range(), to)
+        if in_range is not None and not int(in_range[0]):
+            return np.zeros(1)
+        metrics = await engine.open("metrics", found, to)
+        if metrics is None or in_range is None:
+            return None
+        return np.concatenate([np.ones(1), decode(metrics, METRIC_BITS).reshape(-1)])
+
+    async def predict(self, sizes: Sequence[int], words: Words | None) -> np.ndarray | None:
+        """Open the logits of rows to the active party, rounded at 2^-8.
+
+        Args:
+            sizes: rows of each part.
+            words: what this party deals; None at a coordinator.
+
+        Returns:
+            (n, outputs) at the active party; nothing elsewhere.
+        """
+        found = []
+        to = [self.member.computing.index(self.member.site.active)]
+        async for inputs, _ in self._batches(sizes, words):
+            if self.network is None:
+                continue
+            engine = self.network.engine
+            logits = await self.network.forward(inputs)
+            (rounded,) = await products(engine, [scaled(engine, logits, 1, FRACTION - PREDICTION_BITS)])
+            opened = await engine.open("predictions", rounded, to)
+            if opened is not None:
+                found.append(decode(opened, PREDICTION_BITS))
+        return np.concatenate(found) if found else None
+
+    async def _batches(self, sizes: Sequence[int], words: Words | None) -> AsyncIterator[tuple[list[Share], Share]]:
+        """Each batch as shares: inputs of the data parties, and targets; without any at a party that only deals."""
+        member, active = self.member, self.member.site.active
+        for first, last in self._groups(sizes):
+            rows = sum(sizes[first:last])
+            shapes = {
+                name: [(rows, width), *([(rows, self.outputs)] if name == active else [])]
+                for name, width in zip(member.sources, self.widths, strict=True)
+            }
+            mine = None
+            if words is not None:
+                mine = [np.concatenate(parts) for parts in zip(*map(words, range(first, last)), strict=True)]
+            dealt = await member.share(mine, shapes)
+            start = 0
+            for size in sizes[first:last]:
+                here, start = slice(start, start + size), start + size
+                if dealt:
+                    yield [dealt[name][0][here] for name in member.sources], dealt[active][1][here]
+                else:
+                    yield [], _NOTHING
+
+    def _groups(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """First and last of the batches that are dealt in one message."""
+        most = max(_DEALT // (sum(self.widths) + self.outputs), 1)
+        first, rows = 0, 0
+        for number, size in enumerate(sizes):
+            if rows and rows + size > most:
+                yield first, number
+                first, rows = number, 0
+            rows += size
+        if rows:
+            yield first, len(sizes)
+
+
+def check_sizes(sizes: Sequence[int], most: int) -> None:
+    """Refuse sizes of batches that cannot be.
+
+    Raises:
+        ProtocolError: a size below 1 or above `most`.
+    """
+    if any(not 1 <= size <= most for size in sizes):
+        raise ProtocolError(f"batches of {min(sizes)} to {max(sizes)} rows were announced; 1 to {most} are possible")

@@ -1,0 +1,108 @@
+"""What one party does in training on shares: it deals its rows to the computing parties, and computes if it is one of
+them. A coordinator has no rows, a fourth party does not compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.replicated import Computing, Dealt, Share, deal
+from securevfl_crypto.ring import encode
+
+from securevfl.errors import ProtocolError, RangeError
+from securevfl.privacy import fan_out, together
+from securevfl.shares.shape import INPUT_BOUND
+from securevfl.shares.wire import computing_at, read_dealt, send_dealt
+from securevfl.site import Site
+
+__all__ = ["Member", "Shapes", "input_words"]
+
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+def input_words(party: str, rows: torch.Tensor, bound: float = INPUT_BOUND) -> np.ndarray:
+    """A party's rows in fixed point, uint64 (n, d).
+
+    Raises:
+        RangeError: a value that is not finite or above the bound; nothing was shared.
+    """
+    flat = rows.detach().reshape(len(rows), -1).cpu().double().numpy()
+    try:
+        return encode(flat, bound=bound)
+    except MalformedError as error:
+        raise RangeError(
+            f"{party!r} has a value that training on shares cannot hold: {error}; nothing of these rows was shared"
+        ) from error
+
+
+class Member:
+    """One party's part.
+
+    Args:
+        site: its place, linked with all parties.
+        computing: names of the three computing parties.
+        openings: what may be opened → how often.
+
+    Attributes:
+        engine: computes; None at a party that only deals, and before `setup`.
+        sources: names of the data parties, the active one first.
+    """
+
+    def __init__(self, site: Site, computing: Sequence[str], openings: Mapping[str, int]) -> None:
+        self.site = site
+        self.computing = tuple(computing)
+        self.sources = (site.active, *site.passive)
+        self.engine: Computing | None = None
+        self._openings = openings
+
+    @property
+    def computes(self) -> bool:
+        """Whether it is one of the three."""
+        return self.site.name in self.computing
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether it is no coordinator."""
+        return self.site.name in self.sources
+
+    async def setup(self) -> None:
+        """Fresh keys with the other computing parties."""
+        if self.computes:
+            self.engine = await computing_at(self.site, self.computing, self._openings)
+
+    async def share(self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes]) -> dict[str, list[Share]]:
+        """Deal this party's arrays to the computing parties, and take what all data parties deal.
+
+        Args:
+            words: this party's arrays, uint64; None where it deals nothing now.
+            shapes: data party → shapes of the arrays that it deals now.
+
+        Returns:
+            Data party → its arrays as shares, at a computing party; nothing elsewhere.
+
+        Raises:
+            ProtocolError: a party dealt something else.
+        """
+        every = [] if words is None else [deal(array) for array in words]
+        parts = {name: [dealt[index] for dealt in every] for index, name in enumerate(self.computing)}
+        mine = parts.pop(self.site.name, None)
+        given = {self.site.links[name]: part for name, part in parts.items() if every}
+        found: dict[str, list[Share]] = {}
+        sending = fan_out(given, lambda link: send_dealt(link, given[link]))
+        await together(sending, self._collect(shapes, mine, found))
+        return found
+
+    async def _collect(
+        self, shapes: Mapping[str, Shapes], mine: Sequence[Dealt] | None, found: dict[str, list[Share]]
+    ) -> None:
+        engine = self.engine
+        if engine is None:
+            return
+        for name, wanted in shapes.items():
+            dealt = mine if name == self.site.name else await read_dealt(self.site.links[name], wanted)
+            if dealt is None or [one.shape for one in dealt] != list(wanted):
+                raise ProtocolError(f"{name!r} was to share arrays of shapes {list(wanted)} and shared others")
+            found[name] = [engine.take(one) for one in dealt]

@@ -1,0 +1,152 @@
+"""Metrics of a model on rows, computed on shares: only their rounded values are opened, to the active party.
+
+Two classes: accuracy, log-loss and AUC. All follow from comparisons of the logits with a few edges: the log-loss by
+chords of softplus between them, the AUC by trapezoids. More classes: accuracy alone. Opened logits of the same rows in
+each epoch would give the features back.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from securevfl_crypto.replicated import Product, Share, concatenate
+from securevfl_crypto.ring import FRACTION
+
+from securevfl.shares.engine import ONE, Engine, products, scaled
+from securevfl.shares.network import Network
+
+__all__ = ["EDGES", "METRIC_BITS", "Scores", "named"]
+
+METRIC_BITS = 10
+"""Fractional bits of an opened metric: it is rounded at 2^-10, up or down by chance without bias."""
+
+_SCALE_BITS = 40
+EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.01, 0.25), 3.5, 4, 4.5, 5, 6))
+"""Logits between which a bin lies; 35 bins."""
+_SLOPE_BITS = 10
+_MARGIN = 2.0**-10
+"""By so much a wrong class has to be ahead: truncation moves logits by 2^-16."""
+
+
+class Scores:
+    """Adds up what metrics are made of, over parts of the rows.
+
+    Args:
+        network: whose logits are judged.
+    """
+
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._engine: Engine = network.engine
+        self._rows = 0
+        self._sums: Share | None = None
+
+    @staticmethod
+    def scale_words(scale: float) -> np.ndarray:
+        """What the active party shares with a set of metrics, uint64 (1, 1): one over the pairs of a positive and a
+        negative row, twice, or 0 where there are none. The number of positives is its secret."""
+        return np.array([[round(scale * 2.0 ** (METRIC_BITS + _SCALE_BITS))]], dtype=np.uint64)
+
+    async def add(self, inputs: list[Share], targets: Share) -> None:
+        """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
+        logits = await self._network.forward(inputs)
+        found = await (self._two(logits, targets) if self._network.shape.classes == 2 else self._many(logits, targets))
+        self._sums = found if self._sums is None else self._sums + found
+        self._rows += len(targets)
+
+    async def _two(self, logits: Share, targets: Share) -> Share:
+        """Sums over the rows: of y z; of y; then for each edge how many rows lie above it, Σ y and Σ z of those. Those
+        of y and z have 16 fractional bits."""
+        engine, n = self._engine, len(targets)
+        bits = (await engine.positive(logits, EDGES)).reshape(len(EDGES), n)
+        each, product = await products(
+            engine, [Product(bits, concatenate([targets, logits], axis=1)), Product(targets.T, logits, shift=FRACTION)]
+        )
+        total = targets.reshape(-1).sum().reshape(1)
+        return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
+
+    async def _many(self, logits: Share, targets: Share) -> Share:
+        """The number of rows whose class is not the likeliest, (1,)."""
+        engine = self._engine
+        (own,) = await products(engine, [Product(logits, targets, "times", shift=FRACTION)])
+        ahead = logits - own.sum(axis=1, keepdims=True).broadcast_to(logits.shape)
+        better = (await engine.positive(ahead, (_MARGIN,))).reshape(*logits.shape)
+        count = better.sum(axis=1, keepdims=True) * ONE
+        wrong = await engine.positive(count, (0.5,))
+        return wrong.reshape(-1).sum().reshape(1)
+
+    async def rounded(self, scale: Share) -> Share:
+        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and AUC, or accuracy.
+
+        Args:
+            scale: `scale_words`, shared.
+        """
+        if self._sums is None:
+            raise ValueError("metrics of no rows")
+        engine, sums = self._engine, self._sums
+        if self._network.shape.classes > 2:
+            return (await self._shares_of_rows([self._count(self._rows) - sums]))[0]
+        edges, middle = len(EDGES), EDGES.index(0.0)
+        product, total = sums[:1], sums[1:2]
+        above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))
+        loss = _softplus(above, heights) - product * (1 << _SLOPE_BITS)
+        (counts,) = await products(engine, [scaled(engine, concatenate([total, true]), 1, FRACTION)])
+        wholes, positives = counts[:1], counts[1:]
+        # rows above zero that are positive, and rows below that are negative
+        right = self._count(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
+        area = await self._area(above, positives, wholes)
+        (auc,) = await products(engine, [Product(area, scale, shift=_SCALE_BITS)])
+        accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION + _SLOPE_BITS])
+        return concatenate([accuracy, log_loss, auc.reshape(1)])
+
+    async def _area(self, above: Share, positives: Share, wholes: Share) -> Share:
+        """Twice the area under the curve of counts, (1, 1): Σ (negatives in a bin) · (positives above its ends)."""
+        nothing = self._count(0)
+        true = concatenate([wholes, positives, nothing])
+        false = concatenate([self._count(self._rows) - wholes, above - positives, nothing])
+        width, height = false[:-1] - false[1:], true[:-1] + true[1:]
+        (area,) = await products(self._engine, [Product(width.reshape(1, -1), height.reshape(-1, 1))])
+        return area
+
+    async def _shares_of_rows(self, sums: list[Share], bits: list[int] | None = None) -> list[Share]:
+        """Sums divided by the number of rows, rounded; each with so many fractional bits."""
+        jobs = []
+        for total, have in zip(sums, bits or [0] * len(sums), strict=True):
+            shift = 30
+            factor = round(2.0 ** (METRIC_BITS - have + shift) / self._rows)
+            jobs.append(scaled(self._engine, total, factor, shift))
+        return await products(self._engine, jobs)
+
+    def _count(self, value: int) -> Share:
+        return self._engine.constant(np.array([value], dtype=np.uint64))
+
+
+def _jumps() -> list[int]:
+    """By how much the slope of the chords of softplus changes at each edge, with `_SLOPE_BITS`; they add up to one."""
+    edges = np.array(EDGES)
+    chords = np.diff(np.logaddexp(0, edges)) / np.diff(edges)
+    slopes = np.rint(np.array([0, *chords, 1]) * (1 << _SLOPE_BITS)).astype(int)
+    return [int(jump) for jump in np.diff(slopes)]
+
+
+def _softplus(above: Share, heights: Share) -> Share:
+    """Σ log(1 + e^z) over the rows by chords between the edges, 16 + `_SLOPE_BITS` fractional bits.
+
+    Args:
+        above: how many rows lie above each edge.
+        heights: the sum of their logits, with 16 fractional bits.
+    """
+    jumps, edges = np.array(_jumps()), np.array([round(edge * ONE) for edge in EDGES])
+    found: Share = heights * jumps - above * (jumps * edges)
+    return found.sum(keepdims=True)
+
+
+def named(values: np.ndarray, *, pairs: bool) -> dict[str, float]:
+    """Opened metrics by their names.
+
+    Args:
+        values: as `Scores.rounded` gives them.
+        pairs: whether there is a positive and a negative row, so that there is an AUC.
+    """
+    names = ("accuracy", "log_loss", "auc")
+    found = {name: float(value) for name, value in zip(names, values, strict=False)}
+    return found if pairs else {name: value for name, value in found.items() if name != "auc"}

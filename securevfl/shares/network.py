@@ -1,0 +1,200 @@
+"""A split network on shares: forward, backward and the optimiser's step, for whatever computes on shares.
+
+Every product is followed by a truncation in the same rounds. Products that do not wait for each other share rounds: a
+layer's weight gradient and the gradient at its input, the bottoms of all parties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from securevfl_crypto.replicated import Product, Share, concatenate
+from securevfl_crypto.ring import FRACTION
+
+from securevfl.shares.engine import ONE, Engine, products, scaled
+from securevfl.shares.shape import Layer, NetworkShape, Rule
+from securevfl.shares.sigmoid import sigmoid
+
+__all__ = ["Network", "Tape"]
+
+
+@dataclass
+class Tape:
+    """What a forward pass leaves for the backward one.
+
+    Attributes:
+        entered: layer → its input with a column of ones, (n, inputs + 1).
+        gates: layer → bits of where its ReLU passes, (n, outputs).
+    """
+
+    entered: dict[str, Share]
+    gates: dict[str, Share]
+
+
+class Network:
+    """The weights, as shares, and what moves them.
+
+    Args:
+        shape: layers.
+        rule: of the optimiser.
+        batch_size: nominal rows in a batch.
+        engine: computes on shares.
+        seed: the job's; the first weights follow from it.
+
+    Attributes:
+        weights: layer → (inputs + 1, outputs), the bias last, 16 fractional bits.
+        moving: layer → the momentum M, likewise.
+    """
+
+    def __init__(self, shape: NetworkShape, rule: Rule, batch_size: int, engine: Engine, seed: int) -> None:
+        self.shape = shape
+        self.engine = engine
+        self._steps = shape.steps(rule, batch_size)
+        first = shape.first_weights(seed)
+        self.weights = {name: engine.constant(words) for name, words in first.items()}
+        self.moving = {name: engine.constant(np.zeros_like(words)) for name, words in first.items()}
+
+    async def forward(self, inputs: Sequence[Share], *, tape: Tape | None = None) -> Share:
+        """Logits (n, outputs).
+
+        Args:
+            inputs: each data party's, (n, d_p); parties without columns have (n, 0).
+            tape: is filled where `backward` follows.
+        """
+        shape = self.shape
+        parts = {f"{party}": one for party, one in enumerate(inputs) if shape.inputs[party]}
+        for level in shape.bottoms():
+            entering = [self._with_ones(parts[_party(layer)]) for layer in level]
+            jobs = [self._job(layer, x) for layer, x in zip(level, entering, strict=True)]
+            for layer, x, done in zip(level, entering, await self.engine.products(jobs), strict=True):
+                parts[_party(layer)] = _note(tape, layer, x, done)
+        a = concatenate(list(parts.values()), axis=1)
+        for layer in shape.tops():
+            x = self._with_ones(a)
+            (done,) = await self.engine.products([self._job(layer, x)])
+            a = _note(tape, layer, x, done)
+        return a
+
+    async def train(self, inputs: Sequence[Share], targets: Share) -> None:
+        """One step on a batch.
+
+        Args:
+            inputs: as for `forward`.
+            targets: probabilities of the classes (n, outputs): of the second class where there are two.
+        """
+        tape = Tape({}, {})
+        logits = await self.forward(inputs, tape=tape)
+        found = await sigmoid(self.engine, logits)
+        await self.backward(tape, found - targets * (1 << self.shape.finer))
+
+    async def backward(self, tape: Tape, gradient: Share) -> None:
+        """Step all weights by the gradient at the logits, (n, outputs), with `NetworkShape.finer` more fractional bits.
+
+        Those bits are cut off while the gradient goes down one layer, so that the last layer steps one level later.
+        """
+        tops, levels = self.shape.tops(), self.shape.bottoms()
+        finer = self.shape.finer
+        waiting: list[tuple[Layer, Share]] = []
+        for number in reversed(range(len(tops))):
+            layer = tops[number]
+            gate = tape.gates.get(tops[number - 1].name) if number else None
+            if number == 0 and levels:
+                gate = concatenate([tape.gates[one.name] for one in levels[-1]], axis=1)
+            jobs = [self._step_job(one, tape, above) for one, above in waiting]
+            jobs.append(scaled(self.engine, gradient, 1, finer) if finer else self._step_job(layer, tape, gradient))
+            if gate is not None:
+                jobs.append(self._back_job(layer, gradient, gate, finer))
+            done = await products(self.engine, jobs)
+            for (one, _), moved in zip(waiting, done, strict=False):
+                self._move(one, moved)
+            own = done[len(waiting)]
+            waiting = [(layer, own)] if finer else []
+            if not finer:
+                self._move(layer, own)
+            finer = 0
+            if gate is not None:
+                gradient = done[-1]
+        if levels or waiting:
+            await self._back_through_bottoms(tape, gradient, waiting)
+
+    async def _back_through_bottoms(self, tape: Tape, joined: Share, waiting: list[tuple[Layer, Share]]) -> None:
+        """Step the bottoms by the gradient at their joined activations, and layers above that wait to step."""
+        levels = self.shape.bottoms()
+        width = self.shape.bottom[-1] if levels else 0
+        gradients = {_party(one): joined[:, i * width : (i + 1) * width] for i, one in enumerate((levels or [[]])[-1])}
+        for number in reversed(range(max(len(levels), 1))):
+            level = levels[number] if levels else []
+            stepping = waiting + [(layer, gradients[_party(layer)]) for layer in level]
+            jobs = [self._step_job(layer, tape, gradient) for layer, gradient in stepping]
+            if number:
+                jobs += [
+                    self._back_job(layer, gradients[_party(layer)], tape.gates[below.name])
+                    for layer, below in zip(level, levels[number - 1], strict=True)
+                ]
+            done = await products(self.engine, jobs)
+            for (layer, _), moved in zip(stepping, done, strict=False):
+                self._move(layer, moved)
+            gradients = {_party(layer): one for layer, one in zip(level, done[len(stepping) :], strict=False)}
+            waiting = []
+
+    def _with_ones(self, x: Share) -> Share:
+        ones = self.engine.constant(np.full((len(x), 1), ONE, dtype=np.uint64))
+        return concatenate([x, ones], axis=1)
+
+    def _job(self, layer: Layer, x: Share) -> Product:
+        return Product(x, self.weights[layer.name], shift=FRACTION, then=layer.then or None)
+
+    def _step_job(self, layer: Layer, tape: Tape, gradient: Share) -> Product:
+        step, name = self._steps[layer.name], layer.name
+        kept = self.moving[name] * step.keep
+        if step.decay:
+            kept = kept + self.weights[name] * step.decay
+        return Product((tape.entered[name] * step.factor).T, gradient, shift=step.shift, add=kept)
+
+    def _back_job(self, layer: Layer, gradient: Share, gate: Share, finer: int = 0) -> Product:
+        return Product(gradient, self.weights[layer.name][:-1].T, shift=FRACTION + finer, gate=gate)
+
+    def _move(self, layer: Layer, moved: Share) -> None:
+        self.moving[layer.name] = moved
+        self.weights[layer.name] = self.weights[layer.name] - moved
+
+    async def in_range(self) -> Share:
+        """One bit, times 2^16, shape (1,): whether every layer's weights are within their norm, and every weight too,
+        so that the norm itself was computed without a wrap."""
+        engine, layers = self.engine, self.shape.layers()
+        flat = {layer.name: self.weights[layer.name].reshape(-1, 1) for layer in layers}
+        jobs = [Product(one.T, one, shift=FRACTION) for one in flat.values()]
+        over = []
+        for layer, square in zip(layers, await products(engine, jobs), strict=True):
+            over.append(square.reshape(-1) - _constant(engine, layer.norm**2, 1))
+            over += [sign * flat[layer.name].reshape(-1) - _constant(engine, layer.norm, flat[layer.name].size)
+                     for sign in (1, -1)]  # fmt: skip
+        outside = await engine.positive(concatenate(over))
+        count = outside.reshape(-1).sum(keepdims=True) * ONE
+        wrong = await engine.positive(count - _constant(engine, 0.5, 1))
+        one = engine.constant(np.ones(1, dtype=np.uint64))
+        return (one - wrong.reshape(1)) * ONE
+
+    def state(self) -> Mapping[str, Mapping[str, Share]]:
+        """All shares, by what they are and by layer."""
+        return {"weights": dict(self.weights), "moving": dict(self.moving)}
+
+
+def _party(layer: Layer) -> str:
+    """``"0"`` of ``"bottom 0.1"``."""
+    return layer.name.removeprefix("bottom ").split(".")[0]
+
+
+def _note(tape: Tape | None, layer: Layer, x: Share, done: Share | tuple[Share, Share]) -> Share:
+    a, gate = done if isinstance(done, tuple) else (done, None)
+    if tape is not None:
+        tape.entered[layer.name] = x
+        if gate is not None:
+            tape.gates[layer.name] = gate
+    return a
+
+
+def _constant(engine: Engine, value: float, count: int) -> Share:
+    return engine.constant(np.full(count, round(value * ONE), dtype=np.uint64))

@@ -1,0 +1,222 @@
+"""The network that is trained on shares: its layers, its first weights, and the ranges within which no product wraps.
+
+Values are fixed point with 16 bits behind the point, modulo 2^64. A product of two has 32, and is right as long as it
+stays below 2^62 in size. Norms prove it: with Frobenius norm N_k of layer k (bias included) and ‖x_0‖ at most
+8·sqrt(d + 1), ‖x_k+1‖ is at most N_k ‖x_k‖ + 1. The norms are checked once an epoch, on shares, and one bit of it is
+opened; between two checks they may double, and the ranges here are those of doubled norms.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from securevfl_crypto.ring import FRACTION, encode
+
+from securevfl.errors import InputError
+from securevfl.shares.sigmoid import SLOPE_BITS
+from securevfl.site import derive_seed
+
+__all__ = ["INPUT_BOUND", "Layer", "NetworkShape", "Rule"]
+
+INPUT_BOUND = 8.0
+"""Largest size of an input of the first layer: clipped features are below it, and ReLU6 ends at 6."""
+
+_SLACK = 2.0
+_LARGEST = 62
+_RATE_BITS = 8
+Then = Literal["", "relu", "relu6"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A dense layer; its weights are (inputs + 1, outputs), the bias in the last row.
+
+    Attributes:
+        name: in checkpoints.
+        inputs: columns that enter it.
+        outputs: columns that leave it.
+        then: what follows.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    then: Then = ""
+
+    @property
+    def norm(self) -> float:
+        """The largest Frobenius norm that its weights may have when they are checked."""
+        return max(16.0, 4 * math.sqrt(self.outputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """SGD with momentum: ``M ← μ M + η (∂L/∂W + λ W)``, ``W ← W − M``.
+
+    Attributes:
+        lr: η.
+        momentum: μ.
+        decay: λ.
+    """
+
+    lr: float
+    momentum: float
+    decay: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One layer's step in integers: ``M ← (factor · XᵀΔ + keep · M + decay · W) >> shift``."""
+
+    factor: int
+    keep: int
+    decay: int
+    shift: int
+
+
+@dataclass(frozen=True)
+class NetworkShape:
+    """A split network as one: each party's bottom, and above them the layers that all share.
+
+    Attributes:
+        inputs: width of each data party's input, the active party's first.
+        bottom: widths of every bottom, the last one under ReLU6; empty for none.
+        hidden: widths of the layers with ReLU above the joined bottoms.
+        classes: number of classes; two have one output.
+
+    Raises:
+        InputError: a network whose products could wrap.
+    """
+
+    inputs: tuple[int, ...]
+    bottom: tuple[int, ...]
+    hidden: tuple[int, ...]
+    classes: int
+
+    def __post_init__(self) -> None:
+        self.ranges()
+
+    @property
+    def outputs(self) -> int:
+        """Width of the logits."""
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def finer(self) -> int:
+        """Fractional bits that the gradient at the logits has beyond the others."""
+        return SLOPE_BITS if self.classes == 2 else 0
+
+    def bottoms(self) -> list[list[Layer]]:
+        """For each level of the bottoms, every party's layer; a party without columns has none."""
+        levels = []
+        widths = list(self.inputs)
+        for level, width in enumerate(self.bottom):
+            then: Then = "relu6" if level == len(self.bottom) - 1 else "relu"
+            levels.append(
+                [Layer(f"bottom {p}.{level}", inputs, width, then) for p, inputs in enumerate(widths) if inputs]
+            )
+            widths = [width if inputs else 0 for inputs in widths]
+        return levels
+
+    def tops(self) -> list[Layer]:
+        """The layers above: from the joined bottoms to the logits."""
+        joined = sum(self.bottom[-1] if self.bottom and width else width for width in self.inputs)
+        widths = [joined, *self.hidden, self.outputs]
+        last = len(widths) - 2
+        return [Layer(f"layer {i}", widths[i], widths[i + 1], "" if i == last else "relu") for i in range(last + 1)]
+
+    def layers(self) -> list[Layer]:
+        """All of them."""
+        return [layer for level in self.bottoms() for layer in level] + self.tops()
+
+    def first_weights(self, seed: int) -> dict[str, np.ndarray]:
+        """Layer → weights as training begins, uint64; N(0, 1/inputs), N(0, 2/inputs) after a ReLU, and zero biases.
+        All parties know them: they say nothing of anybody's rows.
+
+        Args:
+            seed: the job's.
+        """
+        found = {}
+        first = {layer.name for layer in (self.bottoms() or [self.tops()])[0]}
+        for layer in self.layers():
+            generator = np.random.default_rng(derive_seed(seed, "weights on shares", layer.name))
+            gain = 1.0 if layer.name in first or layer == self.tops()[-1] else 2.0
+            weights = generator.normal(0, math.sqrt(gain / max(layer.inputs, 1)), (layer.inputs, layer.outputs))
+            found[layer.name] = encode(np.vstack([weights, np.zeros((1, layer.outputs))]))
+        return found
+
+    def ranges(self) -> dict[str, tuple[float, float]]:
+        """Layer → bounds on the norm of one row of its input and of one row of the gradient at its output.
+
+        Raises:
+            InputError: a product could be 2^62 or more; says which, and what to make smaller.
+        """
+        forward: dict[str, float] = {}
+        reached = []
+        for party, width in enumerate(self.inputs):
+            bound = INPUT_BOUND * math.sqrt(width)
+            for layer in (one for level in self.bottoms() for one in level if one.name.startswith(f"bottom {party}.")):
+                forward[layer.name] = math.hypot(bound, 1)
+                bound = forward[layer.name] * layer.norm * _SLACK
+                if layer.then == "relu6":
+                    bound = min(bound, 6 * math.sqrt(layer.outputs))
+            reached.append(bound)
+        bound = math.hypot(*reached) if reached else 0.0
+        largest = 0.0
+        for layer in self.tops():
+            forward[layer.name] = math.hypot(bound, 1)
+            bound = forward[layer.name] * layer.norm * _SLACK
+            largest = max(largest, bound)
+        largest = max([largest, *(forward[layer.name] * layer.norm * _SLACK for layer in self.layers())])
+        back: dict[str, float] = {}
+        gradient = math.sqrt(2)
+        for layer in reversed(self.tops()):
+            back[layer.name] = gradient
+            gradient *= layer.norm * _SLACK
+        for level in reversed(self.bottoms()):
+            for layer in level:
+                back[layer.name] = gradient
+            gradient *= max(layer.norm for layer in level) * _SLACK
+        largest = max(largest, gradient)
+        if largest * 2.0 ** (2 * FRACTION) >= 2.0**_LARGEST:
+            raise InputError(
+                f"a value of this network could reach 2^{math.log2(largest):.1f} on shares, and its product with 32 "
+                f"fractional bits 2^{math.log2(largest) + 2 * FRACTION:.1f}; below 2^{_LARGEST} nothing wraps: take "
+                "fewer or narrower layers"
+            )
+        return {name: (forward[name], back[name]) for name in forward}
+
+    def steps(self, rule: Rule, batch_size: int) -> dict[str, Step]:
+        """Layer → its step in integers.
+
+        Args:
+            rule: of the optimiser.
+            batch_size: nominal rows in a batch: the loss is the sum over a batch divided by it.
+
+        Raises:
+            InputError: a batch so large, or a rate so small or large, that a step could wrap.
+        """
+        rate = rule.lr / batch_size
+        found = {}
+        for name, (entering, back) in self.ranges().items():
+            room = _LARGEST - 1 - 2 * FRACTION - math.ceil(math.log2(batch_size * entering * back))
+            bits = min(room, _RATE_BITS)
+            more = bits - 1 - math.floor(math.log2(rate))
+            shift = FRACTION + more
+            if bits < 1 or not FRACTION <= shift <= 44:
+                raise InputError(
+                    f"on shares a step of {name} with {batch_size} rows and lr {rule.lr:g} could wrap: the sum over "
+                    f"the batch may reach 2^{math.log2(batch_size * entering * back):.1f}, and lr over the batch size "
+                    f"is 2^{math.log2(rate):.1f}: take smaller batches, or a network with fewer layers"
+                )
+            factor = round(rate * 2.0**more)
+            found[name] = Step(
+                factor=factor,
+                keep=round(rule.momentum * 2.0**shift),
+                decay=round(rule.lr * rule.decay * 2.0**shift),
+                shift=shift,
+            )
+        return found

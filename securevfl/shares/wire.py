@@ -1,0 +1,146 @@
+"""The computing parties' messages over links: each of them is declared, checked by the party's policy and written to
+its ledger before it leaves, like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from securevfl_crypto.errors import CryptoError
+from securevfl_crypto.replicated import Computing, Dealt, agreed_streams
+from securevfl_crypto.replicated.wire import Expected
+
+from securevfl.cut.share_exchanges import CONFIRM, INPUT, KEY, ROUND
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link
+from securevfl.site import Site
+from securevfl.transport import Guard, Kind, Message
+
+__all__ = ["MASKED", "LinkWire", "computing_at", "read_dealt", "send_dealt"]
+
+MASKED = Guard("masked", 128)
+"""Uniform modulo 2^64, from a generator under a key of 256 bits."""
+
+_OPEN = Guard()
+_LONGEST = 80
+
+
+class LinkWire:
+    """A `securevfl_crypto.replicated.Wire` between three parties.
+
+    Args:
+        names: of the three, in their order.
+        links: name → link, at one of them.
+    """
+
+    def __init__(self, names: Sequence[str], links: dict[str, Link]) -> None:
+        self._links = [links.get(name) for name in names]
+        self.messages = 0
+
+    async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
+        """Send arrays to party `to`."""
+        self.messages += 1
+        step, kind, guard = _step(label)
+        named = {str(i): array for i, array in enumerate(arrays)}
+        await self._link(to).send(kind, step, meta={"label": label}, guard=guard, **named)
+
+    async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
+        """The next message of party `source`.
+
+        Raises:
+            ProtocolError: it is of another step, or its arrays are not of these types and shapes.
+        """
+        step, kind, _ = _step(label)
+        names = [str(i) for i in range(len(expect))]
+        message = await self._link(source).receive(kind, step, *names)
+        said = message.meta.get("label")
+        link = self._link(source)
+        if said != label:
+            raise ProtocolError(
+                f"{link.peer!r} is at {str(said)[:_LONGEST]!r} and {link.me!r} at {label!r}: the computing parties do "
+                "not count alike; nothing was opened"
+            )
+        found = []
+        for name, (dtype, shape) in zip(names, expect, strict=True):
+            found.append(_checked(link.peer, label, message, name, np.dtype(dtype), shape))
+        return found
+
+    def _link(self, index: int) -> Link:
+        link = self._links[index]
+        if link is None:
+            raise ProtocolError("a computing party does not send to itself")
+        return link
+
+
+def _step(label: str) -> tuple[str, Kind, Guard]:
+    """As which step, kind and guard a message of the engine is declared: openings and digests by their own names."""
+    if label.startswith("open "):
+        return f"shares/{label}", Kind.SHARE, MASKED
+    if label == "keys":
+        return KEY, Kind.PUBLIC_KEY, _OPEN
+    if label.startswith("confirm"):
+        return CONFIRM, Kind.CONTROL, _OPEN
+    return ROUND, Kind.SHARE, MASKED
+
+
+def _checked(
+    peer: str, what: str, message: Message, name: str, dtype: np.dtype[np.generic], shape: tuple[int, ...]
+) -> np.ndarray:
+    array = np.asarray(message.arrays[name])
+    if array.dtype != dtype or array.shape != shape:
+        raise ProtocolError(
+            f"{peer!r} sent {array.dtype} {array.shape} as {what!r}, where {dtype} {shape} was expected: a share of "
+            "the wrong ring or shape; nothing was opened"
+        )
+    return array
+
+
+async def computing_at(site: Site, names: Sequence[str], openings: Mapping[str, int]) -> Computing:
+    """The engine of the computing party at `site`, under keys that are fresh for this process and attempt.
+
+    Args:
+        site: its place.
+        names: of the three, in their order.
+        openings: what may be opened → how often.
+
+    Raises:
+        ProtocolError: a peer's key is none.
+    """
+    index, wire = names.index(site.name), LinkWire(names, site.links)
+    try:
+        streams = await agreed_streams(index, wire, f"securevfl shares {site.job} {', '.join(names)}")
+    except CryptoError as error:
+        raise ProtocolError(f"a computing party sent no key to share randomness under: {error}") from error
+    return Computing(index, wire, streams, openings=openings)
+
+
+async def send_dealt(link: Link, dealt: Sequence[Dealt]) -> None:
+    """Send one computing party its parts of what a data party shared.
+
+    Args:
+        link: to it.
+        dealt: its parts, one for each array.
+    """
+    arrays = {f"{i}{side}": part for i, one in enumerate(dealt) for side, part in zip("ab", one.parts, strict=True)}
+    await link.send(Kind.SHARE, INPUT, meta={}, guard=MASKED, **arrays)
+
+
+async def read_dealt(link: Link, shapes: Sequence[tuple[int, ...]]) -> list[Dealt]:
+    """The parts of what the party at the other end shared.
+
+    Args:
+        link: to it.
+        shapes: of the arrays.
+
+    Raises:
+        ProtocolError: parts of another ring or shape.
+    """
+    names = [f"{i}{side}" for i in range(len(shapes)) for side in "ab"]
+    message = await link.receive(Kind.SHARE, INPUT, *names)
+    found = []
+    for i, shape in enumerate(shapes):
+        try:
+            found.append(Dealt(shape, tuple(np.asarray(message.arrays[f"{i}{side}"]) for side in "ab")))  # type: ignore[arg-type]
+        except CryptoError as error:
+            raise ProtocolError(f"{link.peer!r} dealt no share of its rows: {error}; nothing was opened") from error
+    return found

@@ -1,0 +1,96 @@
+"""A trained network as shares: a part of a role, so that programs keep, restore and store it like any other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+from securevfl_crypto.replicated import Share
+
+from securevfl.errors import InputError
+from securevfl.shares import Network
+from securevfl.training.state import State, as_dict, as_list, as_tensor
+
+__all__ = ["SharedModel"]
+
+Shares = Mapping[str, Share]
+
+
+class SharedModel:
+    """This party's two summands of every weight; nothing at a party that only deals its rows.
+
+    Attributes:
+        network: at a computing party, once the sizes are known.
+        stale: whether its shares were loaded, and have to be drawn anew before they are used.
+    """
+
+    def __init__(self) -> None:
+        self.network: Network | None = None
+        self.stale = False
+
+    async def setup(self) -> None:
+        """See `Part.setup`; the program makes the network."""
+
+    async def freshen(self) -> None:
+        """Check that loaded shares are one sharing, and draw them anew: the same values, other summands.
+
+        Raises:
+            CryptoError: two parties hold different summands of one value.
+        """
+        network, stale = self.network, self.stale
+        self.stale = False
+        if network is None or not stale:
+            return
+        kept = [*network.weights.values(), *network.moving.values()]
+        await network.engine.confirm("loaded shares", *kept)
+        fresh = iter(await network.engine.refreshed(*kept))
+        network.weights = {name: next(fresh) for name in network.weights}
+        network.moving = {name: next(fresh) for name in network.moving}
+
+    def snapshot(self) -> object:
+        """See `Part.snapshot`."""
+        return {} if self.network is None else _packed(self.network.weights)
+
+    def restore(self, state: object) -> None:
+        """See `Part.restore`; the momentum begins anew."""
+        network = self.network
+        if network is not None:
+            network.weights = _unpacked(as_dict(state), network.weights)
+            zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in network.weights.items()}
+            network.moving = {name: network.engine.constant(words) for name, words in zero.items()}
+            self.stale = True
+
+    def state(self) -> State:
+        """See `Part.state`."""
+        if self.network is None:
+            return {}
+        return {"weights": _packed(self.network.weights), "moving": _packed(self.network.moving)}
+
+    def load(self, state: State) -> None:
+        """See `Part.load`."""
+        if self.network is not None:
+            self.restore(state["weights"])
+            self.network.moving = _unpacked(as_dict(state["moving"]), self.network.moving)
+
+
+def _packed(shares: Shares) -> State:
+    return {name: [torch.from_numpy(part.view(np.int64).copy()) for part in (one.mine, one.next)]
+            for name, one in shares.items()}  # fmt: skip
+
+
+def _unpacked(state: Mapping[str, object], like: Shares) -> dict[str, Share]:
+    """Kept shares.
+
+    Raises:
+        InputError: they are of another network.
+    """
+    if state.keys() != like.keys():
+        raise InputError(f"the model has shares of {', '.join(state)}; this job's network has {', '.join(like)}")
+    found = {}
+    for name, kept in state.items():
+        parts = [np.ascontiguousarray(as_tensor(part).numpy()).view(np.uint64) for part in as_list(kept)]
+        if len(parts) != 2 or any(part.shape != like[name].shape for part in parts):
+            raise InputError(f"the model's {name} has shares of other shapes than {like[name].shape}")
+        found[name] = Share(parts[0].copy(), parts[1].copy())
+    return found

@@ -1,0 +1,166 @@
+"""The network on shares: the three parties compute what the same fixed-point arithmetic gives in the clear, bit by bit,
+and what floating point gives up to rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from securevfl_crypto.replicated import Clear, Computing, run_three
+from securevfl_crypto.ring import decode, encode
+from torch import nn
+
+import securevfl as sv
+from securevfl.shares import Network, NetworkShape, Rule, Scores
+from securevfl.shares.engine import Engine
+from securevfl.shares.metrics import EDGES
+
+RULE = Rule(lr=0.25, momentum=0.9, decay=0.0)
+KNOTS = np.array([-6, -4, -3, -2, -1, 0, 1, 2, 3, 4, 6.0])
+HEIGHTS = np.array([0, *(1 / (1 + np.exp(-KNOTS[1:-1]))), 1])
+"""The chords of the sigmoid."""
+SHAPES = {
+    "logistic": NetworkShape((3, 2), (), (), 2),
+    "perceptron": NetworkShape((3, 2), (), (4, 3), 2),
+    "bottoms": NetworkShape((3, 0, 2), (4, 3), (4,), 2),
+}
+
+
+def _rows(shape: NetworkShape, rows: int = 24) -> tuple[list[np.ndarray], np.ndarray]:
+    generator = np.random.default_rng(5)
+    inputs = [generator.normal(size=(rows, width)).clip(-5, 5) for width in shape.inputs]
+    labels = (sum(x.sum(axis=1) for x in inputs) > 0).astype(float)[:, None]
+    return inputs, labels
+
+
+async def _trained(engine: Engine, shape: NetworkShape, steps: int, rule: Rule = RULE) -> dict[str, np.ndarray]:
+    """This party's summands of everything there is after training: weights, momentum, logits, metrics."""
+    network = Network(shape, rule, 8, engine, seed=1)
+    inputs, labels = _rows(shape)
+    x, y = [engine.constant(encode(one)) for one in inputs], engine.constant(encode(labels))
+    for step in range(steps):
+        here = slice(8 * (step % 3), 8 * (step % 3) + 8)
+        await network.train([one[here] for one in x], y[here])
+    scores = Scores(network)
+    await scores.add(x, y)
+    pairs = float(labels.sum() * (1 - labels).sum())
+    found = {name: one for kind in network.state().values() for name, one in kind.items()}
+    found |= {f"moving {name}": one for name, one in network.moving.items()}
+    found["logits"] = await network.forward(x)
+    found["metrics"] = await scores.rounded(engine.constant(Scores.scale_words(0.5 / pairs)))
+    found["range"] = await network.in_range()
+    return {name: one.mine for name, one in found.items()}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_three_parties_compute_what_the_clear_does_bit_by_bit(name: str) -> None:
+    seed = bytes(range(32))
+
+    async def party(engine: Computing) -> dict[str, np.ndarray]:
+        return await _trained(engine, SHAPES[name], 4)
+
+    async def clear(engine: Clear) -> dict[str, np.ndarray]:
+        return await _trained(engine, SHAPES[name], 4)
+
+    results = run_three(party, seed=seed).results
+    with pytest.raises(StopIteration) as ended:
+        clear(Clear(seed)).send(None)
+    wanted: dict[str, np.ndarray] = ended.value.value
+    for what, words in wanted.items():
+        np.testing.assert_array_equal(sum(one[what] for one in results), words, err_msg=what)
+
+
+def _reference(shape: NetworkShape) -> nn.Module:
+    """The same network in torch, with the same first weights."""
+
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.by = nn.ParameterDict(
+                {name.replace(".", "_"): nn.Parameter(torch.from_numpy(decode(words)))
+                 for name, words in shape.first_weights(1).items()}  # fmt: skip
+            )
+
+        def dense(self, name: str, a: torch.Tensor) -> torch.Tensor:
+            w = self.by[name.replace(".", "_")]
+            return a @ w[:-1] + w[-1]
+
+        def forward(self, inputs: list[torch.Tensor]) -> torch.Tensor:
+            parts = {str(i): x for i, x in enumerate(inputs) if x.shape[1]}
+            for level in shape.bottoms():
+                for layer in level:
+                    party = layer.name.removeprefix("bottom ").split(".")[0]
+                    z = torch.relu(self.dense(layer.name, parts[party]))
+                    parts[party] = z.clamp_max(6) if layer.then == "relu6" else z
+            a = torch.cat(list(parts.values()), dim=1)
+            for layer in shape.tops():
+                z = self.dense(layer.name, a)
+                a = torch.relu(z) if layer.then else z
+            return a
+
+    return Joined()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -> None:
+    shape, rule = SHAPES[name], Rule(lr=0.25, momentum=0.5, decay=0.01)
+    inputs, labels = _rows(shape)
+    model = _reference(shape)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rule.lr, momentum=rule.momentum, weight_decay=rule.decay)
+    x, y = [torch.from_numpy(one) for one in inputs], torch.from_numpy(labels)
+    for step in range(6):
+        here = slice(8 * (step % 3), 8 * (step % 3) + 8)
+        optimizer.zero_grad()
+        logits = model([one[here] for one in x])
+        probabilities = torch.from_numpy(np.interp(logits.detach().numpy(), KNOTS, HEIGHTS))
+        logits.backward((probabilities - y[here]) / 8)
+        optimizer.step()
+    with pytest.raises(StopIteration) as ended:
+        _trained(Clear(bytes(32)), shape, 6, rule).send(None)
+    found: dict[str, np.ndarray] = ended.value.value
+    wanted = model(x).detach().numpy()
+    np.testing.assert_allclose(decode(found["logits"]), wanted, atol=0.01)
+    accuracy, log_loss, auc = decode(found["metrics"], 10)
+    loss = float(np.logaddexp(0, wanted).sum() - (labels * wanted).sum()) / len(labels)
+    assert abs(accuracy - ((wanted > 0) == (labels > 0)).mean()) < 0.003
+    assert abs(log_loss - loss) < 0.02
+    bins = np.digitize(decode(found["logits"]), EDGES)
+    gap = bins[labels > 0][:, None] - bins[labels == 0][None, :]
+    assert abs(auc - ((gap > 0) + (gap == 0) / 2).mean()) < 0.002
+    assert found["range"].tolist() == [1 << 16]
+
+
+def test_a_step_takes_no_more_than_24_rounds() -> None:
+    shape = NetworkShape((16, 16), (), (16, 16), 2)
+
+    async def step(engine: Computing) -> int:
+        network = Network(shape, RULE, 8, engine, seed=1)
+        x = [engine.constant(np.zeros((8, 16), dtype=np.uint64))] * 2
+        await network.train(x, engine.constant(np.zeros((8, 1), dtype=np.uint64)))
+        return engine.rounds
+
+    assert max(run_three(step).results) <= 24
+
+
+@pytest.mark.parametrize("value", [17.0, -(2.0**30), 2.0**40])
+def test_weights_out_of_range_are_found(value: float) -> None:
+    engine = Clear(bytes(32))
+    network = Network(SHAPES["perceptron"], RULE, 8, engine, seed=1)
+    words = network.weights["layer 1"].mine.copy()
+    words[1, 1] = encode(np.array([value]))[0]
+    network.weights["layer 1"] = engine.constant(words)
+    with pytest.raises(StopIteration) as ended:
+        network.in_range().send(None)
+    assert ended.value.value.mine.tolist() == [0]
+
+
+def test_networks_whose_products_could_wrap_are_refused() -> None:
+    with pytest.raises(sv.InputError, match=r"below 2\^62 nothing wraps"):
+        NetworkShape((32, 32), (), (64, 64, 64, 64), 2)
+    with pytest.raises(sv.InputError, match="take smaller batches"):
+        NetworkShape((64,), (), (64, 64), 2).steps(RULE, 1 << 16)
+
+
+def test_metrics_of_no_rows() -> None:
+    with pytest.raises(ValueError, match="no rows"):
+        Scores(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).rounded(None).send(None)  # type: ignore[arg-type]
