@@ -126,11 +126,12 @@ def check_protection(job: Job, ledgers: Mapping[str, Ledger], passive: Sequence[
     training = Exchanges(job.algorithm.exchanges(job.protection, len(passive)))
     if not len(training):
         return
-    speaking = {e.sender for e in training if e.kind in READABLE_KINDS or e.kind is Kind.CIPHERTEXT}
+    content_kinds = READABLE_KINDS | {Kind.CIPHERTEXT, Kind.SHARE}
+    speaking = {e.sender for e in training if e.kind in content_kinds}
     for name, ledger in ledgers.items():
         sent = _sent(ledger)
         peers = {entry.peer for entry, _ in sent}
-        content = [one for one in sent if one[0].kind in READABLE_KINDS or one[0].kind is Kind.CIPHERTEXT]
+        content = [one for one in sent if one[0].kind in content_kinds]
         if not content and not resumed and (PASSIVE if name in passive else ACTIVE) in speaking:
             total = sum(count for _, count in sent)
             raise ProtectionInactive(f"{name!r} sent nothing to train with ({total} messages to {sorted(peers)})")
@@ -157,6 +158,8 @@ def _check_sealed(name: str, content: list[tuple[Entry, int]], training: Exchang
             f"{readable[0][0].what!r}; the job asked for all to be sealed"
         )
     for entry, _ in content:
+        if entry.kind is Kind.SHARE and entry.cipher == "masked":
+            continue
         exchange = training.find(entry.what, entry.kind)
         allowed = frozenset() if exchange is None else exchange.ciphers
         bits = 0 if exchange is None else exchange.key_bits

@@ -20,6 +20,7 @@ from securevfl.party.job import Job
 from securevfl.privacy import (
     READABLE_KINDS,
     REFUSED,
+    SHARES,
     Finding,
     GaussianRelease,
     Link,
@@ -165,12 +166,15 @@ def _kinds(exchanges: Iterable[Exchange]) -> frozenset[Kind]:
 
 
 def _protections(content: Iterable[Exchange]) -> frozenset[str]:
-    """What row-level content may cross under: the ciphers of what is encrypted, and ``"plain"`` for the rest."""
+    """What row-level content may cross under: the ciphers of what is encrypted, ``"shares"``, and ``"plain"`` for the
+    rest."""
     found: set[str] = set()
     for exchange in content:
         found |= exchange.ciphers
         if exchange.kind in READABLE_KINDS:
             found.add("plain")
+        if exchange.kind is Kind.SHARE:
+            found.add(SHARES)
     return frozenset(found)
 
 

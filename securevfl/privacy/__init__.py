@@ -36,7 +36,7 @@ from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
 from securevfl.privacy.mechanisms import Gaussian, JointNoise, Marvell, RandomisedResponse
 from securevfl.privacy.noise import Noised, NoiseShare, bare, clip_rows, gaussian, mapped
-from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy, protection_of
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy, protection_of
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.rows import RowRelease
 from securevfl.privacy.severity import Measured, Permitted, measured, permitted, severity_of_view
@@ -51,6 +51,7 @@ __all__ = [
     "READABLE_KINDS",
     "REFUSED",
     "SCHEMES",
+    "SHARES",
     "Accountant",
     "Chain",
     "Clock",

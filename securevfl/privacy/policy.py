@@ -13,13 +13,16 @@ from securevfl.config import Config
 from securevfl.errors import FewCommonRows, PolicyError
 from securevfl.transport import NO_GUARD, Array, Guard, Kind, Message
 
-__all__ = ["READABLE_KINDS", "SCHEMES", "Policy", "protection_of"]
+__all__ = ["READABLE_KINDS", "SCHEMES", "SHARES", "Policy", "protection_of"]
 
 READABLE_KINDS = frozenset({Kind.ACTIVATION, Kind.GRADIENT, Kind.REPRESENTATION})
 """Kinds whose unguarded content tells about single rows."""
 
 SCHEMES = frozenset({"bfv", "ckks", "paillier"})
 """Ciphers that seal content under somebody's key."""
+
+SHARES = "shares"
+"""The protection under which secret shares cross, by its name in job files."""
 
 _CIPHERS = SCHEMES | {"blinded", "masked", "none"}
 _DEFAULT_SECURITY = 112
@@ -40,7 +43,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     Attributes:
         sealed: row-level content (activations, gradients, representations) may cross only encrypted or masked.
         protections: protections that may carry content, by their names in job files (``"plain"``, ``"paillier"``,
-            ``"bfv"``, ``"ckks"``), or None for all that are known.
+            ``"bfv"``, ``"ckks"``, ``"shares"``), or None for all that are known.
         noised: kinds of which every message must carry differentially private noise. Sealed content counts as what
             the owner of the key opens: z as activations, the gradient of a bottom with parameters as gradients.
         forbidden: kinds that may not leave at all.
@@ -64,7 +67,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     """
 
     sealed: bool = False
-    protections: frozenset[Literal["bfv", "ckks", "paillier", "plain"]] | None = None
+    protections: frozenset[Literal["bfv", "ckks", "paillier", "plain", "shares"]] | None = None
     noised: frozenset[Kind] = frozenset()
     forbidden: frozenset[Kind] = frozenset()
     leaks: bool = True
@@ -166,6 +169,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             raise PolicyError(
                 f"{which} is called a ciphertext and is {guard.label}: one of {', '.join(sorted(SCHEMES))} was expected"
             )
+        if message.kind is Kind.SHARE and cipher != "masked":
+            raise PolicyError(f"{which} is called a secret share and is {guard.label}: 'masked' was expected")
         if cipher == "paillier" and guard.bits < self.paillier_bits:
             raise PolicyError(
                 f"{which} is under a Paillier key of {guard.bits} bits; the policy demands at least "
@@ -176,8 +181,9 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             raise PolicyError(
                 f"{which} is {guard.label}, which gives {guard.security} bits of security; the policy demands {least}"
             )
-        content = message.kind in READABLE_KINDS or cipher in SCHEMES
-        if content and self.protections is not None and protection_of(cipher) not in self.protections:
+        content = message.kind in READABLE_KINDS or message.kind is Kind.SHARE or cipher in SCHEMES
+        named = SHARES if message.kind is Kind.SHARE else protection_of(cipher)
+        if content and self.protections is not None and named not in self.protections:
             raise PolicyError(
                 f"{which} is {guard.label}; the policy accepts {', '.join(sorted(self.protections)) or 'nothing'}"
             )

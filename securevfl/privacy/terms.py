@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
-from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, Policy
+from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy
 from securevfl.transport import Guard, Kind, Message
 
 __all__ = ["REFUSED", "Terms", "broken_rule", "raise_refusal"]
@@ -99,8 +99,9 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
 
 def _about_protections(policy: Policy, terms: Terms) -> str:
     for name in sorted(terms.protections):
-        if name not in SCHEMES | {"plain"}:
-            return f"protection {name!r} is none that the policy knows ({', '.join(sorted(SCHEMES | {'plain'}))})"
+        known = SCHEMES | {"plain", SHARES}
+        if name not in known:
+            return f"protection {name!r} is none that the policy knows ({', '.join(sorted(known))})"
         if policy.protections is not None and name not in policy.protections:
             accepted = ", ".join(sorted(policy.protections)) or "nothing"
             return f"content would cross under {name!r} and the policy accepts {accepted}"

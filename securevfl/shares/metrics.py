@@ -1,8 +1,8 @@
 """Metrics of a model on rows, computed on shares: only their rounded values are opened, to the active party.
 
 Two classes: accuracy, log-loss and AUC. All follow from comparisons of the logits with a few edges: the log-loss by
-chords of softplus between them, the AUC by trapezoids. More classes: accuracy alone. Opened logits of the same rows in
-each epoch would give the features back.
+chords of softplus between them, the AUC by trapezoids. More classes: accuracy and log-loss. Opened logits of the same
+rows in each epoch would give the features back.
 """
 
 from __future__ import annotations
@@ -65,17 +65,18 @@ class Scores:
         return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
 
     async def _many(self, logits: Share, targets: Share) -> Share:
-        """The number of rows whose class is not the likeliest, (1,)."""
+        """The number of rows whose class is not the likeliest, and the sum of their losses with 16 bits, (2,)."""
         engine = self._engine
         (own,) = await products(engine, [Product(logits, targets, "times", shift=FRACTION)])
         ahead = logits - own.sum(axis=1, keepdims=True).broadcast_to(logits.shape)
+        loss = (await engine.log_sum_exp(logits)).reshape(-1).sum() - own.reshape(-1).sum()
         better = (await engine.positive(ahead, (_MARGIN,))).reshape(*logits.shape)
         count = better.sum(axis=1, keepdims=True) * ONE
         wrong = await engine.positive(count, (0.5,))
-        return wrong.reshape(-1).sum().reshape(1)
+        return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
     async def rounded(self, scale: Share) -> Share:
-        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and AUC, or accuracy.
+        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC.
 
         Args:
             scale: `scale_words`, shared.
@@ -84,7 +85,8 @@ class Scores:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
         if self._network.shape.classes > 2:
-            return (await self._shares_of_rows([self._count(self._rows) - sums]))[0]
+            right = self._count(self._rows) - sums[:1]
+            return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))
         edges, middle = len(EDGES), EDGES.index(0.0)
         product, total = sums[:1], sums[1:2]
         above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))

@@ -7,7 +7,8 @@ layer's weight gradient and the gradient at its input, the bottoms of all partie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
@@ -15,7 +16,6 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.engine import ONE, Engine, products, scaled
 from securevfl.shares.shape import Layer, NetworkShape, Rule
-from securevfl.shares.sigmoid import sigmoid
 
 __all__ = ["Network", "Tape"]
 
@@ -56,12 +56,15 @@ class Network:
         self.weights = {name: engine.constant(words) for name, words in first.items()}
         self.moving = {name: engine.constant(np.zeros_like(words)) for name, words in first.items()}
 
-    async def forward(self, inputs: Sequence[Share], *, tape: Tape | None = None) -> Share:
-        """Logits (n, outputs).
+    async def forward(
+        self, inputs: Sequence[Share], *, tape: Tape | None = None, last: Literal["sigmoid"] | None = None
+    ) -> Share:
+        """Logits (n, outputs), or a function of them with `NetworkShape.finer` more fractional bits.
 
         Args:
             inputs: each data party's, (n, d_p); parties without columns have (n, 0).
             tape: is filled where `backward` follows.
+            last: the function.
         """
         shape = self.shape
         parts = {f"{party}": one for party, one in enumerate(inputs) if shape.inputs[party]}
@@ -73,7 +76,10 @@ class Network:
         a = concatenate(list(parts.values()), axis=1)
         for layer in shape.tops():
             x = self._with_ones(a)
-            (done,) = await self.engine.products([self._job(layer, x)])
+            job = self._job(layer, x)
+            if last is not None and layer == shape.tops()[-1]:
+                job = replace(job, then=last)
+            (done,) = await self.engine.products([job])
             a = _note(tape, layer, x, done)
         return a
 
@@ -85,8 +91,10 @@ class Network:
             targets: probabilities of the classes (n, outputs): of the second class where there are two.
         """
         tape = Tape({}, {})
-        logits = await self.forward(inputs, tape=tape)
-        found = await sigmoid(self.engine, logits)
+        if self.shape.classes == 2:  # the sigmoid's comparisons share the rounds of the last product
+            found = await self.forward(inputs, tape=tape, last="sigmoid")
+        else:
+            found = await self.engine.softmax(await self.forward(inputs, tape=tape))
         await self.backward(tape, found - targets * (1 << self.shape.finer))
 
     async def backward(self, tape: Tape, gradient: Share) -> None:

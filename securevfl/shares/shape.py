@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from securevfl_crypto.replicated import SLOPE_BITS
 from securevfl_crypto.ring import FRACTION, encode
 
 from securevfl.errors import InputError
-from securevfl.shares.sigmoid import SLOPE_BITS
 from securevfl.site import derive_seed
 
 __all__ = ["INPUT_BOUND", "Layer", "NetworkShape", "Rule"]

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Computing, Dealt, agreed_streams
-from securevfl_crypto.replicated.wire import Expected
+from securevfl_crypto.replicated import Computing, Dealt, Expected, agreed_streams
 
 from securevfl.cut.share_exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.errors import ProtocolError

@@ -80,9 +80,9 @@ class Sharing:
         """The network for inputs of these widths."""
         outputs = 1 if classes == 2 else classes
         found = self.algorithm.architecture(outputs)
-        bottom = found.bottom if self.algorithm.trainable and not isinstance(found.bottom, str) else ()
+        bottom = found.bottom if self.algorithm.trainable and isinstance(found.bottom, tuple) else ()
         hidden = () if found.top is None else (found.hidden, *found.top)
-        return NetworkShape(tuple(widths), tuple(bottom), hidden, classes)
+        return NetworkShape(tuple(widths), bottom, hidden, classes)
 
     def course(self, member: Member, shape: NetworkShape, batch_size: int) -> Course:
         """This party's way through training, with the network where it computes."""

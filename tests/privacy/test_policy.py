@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError, ProtocolError
-from securevfl.privacy import READABLE_KINDS, SCHEMES, Clock, Ledger, Link, Policy, protection_of
+from securevfl.privacy import READABLE_KINDS, SCHEMES, SHARES, Clock, Ledger, Link, Policy, protection_of
 from securevfl.transport import Array, Guard, Kind, Message, memory_pair
 
 Z = np.zeros((2, 2), np.float32)
@@ -136,7 +136,7 @@ GUARDS = st.builds(
 POLICIES = st.builds(
     Policy,
     sealed=st.booleans(),
-    protections=st.none() | st.frozensets(st.sampled_from(sorted(SCHEMES | {"plain"}))),
+    protections=st.none() | st.frozensets(st.sampled_from(sorted(SCHEMES | {"plain", SHARES}))),
     noised=st.frozensets(st.sampled_from(sorted(READABLE_KINDS))),
     forbidden=st.frozensets(st.sampled_from([Kind.METRIC, Kind.ACTIVATION])),
     min_key_bits=st.sampled_from([2048, 3072]),
@@ -158,7 +158,8 @@ def test_whatever_passes_is_what_the_rules_allow(
         return True
 
     def allowed(policy: Policy) -> bool:
-        content = kind in READABLE_KINDS or guard.cipher in SCHEMES
+        content = kind in READABLE_KINDS or kind is Kind.SHARE or guard.cipher in SCHEMES
+        named = SHARES if kind is Kind.SHARE else protection_of(guard.cipher)
         strong = {
             "none": True,
             "paillier": guard.bits >= max(policy.min_key_bits, 3072 if policy.min_security > 112 else 0),
@@ -168,12 +169,11 @@ def test_whatever_passes_is_what_the_rules_allow(
             guard.cipher != "x"
             and strong
             and (kind is not Kind.CIPHERTEXT or guard.cipher in SCHEMES)
+            and (kind is not Kind.SHARE or guard.cipher == "masked")
             and not (sent and kind in policy.forbidden)
             and not (policy.sealed and kind in READABLE_KINDS and guard.cipher == "none")
             and not (kind in policy.noised and not guard.noise)
-            and not (
-                content and policy.protections is not None and protection_of(guard.cipher) not in policy.protections
-            )
+            and not (content and policy.protections is not None and named not in policy.protections)
         )
 
     assert passes(one) == allowed(one)
