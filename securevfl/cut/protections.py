@@ -428,6 +428,13 @@ class Shares(Protection):
         others = sorted(name for name in self.computing if name not in (active, *strangers))
         return (active, *others, *strangers)
 
+    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+        one, other, last = self.computing or ("the active party", "a second", "a third one")
+        if not self.computing and active and passive:
+            known = [active[0], *sorted(passive), "the coordinator"]
+            one, other, last = known[:_COMPUTING]
+        return f"no two of {one}, {other} and {last} put together what they hold, and all three follow the protocol"
+
     def coordinator_among(self, parties: Collection[str]) -> str:
         return next((name for name in self.computing if name not in parties), "")
 
