@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import numpy as np
 import pytest
-from securevfl_crypto.replicated import Clear, Computing, Product, Run, Share, deal, run_three
+from securevfl_crypto.replicated import SLOPE_BITS, Clear, Computing, Product, Run, Share, deal, run_three
 from securevfl_crypto.replicated.functions import Functions
 from securevfl_crypto.ring import decode, encode
 
@@ -146,3 +146,54 @@ def test_the_largest_of_many(count: int) -> None:
 
     (found,) = same(program, {"x": values})
     np.testing.assert_array_equal(found.view(np.int64), values.view(np.int64).max(-1, keepdims=True))
+
+
+async def trained(party: Functions, s: dict[str, Share]) -> list[Share]:
+    """Three steps of a perceptron with momentum: 18 rounds each, forward, backward and the weights' step."""
+    x, y, weights = s["x"], s["y"], [s["w1"], s["w2"], s["w3"]]
+    velocity = [w - w for w in weights]
+    for _ in range(3):
+        ((a1, p1),) = await party.products([Product(x, weights[0], shift=16, then="relu")])
+        ((a2, p2),) = await party.products([Product(a1, weights[1], shift=16, then="relu6")])
+        (p,) = await party.products([Product(a2, weights[2], shift=16, then="sigmoid")])
+        g3 = p - y * (1 << SLOPE_BITS)
+        wide = 16 + SLOPE_BITS
+        decay = [v * 7 for v in velocity]  # momentum 7/8, folded into the truncation
+        v3, g2 = await party.products(
+            [
+                Product(a2.T, g3, shift=wide + 3, add=decay[2] * (1 << wide)),
+                Product(g3, weights[2].T, shift=wide, gate=p2),
+            ]
+        )
+        v2, g1 = await party.products(
+            [Product(a1.T, g2, shift=19, add=decay[1] * (1 << 16)), Product(g2, weights[1].T, shift=16, gate=p1)]
+        )
+        (v1,) = await party.products([Product(x.T, g1, shift=19, add=decay[0] * (1 << 16))])
+        velocity = [v1, v2, v3]
+        weights = [w - v for w, v in zip(weights, velocity, strict=True)]
+    return weights
+
+
+def exactly_trained(x: np.ndarray, y: np.ndarray, weights: list[np.ndarray]) -> list[np.ndarray]:
+    velocity = [0 * w for w in weights]
+    for _ in range(3):
+        z1 = x @ weights[0]
+        a1 = np.maximum(z1, 0)
+        z2 = a1 @ weights[1]
+        a2 = np.clip(z2, 0, 6)
+        g3 = 1 / (1 + np.exp(-a2 @ weights[2])) - y
+        g2 = g3 @ weights[2].T * ((z2 >= 0) & (z2 < 6))
+        g1 = g2 @ weights[1].T * (z1 >= 0)
+        velocity = [(a.T @ g + 7 * v) / 8 for a, g, v in zip((x, a1, a2), (g1, g2, g3), velocity, strict=True)]
+        weights = [w - v for w, v in zip(weights, velocity, strict=True)]
+    return weights
+
+
+def test_a_perceptron_trains_as_in_the_clear() -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.normal(size=(9, 6)), rng.integers(0, 2, (9, 1)).astype(float)
+    weights = [rng.normal(size=shape) / 2 for shape in ((6, 5), (5, 4), (4, 1))]
+    values = {"x": encode(x), "y": encode(y)} | {f"w{k + 1}": encode(w) for k, w in enumerate(weights)}
+    for found, true in zip(same(trained, values), exactly_trained(x, y, weights), strict=True):
+        np.testing.assert_allclose(decode(found), true, rtol=0, atol=0.02)
+    assert max(party.counted for party in three(trained, values).parties) == 3 * 18  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,7 +141,7 @@ def check_hidden(secret: np.ndarray) -> None:
 
 def check_reshared(found: View) -> None:
     """A summand that party i sends to the one before is uniform without the mask that both of them know."""
-    known = {0: (5, 11), 1: (3, 7), 2: (2, 5)}  # the draws under key i that went into it
+    known = {0: (1, 4), 1: (0, 4), 2: (1, 3)}  # the draws under key i that went into it
     for sender, numbers in known.items():
         for (summand,), number in zip(messages(found, (sender - 1) % 3, "reshare"), numbers, strict=True):
             check_words(summand - found.draws[sender, number])
@@ -243,20 +244,35 @@ def test_a_reused_share_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 # Breaks. Each keeps every result right, so that no test of results would notice it.
 
 
-def zeroed(method: str, key: int | None, numbers: set[int]) -> Breaker:
-    """Draws `numbers` of a stream give zeros, at both holders."""
+def zeroed(key: int, operation: int, part: int) -> Breaker:
+    """A part of what an operation draws at once gives zeros, at both holders."""
 
     def break_it(patch: pytest.MonkeyPatch) -> None:
-        real = getattr(Streams, method)
+        real = Streams.split
+        calls: Counter[tuple[int, int]] = Counter()
 
-        def draw(self: Streams, which: int | None, *rest: object) -> np.ndarray:
-            number = self._drawn.get(which, 0)
-            words: np.ndarray = real(self, which, *rest)
-            return np.zeros_like(words) if which == key and number in numbers else words
+        def split(self: Streams, which: int, sizes: Sequence[int]) -> list[np.ndarray]:
+            parts = real(self, which, sizes)
+            if which == key:
+                calls[self.index, which] += 1
+                if calls[self.index, which] == operation:
+                    parts[part] = np.zeros_like(parts[part])
+            return parts
 
-        patch.setattr(Streams, method, draw)
+        patch.setattr(Streams, "split", split)
 
     return break_it
+
+
+def summands_zeroed(patch: pytest.MonkeyPatch) -> None:
+    """The shares of zero that parties 0 and 1 draw when they reshare."""
+    real = Streams.words
+
+    def draw(self: Streams, key: int | None, shape: tuple[int, ...]) -> np.ndarray:
+        words = real(self, key, shape)
+        return np.zeros_like(words) if key == 1 else words
+
+    patch.setattr(Streams, "words", draw)
 
 
 def changed(method: str, key: int | None, change: Callable[[np.ndarray], np.ndarray]) -> Breaker:
@@ -275,13 +291,13 @@ def changed(method: str, key: int | None, change: Callable[[np.ndarray], np.ndar
 
 
 BREAKS: dict[str, Breaker] = {
-    "zero shares of parties 0 and 2 dropped": zeroed("words", 0, {0}),
-    "zero shares of parties 1 and 2 dropped": zeroed("words", 2, {0}),
-    "resharing without the shares of zero of parties 0 and 1": zeroed("words", 1, {3, 7}),
-    "the mask opened ahead: a truncation pair": zeroed("words", 0, {2}),
-    "answers without a mask": zeroed("words", 0, {8}),
-    "party 0's results without a mask": zeroed("words", 0, {4}),
-    "party 1's results without a mask": zeroed("words", 2, {1}),
+    "shares of zero of parties 0 and 2 dropped": zeroed(0, 1, 0),
+    "shares of zero of parties 1 and 2 dropped": zeroed(2, 1, 0),
+    "resharing without the shares of zero of parties 0 and 1": summands_zeroed,
+    "a truncation pair opened": zeroed(0, 1, 1),
+    "answers without a mask": zeroed(0, 2, 2),
+    "party 0's results without a mask": zeroed(0, 1, 3),
+    "party 1's results without a mask": zeroed(2, 1, 1),
     "a mask of 63 bits": changed("words", None, lambda words: words >> np.uint64(1)),
     "a mask whose last bit is even": changed("words", None, lambda words: words & ~np.uint64(1)),
     "bits of the mask shared without a mask": changed("residues", 0, np.zeros_like),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -50,11 +51,13 @@ class Curve:
         return total
 
 
-def relu() -> Curve:
+@lru_cache
+def relu(fraction: int = 0) -> Curve:
     """max(y, 0), and its derivative."""
     return Curve((0,), (1,), (1,))
 
 
+@lru_cache
 def relu6(fraction: int) -> Curve:
     """min(max(y, 0), 6), and its derivative: two thresholds behind one mask."""
     return Curve((0, 6 << fraction), (1, -1), (1, -1))

@@ -7,6 +7,7 @@ computed here: the three parties must have the same to the last bit.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TypeAlias
 
 from securevfl_crypto.errors import MalformedError
@@ -86,21 +87,25 @@ _LOGARITHM: _Knots = (
 _LOGARITHM_AT_ONE = 190513  # in units of 2^-(16 + SLOPE_BITS)
 
 
+@lru_cache
 def sigmoid(fraction: int) -> Curve:
     """1 / (1 + exp(−y)) in thirteen pieces: error at most 0.0027, exact at 0, 0 below −6 and 1 above 6."""
     return _curve(_SIGMOID, fraction)
 
 
+@lru_cache
 def softplus(fraction: int) -> Curve:
     """log(1 + exp(y)) in 33 pieces: error at most 0.0009."""
     return _curve(_SOFTPLUS, fraction)
 
 
+@lru_cache
 def exponential(fraction: int) -> Curve:
     """exp(y) for y ≤ 0 in thirteen pieces: error at most 0.0024, 1 at 0, 0 below −7."""
     return _curve(_EXPONENTIAL, fraction)
 
 
+@lru_cache
 def inverse(fraction: int, largest: int) -> Curve:
     """1 / y for 1 ≤ y ≤ largest ≤ 64: relative error at most 0.003 up to 16 and 0.0065 beyond, exact at 1.
 
@@ -109,6 +114,7 @@ def inverse(fraction: int, largest: int) -> Curve:
     return _curve(_upto(_INVERSE, largest), fraction, 1 << (fraction + INVERSE_BITS))
 
 
+@lru_cache
 def logarithm(fraction: int, largest: int) -> Curve:
     """log(y) for 1 ≤ y ≤ largest ≤ 64: error at most 0.0011."""
     return _curve(_upto(_LOGARITHM, largest), fraction, _scaled(_LOGARITHM_AT_ONE, fraction))

@@ -7,6 +7,8 @@ that starts again exchanges new ones, because a repeated place would show differ
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -38,6 +40,12 @@ class Streams:
     def words(self, key: int | None, shape: tuple[int, ...]) -> U64:
         """The next words of the stream under a key, or of this party's own (None), uint64 of this shape."""
         return self._stream(key).words(self._advance(key), shape)
+
+    def split(self, key: int, sizes: Sequence[int]) -> list[U64]:
+        """The next words of the stream under a key, in one draw, as arrays of these sizes."""
+        words = self.words(key, (sum(sizes),))
+        ends = list(accumulate(sizes))
+        return [words[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def octets(self, key: int, count: int) -> U8:
         """The next octets of the stream under a key, uint8."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -18,6 +18,7 @@ from securevfl_crypto.ring import matmul
 __all__ = ["Function", "Product", "Result", "additive"]
 
 Function: TypeAlias = Literal["relu", "relu6", "sigmoid"]
+_CURVES: dict[str, Callable[[int], Curve]] = {"relu": relu, "relu6": relu6, "sigmoid": sigmoid}
 Result: TypeAlias = "Share | tuple[Share, Share]"
 
 
@@ -88,8 +89,7 @@ class Product:
 
     def task(self, summand: U64, fraction: int) -> Task:
         """What follows the product, for this party's additive summand of it."""
-        curves: dict[str, Curve] = {"relu": relu(), "relu6": relu6(fraction), "sigmoid": sigmoid(fraction)}
-        curve = curves[self.then] if self.then else None
+        curve = _CURVES[self.then](fraction) if self.then else None
         return Task(summand, self.shift, curve=curve, gate=self.gate)
 
     def result(self, found: Sequence[Share]) -> Result:

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -57,32 +58,32 @@ class Task:
     curve: Curve | None = None
     gate: Share | None = None
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of masks."""
         return self.summand.size
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """The number of comparisons."""
         return self.size * len(self.curve.thresholds) if self.curve else 0
 
-    @property
+    @cached_property
     def valued(self) -> bool:
         """Whether the truncated value goes into the result."""
         return self.curve is None or bool(self.curve.slopes)
 
-    @property
+    @cached_property
     def ahead(self) -> int:
         """Words that party 2 deals with the opening: r ≫ f, its top bit, and with a gate both times party 2's bits."""
         return (2 * self.valued + 2 * (self.gate is not None)) * self.size
 
-    @property
+    @cached_property
     def answers(self) -> int:
         """Words that party 2 deals after the comparison: a bit, and with a value its products."""
         return self.rows * (3 if self.valued else 1) if self.curve else 0
 
-    @property
+    @cached_property
     def results(self) -> int:
         """Words of the results."""
         return self.size * (self.curve.outputs if self.curve else 1)
@@ -90,7 +91,7 @@ class Task:
     def opened(self, c: U64) -> U64:
         """The opened words of z − threshold, (T, n)."""
         thresholds = self.curve.thresholds if self.curve else ()
-        return c - _column(tuple(t << self.shift for t in thresholds))
+        return c - _column(thresholds, self.shift)
 
     def shares(self, words: Sequence[U64]) -> list[Share]:
         """The results from their two words at this party, (results,) each."""
@@ -101,8 +102,11 @@ class Task:
         return [Share(mine[k], after[k]) for k in range(outputs)]
 
 
-def _column(integers: tuple[int, ...]) -> U64:
-    return np.array([integer % (1 << 64) for integer in integers], np.uint64)[:, None]
+@lru_cache
+def _column(integers: tuple[int, ...], shift: int = 0) -> U64:
+    column = np.array([(integer << shift) % (1 << 64) for integer in integers], np.uint64)[:, None]
+    column.setflags(write=False)
+    return column
 
 
 def _parts(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
@@ -188,6 +192,10 @@ class _Sizes:
         self.ahead = sum(task.ahead for task in work)
         self.answers = sum(task.answers for task in work)
         self.results = sum(task.results for task in work)
+        self.with_first = (self.values, self.ahead, self.answers, self.results)
+        """What party 2 draws with party 0: shares of zero, masks of what it deals, shares of the results."""
+        self.with_second = (self.values, self.results)
+        """What party 2 draws with party 1."""
 
 
 class _Knows:
@@ -198,12 +206,12 @@ class _Knows:
         self._sizes = sizes = _Sizes(work)
         streams = party.streams
         self._mask = streams.words(None, (sizes.values,))
-        zeros = streams.words(0, (sizes.values,)) + streams.words(2, (sizes.values,))
-        self._opening = np.concatenate([task.summand.ravel() for task in work]) - zeros + self._mask
-        self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
-        self._ahead = streams.words(0, (sizes.ahead,))
-        self._answers = streams.words(0, (sizes.answers,))
-        self._results = [streams.words(key, (sizes.results,)) for key in (2, 0)]
+        first, self._ahead, self._answers, after = streams.split(0, sizes.with_first)
+        second, mine = streams.split(2, sizes.with_second)
+        self._opening = np.concatenate([task.summand.ravel() for task in work]) - first - second + self._mask
+        self._results = mine, after
+        if sizes.compared:
+            self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
 
     async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
         party, sizes = self._party, self._sizes
@@ -256,20 +264,21 @@ class _Opens:
         self._party, self._work = party, work
         self._first = party.index == 0
         self._sizes = sizes = _Sizes(work)
-        self._private = 0 if self._first else 2  # the key that this party shares with party 2
         streams = party.streams
-        zeros = streams.words(self._private, (sizes.values,))
-        self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros
-        self._rows = np.zeros((0, COLUMNS), np.uint8)  # these come with the messages at party 1
-        self._ahead = self._answers = np.zeros(0, np.uint64)
         if self._first:
-            self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
-            self._ahead = streams.words(0, (sizes.ahead,))
-            self._answers = streams.words(0, (sizes.answers,))
-        self._turns = streams.octets(1, sizes.rows)
-        self._factors = streams.residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
-        self._noughts = streams.residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
-        self._result = streams.words(self._private, (sizes.results,))
+            zeros, self._ahead, self._answers, self._result = streams.split(0, sizes.with_first)
+        else:  # what party 2 deals comes with its messages
+            zeros, self._result = streams.split(2, sizes.with_second)
+            self._ahead = self._answers = np.zeros(0, np.uint64)
+        self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros
+        self._rows = np.zeros((0, COLUMNS), np.uint8)
+        self._turns = np.zeros(0, np.uint8)
+        if sizes.rows:
+            if self._first:
+                self._rows = streams.residues(0, sizes.compared * COLUMNS, MODULUS).reshape(-1, COLUMNS)
+            self._turns = streams.octets(1, sizes.rows)
+            self._factors = streams.residues(1, sizes.rows * COLUMNS, MODULUS - 1).reshape(-1, COLUMNS)
+            self._noughts = streams.residues(1, sizes.rows * COLUMNS, MODULUS).reshape(-1, COLUMNS)
 
     async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
         party, sizes = self._party, self._sizes
