@@ -124,6 +124,16 @@ def test_sums_and_shapes() -> None:
     assert encode(np.empty((0, 3))).shape == (0, 3)
 
 
+def test_integers_stay_exact() -> None:
+    values = np.array([2**61 + 1, -(2**61) - 1, 2**53 + 1, 0])
+    assert encode(values, 0).view(np.int64).tolist() == values.tolist()
+    assert encode(np.array([3, -4], dtype=np.int8)).view(np.int64).tolist() == [3 << 16, -4 << 16]
+    assert encode(np.array([7], dtype=np.uint64), 2).tolist() == [28]
+    for value in (2**62, 2**63 + 5):
+        with pytest.raises(MalformedError, match=f"a value is {value}"):
+            encode(np.array([value], dtype=np.uint64), 0)
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2.0**46, -(2.0**46)])
 def test_values_out_of_range_are_named(value: float) -> None:
     with pytest.raises(MalformedError, match=f"a value is {value}"):

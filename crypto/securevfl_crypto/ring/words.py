@@ -18,7 +18,7 @@ def encode(values: np.ndarray, bits: int = FRACTION, *, bound: float | None = No
     """Real numbers as words, rounded to nearest, ties to even.
 
     Args:
-        values: of any shape; floats or integers.
+        values: of any shape; floats, or integers, which stay exact.
         bits: behind the binary point, 0 to 62.
         bound: the largest size that a value may have; at most, and by default, just below 2^(62 − bits).
 
@@ -40,17 +40,18 @@ def encode(values: np.ndarray, bits: int = FRACTION, *, bound: float | None = No
     array = np.asarray(values)
     if array.dtype.kind not in "fiu":
         raise MalformedError(f"values of type {array.dtype}; real numbers are needed")
-    reals = array.astype(np.float64)
-    if reals.size:
-        size = np.abs(reals)
-        largest = float(size.max())  # NaN if any value is
-        if not largest <= limit:
-            worst = reals.reshape(-1)[int(np.argmax(size))]
+    if array.size:
+        least, most = array.min().item(), array.max().item()  # NaN if any value is
+        if not (-limit <= least and most <= limit):
+            worst = least if least < -limit else most
             raise MalformedError(
                 f"a value is {worst}; with {places} fractional bits values lie from {-limit:.6g} to {limit:.6g}: scale "
                 "the data"
             )
-    words = np.rint(np.ldexp(reals, places)).astype(np.int64, order="C")
+    if array.dtype.kind != "f":
+        words = np.left_shift(array.astype(np.int64, order="C"), places)
+    else:
+        words = np.rint(np.ldexp(array.astype(np.float64), places)).astype(np.int64, order="C")
     return np.asarray(words).view(np.uint64).reshape(array.shape)
 
 
