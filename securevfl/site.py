@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy import Clock, Journal, Ledger, Link, Policy
+from securevfl.privacy import Clock, Journal, Ledger, Link, LookBook, Policy
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Array, Message, PartyRole
 
 __all__ = ["SILENCE", "Keeper", "Observer", "PartySecret", "Site", "derive_seed"]
@@ -180,6 +180,11 @@ class Keeper:
         """What the party may have released, over all attempts at the run."""
         return Journal()
 
+    @cached_property
+    def looks(self) -> LookBook:
+        """What earlier attempts gave away of each row, where the party has a budget of that."""
+        return LookBook()
+
     def saved(self) -> dict[str, object] | None:
         """The checkpoint to go on from, or None to begin anew."""
         return None
@@ -212,6 +217,7 @@ class Site:
         observer: hears how it goes on.
         keeper: keeps the party's checkpoints.
         notes: what the report should tell of this party's part in the run.
+        looks: what earlier jobs and predictions gave away of each of the party's rows.
         silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
             own affair, of which the job says nothing.
     """
@@ -231,6 +237,7 @@ class Site:
     observer: Observer = field(default_factory=Observer)
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
+    looks: LookBook = field(default_factory=LookBook)
     silence: float = SILENCE
 
     @property

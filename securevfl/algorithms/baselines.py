@@ -43,6 +43,9 @@ class LogisticRegression(SplitNN):
             found += [f"{self.name}.bottom is {self.bottom!r}; logistic regression trains none: use splitnn, or Frozen"]
         return found
 
+    def values_opened(self, plan: Plan) -> int:
+        return plan.epochs if plan.steps is None else 1
+
     def architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)
 
@@ -64,6 +67,9 @@ class Local(SplitNN):
 
     def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
         return ()
+
+    def values_opened(self, plan: Plan) -> int:
+        return 0
 
     def check(self, protection: Protection) -> None:
         """See `Algorithm.check`.

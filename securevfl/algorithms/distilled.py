@@ -59,6 +59,9 @@ class Distilled(SplitNN):
     def title(self) -> str:
         return self.label if self.folds > 1 else f"{self.label} (fitted teacher)"
 
+    def values_opened(self, plan: Plan) -> int:
+        return self.hidden  # when its teachers' fold is scored, and more in training them
+
     def looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         return Looks()  # steps of a teacher are given, and not passes: it depends on how many rows are aligned
 
@@ -225,6 +228,13 @@ class _Passive(_Taught, Passive):
 
     def build(self) -> None:
         self.noise = FeatureNoise(self)
+
+    @property
+    def opens(self) -> int:
+        return self.config.hidden
+
+    def look_times(self, epochs: int) -> int:
+        return self.passes() + 1 if epochs else 0
 
     async def begin_epoch(self, epoch: int) -> bool:
         if epoch == 1:

@@ -36,6 +36,7 @@ from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.pseudo_labels import Labelling, SelfTraining, answer_rows, give_labels, score_rows
 from securevfl.training.received import checked_rows
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.rows import Plan
 from securevfl.training.sides import active_side
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.training.task import Task
@@ -150,6 +151,9 @@ class RISA(SplitNN):
             teachers = protection.exchanges(super().cut, passive)
             found += tuple(e for e in teachers if (e.step, e.sender, e.receiver) not in known)
         return (*found, *([_ROWS] if passive else []))
+
+    def values_opened(self, plan: Plan) -> int:
+        return min(self.hidden, 1 if plan.steps else plan.epochs)
 
     def summed(self, architecture: Architecture, outputs: int) -> Architecture:
         """The architecture of the student where parts are added up: as wide as the logits, if these are the parts."""

@@ -53,6 +53,7 @@ class SplitNN(Algorithm):
     name: ClassVar[str] = "splitnn"
     label: ClassVar[str] = "SplitNN"
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
+    counts_looks: ClassVar[bool] = True
     not_frozen: ClassVar[str] = ""
     on_shares: ClassVar[bool] = True
     hidden: Width = 16
@@ -90,6 +91,9 @@ class SplitNN(Algorithm):
         moves = self.trainable or (protection.dp is not None and protection.dp.joint is not None)
         numbers = 1 + passive if self.uses_book else 1  # of one person, see `NumberedRows.shared`
         return Looks(features=times if moves else 1, labels=times * numbers)
+
+    def values_opened(self, plan: Plan) -> int:
+        return self.hidden * (plan.epochs if plan.steps is None else 1)
 
     def architecture(self, outputs: int) -> Architecture:
         """Shapes and rates of the split network.
@@ -230,6 +234,10 @@ class Passive(PassiveRole):
         """This party's half of the network."""
         spec = self.config.cut_spec(self, architecture.hidden)
         return PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape, self.rows_to_pretrain())
+
+    @property
+    def opens(self) -> int:
+        return self.half.cut_width
 
     def activations(self, rows: np.ndarray) -> torch.Tensor | Noised[torch.Tensor]:
         """a_p of these rows, (n, d), clipped and noised where the job says so."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -129,6 +130,11 @@ class PartyTable:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.ids)
+
+    @property
+    def values(self) -> int:
+        """How many values a row has: one for each column, and as many as a block or an image holds."""
+        return sum(math.prod(values.shape[1:]) for values in self.columns.values())
 
     @property
     def role(self) -> Literal["active", "passive"]:

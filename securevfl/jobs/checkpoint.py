@@ -17,7 +17,7 @@ from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import Alignments
-from securevfl.privacy import Journal, lost_attempts
+from securevfl.privacy import Journal, LookBook, lost_attempts
 from securevfl.site import Keeper
 
 __all__ = ["FolderKeeper", "data_digests", "keepers", "kept_in"]
@@ -73,6 +73,15 @@ class FolderKeeper(Keeper):
             InputError: it was changed, or is of another party or job.
         """
         return Journal(self.party, self.job, self.folder / f"{self.party}.journal.jsonl")
+
+    @cached_property
+    def looks(self) -> LookBook:
+        """In ``<party>.looks.jsonl``.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        return LookBook(self.folder / f"{self.party}.looks.jsonl")
 
     def epochs(self) -> set[int]:
         """Epochs of which there is a checkpoint, whole or not."""

@@ -22,7 +22,7 @@ from securevfl.jobs.recording import alignment_record, ledger_records, over_draw
 from securevfl.jobs.result import Result
 from securevfl.jobs.runner.simulated import coordinator_of
 from securevfl.jobs.signing import Keys, signing_of
-from securevfl.jobs.simulation import Aligned, align_parties, consent_parties, run_parties
+from securevfl.jobs.simulation import Aligned, align_parties, consent_parties, look_books, run_parties
 from securevfl.jobs.written import ALIGNMENT, RESULTS
 from securevfl.party import Job
 from securevfl.party.numbering import own_split
@@ -53,6 +53,7 @@ def simulate(
     secrets: Mapping[str, PartySecret] | None = None,
     keys: Keys = None,
     ledgers: str | Path | None = None,
+    looks: str | Path | None = None,
 ) -> Result:
     """Run one job with all parties in this process: align, verify, train, test.
 
@@ -72,6 +73,8 @@ def simulate(
         keys: party → the private key that signs its ledgers, or the folder of `securevfl keys` with one for each
             party; new ones that stay in memory unless given.
         ledgers: folder for the ledgers while the run goes on, ``PARTY.jsonl`` each; without ledgers by now.
+        looks: folder in which each party counts what was opened of each of its rows, over all runs and predictions that
+            name it; see `Policy.max_looks`.
 
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
@@ -90,6 +93,7 @@ def simulate(
         secrets=secrets,
         keys=keys,
         ledgers=ledgers,
+        looks=looks,
     )
 
 
@@ -109,6 +113,7 @@ def compare(
     secrets: Mapping[str, PartySecret] | None = None,
     keys: Keys = None,
     ledgers: str | Path | None = None,
+    looks: str | Path | None = None,
 ) -> Result:
     """Run several jobs over the same verified alignment, and baselines on the same rows.
 
@@ -131,6 +136,7 @@ def compare(
             cut, and derives them from the job's seed where none does. All its jobs begin with the same.
         keys: see `simulate`.
         ledgers: see `simulate`.
+        looks: see `simulate`.
 
     Raises:
         SecureVFLError: whatever ended it.
@@ -138,6 +144,7 @@ def compare(
     import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
 
     first = _check(jobs, parties, baselines, draws)
+    books = None if looks is None else look_books(looks, parties)
     observer = observer or Observer()
     observer.run("alignment by PSI")
     start = time.perf_counter()
@@ -180,6 +187,7 @@ def compare(
                 keepers=kept,
                 secrets=alike,
                 signing=signing,
+                looks=books,
             )
             alike = {name: ran.secrets[name] for name in parties}
             models[key] = Model(job=job, parts={name: t.model for name, t in ran.trained.items() if t.model})
@@ -205,6 +213,7 @@ def compare(
                     observer=observer,
                     secrets=alike,
                     signing=signing,
+                    looks=books,
                 )
             kept_ledgers[_draw(key, number)] = again.ledgers
             more.append(again.trained[chief.name].test)

@@ -18,7 +18,7 @@ from securevfl.data import Parties
 from securevfl.errors import FewCommonRows, NoCommonRows
 from securevfl.jobs.simulation import Aligned, align_parties, predict_parties
 from securevfl.party import Alone, Job
-from securevfl.privacy import Ledger
+from securevfl.privacy import Ledger, LookBook
 from securevfl.site import Observer
 from securevfl.training import Subsets
 
@@ -82,6 +82,7 @@ def score_by_sets(
     *,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
+    looks: Mapping[str, LookBook] | None = None,
 ) -> Iterator[Step]:
     """Score rows by each set in its turn, those that no set before it scored.
 
@@ -92,6 +93,7 @@ def score_by_sets(
         sets: of passive parties; an empty one for the active party alone.
         aligned: an alignment of all these tables to use again, for the first set.
         observers: party → what hears of it.
+        looks: party → its book of looks.
 
     Yields:
         A step for each set; one of a single set that has no common rows raises instead.
@@ -139,6 +141,7 @@ def score_by_sets(
             run=f"predict{title}",
             observers=observers,
             among=among,
+            looks=looks,
         )
         scored = {name: left[name][found.parties[name].rows] for name in names}
         left |= {name: np.setdiff1d(left[name], rows) for name, rows in scored.items()}

@@ -13,7 +13,7 @@ from securevfl.data import Parties
 from securevfl.errors import InputError
 from securevfl.jobs.everyone import Step, every_set, score_by_sets
 from securevfl.jobs.parts import PART, ModelPart, model_part, run_of, write_run
-from securevfl.jobs.simulation import Aligned, consent_parties
+from securevfl.jobs.simulation import Aligned, consent_parties, look_books
 from securevfl.jobs.store import tree_digest, write_tree
 from securevfl.party import Job
 from securevfl.privacy import Ledger
@@ -94,6 +94,7 @@ def predict(
     calibrated: bool = True,
     aligned: Aligned | None = None,
     observers: Mapping[str, Observer] | None = None,
+    looks: str | Path | None = None,
 ) -> Prediction:
     """Predict on new rows: align the parties' tables, encode them as in training, score the common rows; with
     `everyone` all rows of the active party, each once, by the largest set of parties that hold it.
@@ -110,6 +111,7 @@ def predict(
             scores from all columns and one for the active party's own; scores of other sets of parties have none.
         aligned: an alignment of these tables to use again.
         observers: party → what hears of it.
+        looks: see `simulate`.
 
     Raises:
         InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
@@ -134,9 +136,10 @@ def predict(
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)
     parts = dict(model.parts)
+    books = None if looks is None else look_books(looks, parties)
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
-    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers))
+    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
     ids = parties.active.ids
     return Prediction(
         ids=tuple(ids[row] for step in steps for row in step.rows.tolist()),

@@ -3,9 +3,10 @@ common."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from securevfl.jobs.parts import MODEL_PART, model_part
 from securevfl.jobs.runner.simulated import COORDINATOR, Simulated
 from securevfl.jobs.store import tree_digest
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
-from securevfl.privacy import Ledger, Ledgers, Reading
+from securevfl.privacy import Ledger, Ledgers, LookBook, Reading
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.training import Split, Trained
 
@@ -28,6 +29,7 @@ __all__ = [
     "align_parties",
     "consent_parties",
     "join_parties",
+    "look_books",
     "predict_parties",
     "run_parties",
 ]
@@ -153,6 +155,15 @@ def consent_parties(
         )
 
 
+def look_books(folder: str | Path, parties: Iterable[str]) -> dict[str, LookBook]:
+    """Party → its book of looks, ``<party>.looks.jsonl`` in a folder.
+
+    Raises:
+        InputError: one that is damaged.
+    """
+    return {name: LookBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
+
+
 async def _consent(site: Site, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
     await consent_party(site, table, job, pairwise=pairwise)
 
@@ -169,6 +180,7 @@ def run_parties(
     keepers: Mapping[str, Keeper] | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
     signing: Ledgers | None = None,
+    looks: Mapping[str, LookBook] | None = None,
 ) -> Ran:
     """Train on the aligned rows, each party as a task of its own.
 
@@ -184,6 +196,7 @@ def run_parties(
         secrets: party → its secret, for runs that are to begin alike; where a checkpoint goes on it holds its own, and
             the others are drawn as `sites_of` says.
         signing: opens the ledgers; with new keys unless given.
+        looks: party → its book of looks.
 
     Raises:
         PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
@@ -200,6 +213,7 @@ def run_parties(
         keepers=keepers,
         secrets=dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None},
         signing=signing,
+        looks=looks,
     )
 
     async def program(site: Site, table: PartyTable | None) -> Trained:
@@ -227,6 +241,7 @@ def predict_parties(
     run: str,
     observers: Mapping[str, Observer] | None = None,
     among: Sequence[str] = (),
+    looks: Mapping[str, LookBook] | None = None,
 ) -> tuple[np.ndarray, dict[str, Ledger]]:
     """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
 
@@ -238,11 +253,12 @@ def predict_parties(
         run: name, for the ledgers.
         observers: party → what hears of it.
         among: see `consent_party`.
+        looks: party → its book of looks.
     """
 
     async def program(site: Site, table: PartyTable | None) -> np.ndarray:
         await consent_party(site, table, job, among=among)
         return await predict_party(site, parties[site.name], aligned.parties[site.name], job, models[site.name])
 
-    found, sites = Simulated(job=job, parties=parties, run=run, observers=observers).play(program)
+    found, sites = Simulated(job=job, parties=parties, run=run, observers=observers, looks=looks).play(program)
     return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}

@@ -49,7 +49,7 @@ EXCHANGES = tuple(
 """What consent may send: between any two parties."""
 
 
-async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()) -> None:
+async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = (), columns: int = 0) -> None:
     """Tell all peers whether this party takes part, and hear from all.
 
     Args:
@@ -58,6 +58,7 @@ async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()
         book: at a label owner, whether it has a label book.
         among: all passive parties of the job, where fewer take part: the rows that those share with the active party
             become known to it.
+        columns: how many columns its table has, for the budget of looks; 0 where that is not known.
 
     Raises:
         PolicyError: this party refuses, or a peer does; names the party and the rule.
@@ -69,7 +70,7 @@ async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()
     books, said = {site.name: book}, dict[str, tuple[str, Mapping[str, Scalar]]]()
     if site.role != ACTIVE:
         await _hear(site, owners, books, said)
-    await _answer(site, job, books, among)
+    await _answer(site, job, books, among, columns)
     if site.role == ACTIVE:
         await _hear(site, owners, books, said)
     await _hear(site, others, books, said)
@@ -77,8 +78,8 @@ async def consent(site: Site, job: Job, *, book: bool, among: Sequence[str] = ()
     await agree_attempt(site, _CONSENT, {name: meta for name, (_, meta) in said.items()})
 
 
-async def _answer(site: Site, job: Job, books: dict[str, bool], among: Sequence[str]) -> None:
-    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among)
+async def _answer(site: Site, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> None:
+    rule = "" if site.role == COORDINATOR else _own_rule(site, job, books, among, columns)
     if rule:
         meta = {"rule": rule}
         await fan_out(site.others, lambda link: link.send(Kind.CONTROL, REFUSED, meta=meta))
@@ -93,11 +94,18 @@ async def _accept(link: Link, site: Site, book: bool) -> None:
     )
 
 
-def _own_rule(site: Site, job: Job, books: dict[str, bool], among: Sequence[str]) -> str:
+def _own_rule(site: Site, job: Job, books: dict[str, bool], among: Sequence[str], columns: int) -> str:
     passive, fewer = among or site.passive, len(among) > len(site.passive)
     owners = (site.name,) if site.role == ACTIVE else site.label_owners
     rules = (
-        rule_against(job, site.name, active=owner, passive=passive, pairwise=fewer or books.get(owner, False))
+        rule_against(
+            job,
+            site.name,
+            active=owner,
+            passive=passive,
+            pairwise=fewer or books.get(owner, False),
+            columns=columns,
+        )
         for owner in owners
     )
     return next((rule for rule in rules if rule), "")
@@ -117,7 +125,9 @@ async def _hear(
         said[name] = site.role_of(name), message.meta
 
 
-def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> Terms:
+def terms(
+    job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
+) -> Terms:
     """What `job` would do to `party`, as its exchanges declare it.
 
     Args:
@@ -126,6 +136,7 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         active: name of the active party, or of the label owner.
         passive: names of the passive parties.
         pairwise: whether alignment would show the active party pairwise intersections, as a label book needs.
+        columns: how many columns its table has; 0 where that is not known.
     """
     protection, mine = job.planned(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
@@ -147,6 +158,8 @@ def terms(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise
         epsilon=_planned(job, mine, len(passive)),
         delta=_delta(job, mine),
         releases="gradients" if mine else "activations",
+        values=0 if mine else job.algorithm.values_opened(job.plan) if job.algorithm.counts_looks else None,
+        columns=columns,
         leaks=_leaks(findings, party),
         pairwise=known_to,
     )
@@ -201,12 +214,14 @@ def _delta(job: Job, mine: bool) -> float:
     return float(getattr(mechanism, "delta", 0.0))
 
 
-def rule_against(job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False) -> str:
+def rule_against(
+    job: Job, party: str, *, active: str, passive: Sequence[str], pairwise: bool = False, columns: int = 0
+) -> str:
     """The rule of `party`'s own policy that `job` breaks, in words; empty if it accepts the job. See `terms`."""
     if not passive:
         return ""
     own = job.policies.get(party, Policy())
-    found = terms(job, party, active=active, passive=passive, pairwise=pairwise)
+    found = terms(job, party, active=active, passive=passive, pairwise=pairwise, columns=columns)
     if found.leaks and not own.leaks:
         found = replace(found, cure=cure_of_leaks(job, party, active=active, passive=passive))
     return broken_rule(own, found, party)

@@ -37,6 +37,9 @@ class JobTerms(Config):
             ``"auto"``: of the best where at least 50 rows validate, else of the last.
         valid: fraction of the common rows that validate.
         test: fraction of the common rows that test.
+        valid_every: epochs from one validation to the next. Each validation looks at every validation row once more,
+            under weights that it shares with all of them; between two, no epoch can be the best.
+        valid_rows: most rows that validate, drawn at random; the others of them are not used at all. None for all.
         stratify: whether the label owner draws the split by class.
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.site.PartySecret`).
@@ -51,6 +54,8 @@ class JobTerms(Config):
     keep: Keep = "best"
     valid: Fraction = 0.1
     test: Fraction = 0.2
+    valid_every: Annotated[int, Meta(ge=1, le=100_000)] = 1
+    valid_rows: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
     stratify: bool = False
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
@@ -67,6 +72,11 @@ class JobTerms(Config):
                 f"valid is {self.valid} and test is {self.test}; together they are less than 1, so that rows are left "
                 "to train"
             )
+        if self.patience is not None and self.patience < self.valid_every:
+            found.append(
+                f"patience is {self.patience} and valid_every {self.valid_every}: no validation would come before the "
+                "patience is over; give patience as many epochs at least"
+            )
         return found
 
 
@@ -75,7 +85,8 @@ class JobOptions(JobTerms):
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
-        epochs, batch_size, steps, patience, keep, valid, test, stratify, seed, clip, scale: see `JobTerms`.
+        epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
+            see `JobTerms`.
     """
 
     device: str = "cpu"
@@ -116,7 +127,8 @@ class Job(JobOptions):
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
             likewise.
         policies: party → that party's own policy, on top of what the protection demands.
-        epochs, batch_size, steps, patience, keep, valid, test, stratify, seed, clip, scale, device: see `JobOptions`.
+        epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale,
+            device: see `JobOptions`.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -152,6 +164,7 @@ class Job(JobOptions):
             patience=self.patience,
             steps=self.steps,
             keep=self.keep,
+            valid_every=self.valid_every,
             device=self.device,
         )
 

@@ -158,9 +158,8 @@ def own_labels(table: PartyTable) -> np.ndarray:
 def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
     if how == _TRAIN_ALL:
         return Split(np.arange(rows), np.arange(0), np.arange(0))
-    if how == _BY_MARK:
-        return Split.marked(fold)
-    return Split.of(rows, valid=job.valid, test=job.test, seed=job.seed)
+    found = Split.marked(fold) if how == _BY_MARK else Split.of(rows, valid=job.valid, test=job.test, seed=job.seed)
+    return found.with_valid(job.valid_rows, seed=job.seed)
 
 
 async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: np.ndarray) -> Agreed:
@@ -246,6 +245,8 @@ def number_rows(
         x=x,
         split=agreed.split,
         name=site.name,
+        names=_names(table, alignment.rows, others) if site.role == PASSIVE else (),
+        columns=table.values,
         rest={name: agreed.counts[name][0] for name in order},
         labelled={name: agreed.counts[name][1] for name in order[1:]},
         classes=agreed.classes,
@@ -260,6 +261,10 @@ def number_rows(
     if table.label is None:
         raise PolicyError(f"{site.name!r} has no labels and cannot be the active party")
     return _with_labels(mine, site, table, alignment, job, others)
+
+
+def _names(table: PartyTable, *rows: np.ndarray) -> tuple[str, ...]:
+    return tuple(table.ids[row] for part in rows for row in part.tolist())
 
 
 def _spare(

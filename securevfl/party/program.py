@@ -88,7 +88,8 @@ async def consent_party(
         PolicyError, ProtocolError: see `consent`.
     """
     check_roster(site.label_owners, among or site.passive, job, site.coordinator)
-    await consent(site, job, book=pairwise or (table is not None and table.book is not None), among=among)
+    book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
+    await consent(site, job, book=book, among=among, columns=columns)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
@@ -160,6 +161,7 @@ async def train_party(
     except BaseException as error:
         with _besides(error, "what was released until then could not be noted in the ledger"):
             note_spent(site.ledger, program.spent())  # it cost that much, however the run ended
+            program.tell_looks()
         raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
@@ -190,6 +192,7 @@ async def predict_party(
     program = scoring_program(site, table, alignment, job, model)
     found = await program.predict(dict(model), np.arange(len(alignment.rows)))
     note_spent(site.ledger, program.spent())
+    program.tell_looks()
     return found
 
 
@@ -220,12 +223,21 @@ def scoring_program(
     x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
-    mine = NumberedRows(x=x, split=Split(rows[:0], rows[:0], rows), name=site.name, y=y, classes=classes)
+    names = tuple(table.ids[row] for row in alignment.rows.tolist())
+    mine = NumberedRows(
+        x=x,
+        split=Split(rows[:0], rows[:0], rows),
+        name=site.name,
+        names=names if site.role == PASSIVE else (),
+        columns=table.values,
+        y=y,
+        classes=classes,
+    )
     if site.observer.listening:
         site.observer.numbered(site.name, site.active, mine)
     # As often as training planned to use a row: there are no training rows here to derive it from.
     plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
-    repeated = _repeated(model, [table.ids[row] for row in alignment.rows.tolist()])
+    repeated = _repeated(model, names)
     setting = Setting(
         site=site,
         plan=plan,

@@ -31,6 +31,8 @@ from securevfl.privacy.ledger import (
     verify,
 )
 from securevfl.privacy.link import Declared, Heard, Link, fan_out, together
+from securevfl.privacy.look_book import LookBook
+from securevfl.privacy.looks import RowLooks, looks_allowed
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.marvell import MarvellNoise
 from securevfl.privacy.means import group_means
@@ -70,6 +72,7 @@ __all__ = [
     "Ledger",
     "Ledgers",
     "Link",
+    "LookBook",
     "Loss",
     "Marvell",
     "MarvellNoise",
@@ -89,6 +92,7 @@ __all__ = [
     "Reading",
     "Release",
     "Releases",
+    "RowLooks",
     "RowRelease",
     "Spent",
     "Terms",
@@ -102,6 +106,7 @@ __all__ = [
     "fan_out",
     "gaussian",
     "group_means",
+    "looks_allowed",
     "lost_attempts",
     "mapped",
     "measured",

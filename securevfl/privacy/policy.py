@@ -60,6 +60,10 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
             with this one; algorithms with a label book need it, no other does.
         max_set_size: most rows that a peer may announce for alignment.
+        max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
+            jobs and predictions; or None for no bound. A look at a row opens as many values as the cut is wide: 0.5
+            allows a party with 18 columns 9 values of a row, nine looks at a cut of one or none at a cut of 16. At
+            about 1 they give the features to whoever knows some records, see `securevfl.privacy.looks`.
 
     A policy is checked by the kind, the guard and the mark of noise that the sending code gives a message. It trusts
     the code that is installed: an algorithm that calls features settings, in whole numbers, is not found. With
@@ -81,6 +85,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     max_delta: Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")] = 1e-4
     pairwise_intersections: bool = True
     max_set_size: Count = 1 << 24
+    max_looks: Annotated[float, Meta(gt=0, le=1e6, description="leave it out for no bound")] | None = None
 
     @property
     def guards_rows(self) -> bool:
@@ -249,6 +254,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     def stricter(self, other: Policy) -> Policy:
         """Both policies at once: on each point the stricter of the two."""
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
+        looks = [bound for bound in (self.max_looks, other.max_looks) if bound is not None]
         accepted = [names for names in (self.protections, other.protections) if names is not None]
         return self.replace(
             sealed=self.sealed or other.sealed,
@@ -264,6 +270,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             max_delta=min(self.max_delta, other.max_delta),
             pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
             max_set_size=min(self.max_set_size, other.max_set_size),
+            max_looks=min(looks) if looks else None,
         )
 
     def text(self) -> str:
@@ -289,6 +296,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             parts.append("no known leak")
         if self.max_epsilon is not None:
             parts.append(f"ε <= {self.max_epsilon:g} at δ <= {self.max_delta:g}")
+        if self.max_looks is not None:
+            parts.append(f"values of z of a row <= {self.max_looks:g} a column")
         return "; ".join(parts)
 
 

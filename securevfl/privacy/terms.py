@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from securevfl.errors import PolicyError
+from securevfl.privacy.looks import RowLooks
 from securevfl.privacy.policy import READABLE_KINDS, SCHEMES, SHARES, Policy
 from securevfl.transport import Guard, Kind, Message
 
@@ -39,6 +40,8 @@ class Terms:
             against the policy before the first release.
         delta: with which that ε is counted.
         releases: what that is, in words.
+        values: how many values of z of one of its rows would be opened, at least; None where that is not counted.
+        columns: how many columns its table has; 0 where that is not known yet.
         leaks: what others could read of its data.
         cure: what it would take that nobody could, in words.
         pairwise: who would learn the pairwise intersection with it, or nobody.
@@ -53,6 +56,8 @@ class Terms:
     epsilon: float | None = None
     delta: float = 0.0
     releases: str = "its content"
+    values: int | None = 0
+    columns: int = 0
     leaks: tuple[str, ...] = ()
     cure: str = "another algorithm"
     pairwise: str = ""
@@ -83,6 +88,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
             "add dp=… to the protection, which sealing does not replace",
         ),
         (terms.epsilon is not None, _about_epsilon(policy, terms)),
+        (True, _about_looks(policy, terms, party)),
         (
             bool(terms.pairwise) and not policy.pairwise_intersections,
             f"{terms.pairwise!r} would learn the pairwise intersection with {party!r}, which the policy forbids; align "
@@ -125,6 +131,23 @@ def _about_epsilon(policy: Policy, terms: Terms) -> str:
         )
     try:
         policy.check_epsilon(terms.epsilon, terms.releases, terms.delta)
+    except PolicyError as error:
+        return str(error)
+    return ""
+
+
+def _about_looks(policy: Policy, terms: Terms, party: str) -> str:
+    if policy.max_looks is None:
+        return ""
+    if terms.values is None:
+        return (
+            "the algorithm does not count what it hands over of a row, and the policy bounds that by max_looks: take "
+            "one at the cut (splitnn, logistic_regression), or leave max_looks out"
+        )
+    if not terms.columns:
+        return ""
+    try:
+        RowLooks(party, terms.columns, (), most=policy.max_looks).plan(terms.values)
     except PolicyError as error:
         return str(error)
     return ""

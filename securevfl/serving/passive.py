@@ -16,7 +16,7 @@ from securevfl.serving.policy import MOST_ROWS, Refusal
 from securevfl.serving.session import Index, PartyServer, Serving
 from securevfl.serving.shelf import Named
 from securevfl.site import Site
-from securevfl.training import PassiveProgram
+from securevfl.training import PassiveProgram, PassiveRole
 from securevfl.transport import Mesh, Scalar
 
 __all__ = ["ServePassive"]
@@ -87,6 +87,12 @@ class ServePassive(PartyServer):
         if len(spent):
             words = f"{len(spent)} of its rows were released as often as the model's noise was planned for"
             return Refusal(party=self.place.name, rule="releases", words=words, rows=tuple(spent.tolist()))
+        role = serving.program.role
+        if isinstance(role, PassiveRole):
+            over = np.flatnonzero(~role.looks.left(role.features.places(rows), role.opens))
+            if len(over):
+                words = f"{len(over)} of its rows gave away as many values of z as max_looks allows"
+                return Refusal(party=self.place.name, rule="max_looks", words=words, rows=tuple(over.tolist()))
         return self.counts.refusal(_names(index, rows), fresh.tolist(), releases.cost)
 
     async def _answer(self, index: Index, rows: np.ndarray) -> None:

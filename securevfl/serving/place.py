@@ -15,7 +15,7 @@ from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.jobs.checkpoint import data_digests
 from securevfl.party import Job
-from securevfl.privacy import Clock, Ledger, Link
+from securevfl.privacy import Clock, Ledger, Link, LookBook
 from securevfl.privacy.ledger import PrivateKey
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
@@ -45,6 +45,8 @@ class Place:
         folder: the party's own, for its models, counts and ledgers; nobody else may read it.
         policy: how much may be scored.
         key: signs the party's ledgers; a new one that is never written down, unless given.
+        looks: file that counts what was opened of each of its rows, training and other models' predictions among it; in
+            `folder` unless given. Used where the job's policy for the party has a budget of looks.
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
     """
@@ -57,6 +59,7 @@ class Place:
     folder: Path
     policy: ServingPolicy = field(default_factory=ServingPolicy)
     key: PrivateKey = field(default_factory=PrivateKey.generate)
+    looks: Path | None = None
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"
 
@@ -138,4 +141,5 @@ class Place:
             job=self.job.digest,
             seed=self.job.seed,
             secret=PartySecret.fresh(),
+            looks=LookBook() if policy.max_looks is None else LookBook(self.looks or self.folder / "looks.jsonl"),
         )

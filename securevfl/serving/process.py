@@ -150,6 +150,7 @@ async def at_work(
             folder=folder,
             policy=file.policy.stricter(terms),
             key=own.signing_key(),
+            looks=own.looks,
             software=f"securevfl {versions().get('securevfl', '')}".rstrip(),
         )
         mesh = await _mesh(whole, own, Incarnation(*state.started()))

@@ -70,6 +70,8 @@ class Algorithm(Config):
             targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
+        counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
+            bound it; each class says it anew.
     """
 
     name: ClassVar[str]
@@ -83,6 +85,7 @@ class Algorithm(Config):
     reveals: ClassVar[str] = ""
     on_shares: ClassVar[bool] = False
     protects: ClassVar[frozenset[str]] = frozenset()
+    counts_looks: ClassVar[bool] = False
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
@@ -297,6 +300,15 @@ class Algorithm(Config):
             passive: how many passive parties there are.
         """
         return Looks()
+
+    def values_opened(self, plan: Plan) -> int:
+        """How many values training plans to give away of one row of a passive party that is looked at, at least, as far
+        as that is known before any rows are; see `Policy.max_looks`.
+
+        Args:
+            plan: of the job.
+        """
+        return 0
 
     def fewest_looks(self, protection: Protection, plan: Plan, passive: int) -> Looks:
         """How often training plans to release one row at least, whatever rows there are. Policies are held against that

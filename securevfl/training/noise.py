@@ -81,6 +81,10 @@ class Feeding(Releasing, Interface):
         """What the party would feed for numbered rows."""
         ...
 
+    def looked(self, rows: np.ndarray, width: int) -> None:
+        """Count one look at numbered rows."""
+        ...
+
 
 class Labelled(Releasing, Interface):
     """The active party's role; see `securevfl.training.role.ActiveRole`."""
@@ -112,6 +116,7 @@ class FeatureNoise:
 
     def __init__(self, role: Feeding) -> None:
         self._role = role
+        self._ahead = False
         self.release: RowRelease | None = None
         self.joint: JointRelease | None = None
         dp = role.protection.dp
@@ -129,9 +134,12 @@ class FeatureNoise:
         """Activations (n, d) of numbered rows as they may leave: clipped, noised; gradients flow through the clip.
 
         Raises:
-            PolicyError: a row would be released more often than planned.
+            PolicyError: a row would be released more often than planned, or looked at more often than the party's
+                policy allows.
         """
         site = self._role.site
+        if not self._ahead:
+            self._role.looked(rows, a.shape[1])
         if site.observer.listening:
             site.observer.fed(site.name, site.active, rows, a)
         if self.joint is not None:
@@ -150,9 +158,11 @@ class FeatureNoise:
             return
         split = role.table.split
         aligned = np.intersect1d(np.concatenate([split.train, split.valid, split.test]), role.features.own())
+        self._ahead = True
         with torch.no_grad():
             for rows in chunks(aligned, role.plan.eval_rows):
                 role.activations(rows)
+        self._ahead = False
 
 
 class LabelNoise:

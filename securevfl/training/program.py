@@ -55,6 +55,9 @@ class Program(ABC):
         """What was released so far and what it cost."""
         return []
 
+    def tell_looks(self, notes: list[str] | None = None) -> None:  # noqa: B027 - nothing, unless it feeds rows
+        """Write down how much of the party's rows was given away so far; nothing, for a program that feeds none."""
+
 
 class RoleProgram(Program, Generic[R]):
     """What the programs of both sides share.
@@ -103,7 +106,18 @@ class RoleProgram(Program, Generic[R]):
         role.releases.end_epoch()
         trained.spent += role.releases.close()
         trained.notes += role.releases.notes(role.site.name)
+        self.tell_looks(trained.notes)
         return trained
+
+    def tell_looks(self, notes: list[str] | None = None) -> None:
+        """Write into the ledger how much of the party's rows was given away, and into the report's notes where the
+        party has a budget of that, or features that rest on it."""
+        role = self.role
+        if not isinstance(role, PassiveRole) or not role.looks.values:
+            return
+        role.site.ledger.note("looks", role.looks.facts())
+        if notes is not None and (role.looks.allowed is not None or role.config.draws_secretly):
+            notes.append(role.looks.text())
 
     def spent(self) -> list[Spent]:
         return self.role.releases.spent()
@@ -261,7 +275,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if await self.role.begin_epoch(progress.epoch):
             progress.best, progress.since = -math.inf, 0
         loss = await self.train_epoch(progress.epoch)
-        valid = await self.evaluate(self.role.table.split.valid, judge=True)
+        due = self.role.plan.validates(progress.epoch)
+        valid = await self.evaluate(self.role.table.split.valid, judge=True) if due else {}
         await self.decide(progress, valid)
         self.note(progress, loss, valid)
 
@@ -294,11 +309,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
-        score = valid.get(role.task.score, -valid["log_loss"])
+        score = valid.get(role.task.score, -valid["log_loss"]) if valid else -math.inf  # of an epoch that did not
         better = score > progress.best
         progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
         patience = role.plan.patience
-        out_of_patience = patience is not None and progress.since >= patience
+        out_of_patience = bool(valid) and patience is not None and progress.since >= patience
         progress.stop = (out_of_patience and role.may_stop(epoch)) or epoch >= role.plan.epochs
         keeps = better if role.plan.chooses(len(role.table.split.valid)) else progress.stop
         if keeps:
@@ -405,7 +420,8 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             epoch += 1
             self._kept = kept
             await self.train_epoch(epoch)
-            await self.answer_all(split.valid, judge=True)
+            if role.plan.validates(epoch):
+                await self.answer_all(split.valid, judge=True)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.lap())
             if verdict.meta.get("best"):

@@ -18,7 +18,7 @@ import torch
 
 from securevfl.cut import Protection
 from securevfl.errors import InputError
-from securevfl.privacy import Link
+from securevfl.privacy import Link, RowLooks
 from securevfl.privacy.loss import CrossEntropy, Loss
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.repeated import RepeatedNoise
@@ -76,6 +76,11 @@ class Configuration(Protocol):
     @property
     def least_epochs(self) -> int:
         """Fewest epochs in which the algorithm gets to its last stage."""
+        ...
+
+    @property
+    def draws_secretly(self) -> bool:
+        """Whether a party's secret hides features."""
         ...
 
     @property
@@ -403,7 +408,45 @@ class ActiveRole(Role):
 
 
 class PassiveRole(Role):
-    """A passive party's part: it feeds rows as the active party's epochs go."""
+    """A passive party's part: it feeds rows as the active party's epochs go.
+
+    Attributes:
+        looks: how much of each of its rows was given away.
+    """
+
+    def __init__(self, config: Configuration, setting: Setting) -> None:
+        super().__init__(config, setting)
+        site, table, shape = self.site, self.table, self.features.shape
+        names = table.names or tuple(map(str, range(len(self.features.x))))
+        most, columns = site.policy.max_looks, table.columns or shape.numel()
+        self.looks = RowLooks(site.name, columns, names, most=most, book=site.looks)
+
+    def begin(self) -> None:
+        super().begin()
+        done = 0 if self.site.keeper.saved() is None else self.site.keeper.start or 0
+        predicts = not len(self.table.split.train)
+        self.looks.plan(self.opens * (1 if predicts else self.look_times(self.plan.epochs) - self.look_times(done)))
+
+    @property
+    def opens(self) -> int:
+        """How many values of a row one look at it opens; 0 where that depends on what is fed."""
+        return 0
+
+    def look_times(self, epochs: int) -> int:
+        """How often so many epochs look at one row, at most, as far as that is known before."""
+        return self.times(epochs) if epochs else 0
+
+    def looked(self, rows: np.ndarray, width: int) -> None:
+        """Count one look at numbered rows, before anything of them leaves.
+
+        Args:
+            rows: numbers of rows, (n,).
+            width: of what is handed over, where a look opens all of it.
+
+        Raises:
+            PolicyError: a row would give away more than the party's policy allows.
+        """
+        self.looks.add(self.features.places(rows), self.opens or width)
 
     @property
     def upstream(self) -> Link:

@@ -31,6 +31,7 @@ class Plan:
         steps: batches in an epoch, drawn from one random order of the rows after the other; None for one pass.
         keep: which epoch's weights are kept: of the ``"best"`` on the validation rows, of the ``"last"``, or
             ``"auto"``: of the best where there are at least `FEWEST_TO_CHOOSE` validation rows, else of the last.
+        valid_every: epochs from one validation to the next; the last epoch validates whatever it is.
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
     """
@@ -40,8 +41,13 @@ class Plan:
     patience: int | None
     steps: int | None = None
     keep: Keep = "best"
+    valid_every: int = 1
     eval_rows: int = 2048
     device: str = "cpu"
+
+    def validates(self, epoch: int) -> bool:
+        """Whether the validation rows are scored after `epoch`, from 1."""
+        return epoch % self.valid_every == 0 or epoch == self.epochs
 
     def chooses(self, valid: int) -> bool:
         """Whether so many validation rows choose the epoch whose weights are kept; else it is the last."""
@@ -57,6 +63,8 @@ class NumberedRows:
 
     Attributes:
         x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order.
+        names: their identifiers, (n,); empty where nobody needs them.
+        columns: how many columns the party's table has, before they were encoded; 0 where that is not known.
         split: which aligned rows train, validate and test.
         name: the party.
         rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
@@ -72,6 +80,8 @@ class NumberedRows:
     x: torch.Tensor
     split: Split
     name: str = ""
+    names: tuple[str, ...] = ()
+    columns: int = 0
     rest: Mapping[str, int] = field(default_factory=dict)
     y: torch.Tensor | None = None
     classes: int = 0
@@ -152,6 +162,11 @@ class Features:
         found = self.x.index_select(0, at.clamp_min(0))
         lacking = (at < 0).view(-1, *(1,) * (self.x.ndim - 1))
         return torch.where(lacking, self.fill, found)  # by no index of its own: a GPU would wait for it
+
+    def places(self, rows: np.ndarray) -> np.ndarray:
+        """Places in `x` of those of the numbered rows that this party has and does not withhold."""
+        found: np.ndarray = self._at[rows]
+        return found[found >= 0]
 
     @property
     def shape(self) -> torch.Size:

@@ -50,6 +50,18 @@ class Split:
             )
         return parts
 
+    def with_valid(self, most: int | None, *, seed: int) -> Split:
+        """The same with so many validation rows at most, drawn at random; the others are not used.
+
+        Args:
+            most: how many; None for all.
+            seed: the job's.
+        """
+        if most is None or len(self.valid) <= most:
+            return self
+        generator = np.random.default_rng(derive_seed(seed, "validation rows"))
+        return Split(self.train, np.sort(generator.choice(self.valid, most, replace=False)), self.test)
+
     @classmethod
     def empty(cls) -> Split:
         """No rows."""

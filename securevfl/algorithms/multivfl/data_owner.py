@@ -94,7 +94,8 @@ class DataOwner(Program):
             epoch += 1
             await self.train_epoch(epoch)
             self.average()
-            await self.first.answer_all(split.valid)
+            if role.plan.validates(epoch):
+                await self.first.answer_all(split.valid)
             verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
             self.trained.readings.append(self.site.clock.lap())
             if verdict.meta.get("best"):

@@ -191,6 +191,7 @@ class _Sections(Config):
 
     party: Annotated[str, Meta(max_length=64)] = ""
     state: Word = "state"
+    looks: Word = "looks.jsonl"
     device: Word = "cpu"
     listen: Word | None = None
     policy_file: Word | None = None
@@ -209,6 +210,8 @@ class PartyFile:
         path: of the file.
         party: whose it is.
         state: the state folder.
+        looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
+            used where the policy has a budget of looks.
         device: ``"cpu"`` or ``"cuda"``.
         listen: own address; None to listen nowhere.
         data: the table; None at a coordinator.
@@ -221,6 +224,7 @@ class PartyFile:
     path: Path
     party: str
     state: Path
+    looks: Path
     device: str
     listen: Address | None
     data: DataSection | None
@@ -294,6 +298,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         path=file,
         party=sections.party,
         state=file.parent / sections.state,
+        looks=file.parent / sections.looks,
         device=sections.device,
         listen=None if sections.listen is None else Address.of(sections.listen),
         data=sections.data,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import Parked, SecureVFLError
@@ -50,6 +51,7 @@ class Attending:
         device: its own.
         patience: how long it waits.
         silence: see `Site.silence`.
+        looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
         hearers: of what happens, observers and `News`.
         command: what makes the report again.
     """
@@ -67,6 +69,7 @@ class Attending:
         device: str = "cpu",
         patience: Patience | None = None,
         silence: float = SILENCE,
+        looks: Path | None = None,
         hearers: Iterable[News | Observer] = (),
         command: str = "",
     ) -> None:
@@ -95,6 +98,7 @@ class Attending:
             observer=Audience([one for one in everyone if isinstance(one, Observer)]),
             keep=self._keep,
             silence=silence,
+            looks=looks,
         )
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
         self.finished: Finished | None = None

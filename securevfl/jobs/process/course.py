@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
@@ -22,7 +23,7 @@ from securevfl.jobs.store import tree_digest, write_tree
 from securevfl.party import Alignments, Job, align_party, consent_party, train_party
 from securevfl.party.program import closing, note_spent
 from securevfl.party.reports import View
-from securevfl.privacy import Ledger
+from securevfl.privacy import Ledger, LookBook
 from securevfl.site import SILENCE, Observer, Site
 from securevfl.training import Trained
 from securevfl.transport import Channel
@@ -69,6 +70,8 @@ class Course:
         begun: writes more into the chain of an attempt that begins.
         keep: stores what an attempt left, before anybody hears that this party has it.
         silence: see `Site.silence`.
+        looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
+            given.
     """
 
     state: StateFolder
@@ -82,6 +85,7 @@ class Course:
     begun: Callable[[Ledger], None] | None = None
     keep: Callable[[Finished], None] | None = None
     silence: float = SILENCE
+    looks: Path | None = None
 
     def __post_init__(self) -> None:
         kept = self.state.alignment()
@@ -105,6 +109,7 @@ class Course:
 
     async def __call__(self, view: View, channels: Mapping[str, Channel]) -> Finished:
         began = time.perf_counter()
+        budgeted = self.job.policy(self.name).max_looks is not None
         self.keeper.take_up(view.attempt, None if view.start is None else view.start[:2])
         site = site_of(
             self.job,
@@ -117,6 +122,7 @@ class Course:
             keeper=self.keeper,
             observer=self.observer,
             silence=self.silence,
+            looks=LookBook(self.looks) if self.looks is not None and budgeted else None,
         )
         site.ledger.note("agreement", self.note())
         if self.begun is not None:

@@ -94,6 +94,7 @@ class Start:
                 device=own.device,
                 patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
                 silence=silence,
+                looks=own.looks,
                 hearers=hearers,
                 command=command,
             )

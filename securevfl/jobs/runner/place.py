@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from securevfl.jobs.runner.roster import Roster
 from securevfl.party import Job, declared
-from securevfl.privacy import Clock, Ledger, Link, OpensLedgers, Policy
+from securevfl.privacy import Clock, Ledger, Link, LookBook, OpensLedgers, Policy
 from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel, Exchanges, PartyRole
 
@@ -33,6 +33,7 @@ def site_of(
     observer: Observer | None = None,
     messages: Exchanges | None = None,
     silence: float = SILENCE,
+    looks: LookBook | None = None,
 ) -> Site:
     """A site whose links let through what the job declares.
 
@@ -48,12 +49,15 @@ def site_of(
         observer: hears how it goes on.
         messages: what the job declares, where it is known already.
         silence: see `Site.silence`.
+        looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
     """
     messages = messages or declared(job, len(roster.passive))
     observer = observer or Observer()
     role = roster.role(name)
     policy = job.policy(name) if channels else job.policies.get(name, Policy())
-    clock = Clock()
+    keeper, clock = keeper or Keeper(), Clock()
+    if looks is None:
+        looks = LookBook() if policy.max_looks is None else keeper.looks
     ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
     if channels:
         declare(ledger, messages, role)
@@ -85,8 +89,9 @@ def site_of(
         seed=job.seed,
         secret=secret,
         observer=observer,
-        keeper=keeper or Keeper(),
+        keeper=keeper,
         silence=silence,
+        looks=looks,
     )
 
 

@@ -14,7 +14,7 @@ from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.runner.together import run_together
 from securevfl.party import Job, declared
 from securevfl.party.roster import check_roster
-from securevfl.privacy import Ledgers
+from securevfl.privacy import Ledgers, LookBook
 from securevfl.site import Keeper, Observer, PartySecret, Site
 from securevfl.transport import Channel
 
@@ -50,6 +50,7 @@ class Simulated:
         keepers: party → what keeps its checkpoints.
         secrets: party → its secret; the others get a first one.
         signing: opens the ledgers; with new keys unless given.
+        looks: party → its book of looks.
 
     Raises:
         InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
@@ -65,6 +66,7 @@ class Simulated:
     keepers: Mapping[str, Keeper] | None = None
     secrets: Mapping[str, PartySecret] | None = None
     signing: Ledgers | None = None
+    looks: Mapping[str, LookBook] | None = None
 
     def __post_init__(self) -> None:
         """A user's mistakes end here, before anything runs: each party's program would find them too."""
@@ -109,6 +111,7 @@ class Simulated:
                 keeper=(self.keepers or {}).get(name),
                 observer=(self.observers or {}).get(name) or (self.observer if name == chief else None),
                 messages=messages,
+                looks=(self.looks or {}).get(name),
             )
 
         async def at(site: Site) -> T:

@@ -1,0 +1,184 @@
+"""The book of looks: how many values of z a party gave away of each of its rows, over all jobs and predictions.
+
+A batch is written down and synced before its values leave, so that a process that dies at any moment has counted at
+least what left. People stand there under a keyed digest whose key lies beside the file: without it the file names
+nobody. Whoever owns the folder can delete it; it guards against forgetting, not against its owner.
+
+Several processes of a party may share a book: each reads what the others wrote before it counts. Two that count the
+same row at the same instant can each pass the bound by one batch.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from securevfl.durable import append_synced, make_folder, write_whole
+from securevfl.errors import InputError
+
+__all__ = ["LookBook"]
+
+_KEY_BYTES = 32
+_DIGEST = 12
+"""Bytes that stand for a person: 96 bits."""
+_MOST = 1 << 28
+
+
+class _People(msgspec.Struct, frozen=True, kw_only=True, tag="people", tag_field="line", forbid_unknown_fields=True):
+    """The rows of one run, in its order: digests of their identifiers."""
+
+    run: str
+    people: str
+
+
+class _Looked(msgspec.Struct, frozen=True, kw_only=True, tag="looked", tag_field="line", forbid_unknown_fields=True):
+    """Of each of these rows of a run, so many values leave: places among its people, one named twice counts twice."""
+
+    run: str
+    rows: str
+    values: int
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_People | _Looked).decode
+
+
+class LookBook:
+    """One party's book. Without a path it remembers nothing: each run counts by itself.
+
+    Args:
+        path: of the file; it and the key beside it are made when the first row is counted.
+
+    Raises:
+        InputError: a file that is damaged: what was given away is not known.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._key: bytes | None = None
+        self._end = 0
+        self._counts: dict[bytes, int] = {}
+        self._runs: dict[str, list[bytes]] = {}
+        self.refresh()
+
+    def refresh(self) -> bool:
+        """Read what other processes wrote since; whether there was anything.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        if self.path is None or not self.path.exists() or self.path.stat().st_size == self._end:
+            return False
+        self._read(self.path)
+        return True
+
+    def before(self, names: Sequence[str]) -> np.ndarray:
+        """How many values of each of these rows were given away so far, (n,) int64."""
+        if not self._counts:
+            return np.zeros(len(names), np.int64)
+        return np.array([self._counts.get(self._digest(name), 0) for name in names], np.int64)
+
+    def begin(self, names: Sequence[str]) -> str:
+        """Write down whose rows a run is about to be counted by.
+
+        Returns:
+            The run, for `add`.
+        """
+        run = os.urandom(8).hex()
+        if self.path is not None:
+            people = [self._digest(name) for name in names]
+            self._append(_People(run=run, people=_packed(b"".join(people))))
+            self._runs[run] = people
+        return run
+
+    def add(self, run: str, places: np.ndarray, values: int) -> None:
+        """Count `values` of each of these rows (n,), by their places; it is on the disk when this returns.
+
+        Raises:
+            OSError: it could not be written: nothing may leave.
+        """
+        if self.path is None or not len(places):
+            return
+        self._append(_Looked(run=run, rows=_packed(np.asarray(places, "<u4").tobytes()), values=values))
+        self._count(run, places, values)
+
+    def _count(self, run: str, places: np.ndarray, values: int) -> None:
+        people = self._runs[run]
+        for place in places.tolist():
+            who = people[place]
+            self._counts[who] = self._counts.get(who, 0) + values
+
+    def _append(self, line: _People | _Looked) -> None:
+        if self.path is None:
+            return
+        make_folder(self.path.parent)
+        raw = _encode(line) + b"\n"
+        append_synced(self.path, raw)
+        self._end += len(raw)
+
+    def _digest(self, name: str) -> bytes:
+        if self._key is None:
+            self._key = self._read_key()
+        return hmac.new(self._key, name.encode(), hashlib.sha256).digest()[:_DIGEST]
+
+    def _read_key(self) -> bytes:
+        if self.path is None:
+            return bytes(_KEY_BYTES)
+        path = self.path.with_suffix(".key")
+        if not path.exists():
+            if self._counts:
+                raise InputError(f"{path} is not there: without it nobody can say whose rows {self.path} counts")
+            make_folder(path.parent)
+            write_whole(path, os.urandom(_KEY_BYTES), private=True)
+        key = path.read_bytes()
+        if len(key) != _KEY_BYTES:
+            raise InputError(f"{path} holds {len(key)} bytes and not {_KEY_BYTES}: bring it back")
+        return key
+
+    def _read(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._end)
+            data = file.read()
+        first, begun = self._end == 0, self._end
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, raw in enumerate(whole.splitlines(), 1):
+            try:
+                line = _decode(raw)
+                if isinstance(line, _People):
+                    people = _unpacked(line.people)
+                    if len(people) % _DIGEST:
+                        raise ValueError("half a digest")
+                    self._runs[line.run] = [people[i : i + _DIGEST] for i in range(0, len(people), _DIGEST)]
+                else:
+                    if not 0 <= line.values <= _MOST:
+                        raise ValueError(f"{line.values} values of a row")
+                    self._count(line.run, np.frombuffer(_unpacked(line.rows), "<u4"), line.values)
+            except (msgspec.DecodeError, ValueError, KeyError, IndexError, zlib.error) as error:
+                where = f"line {number} of {path}" if first else f"line {number} after byte {begun} of {path}"
+                raise InputError(
+                    f"{where} is damaged ({error}): what was given away of which row is not known; bring the file back "
+                    "as it was"
+                ) from None
+        self._end = begun + len(whole)
+        if first and whole != data:  # cut off as it was written: what it announced did not leave
+            write_whole(path, whole, private=True)
+
+
+def _packed(raw: bytes) -> str:
+    return base64.b64encode(zlib.compress(raw, 1)).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    inflate = zlib.decompressobj()
+    raw = inflate.decompress(base64.b64decode(text, validate=True), _MOST)
+    if inflate.unconsumed_tail or not inflate.eof:
+        raise ValueError("more than was expected")
+    return raw
