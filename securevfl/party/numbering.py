@@ -271,9 +271,8 @@ def _spare(
     site: Site, table: PartyTable, alignment: Alignment, encoder: FeatureEncoder, mine: NumberedRows
 ) -> torch.Tensor | None:
     """Features of the party's rows that are not aligned, where the algorithm does not number them anyway."""
-    if mine.rest:
-        return None
-    return torch.from_numpy(encoder.transform(table, _others(site, table, alignment, np.arange(0))))
+    rows = _others(site, table, alignment, np.arange(0))
+    return None if mine.rest or not len(rows) else torch.from_numpy(encoder.transform(table, rows))
 
 
 def _with_labels(

@@ -140,6 +140,11 @@ def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.Monke
     assert steps[0] == steps[1]
 
 
+def test_it_learns_where_every_row_is_aligned() -> None:
+    bottom = sv.Frozen(6, learned="own rows", steps=2)
+    sv.simulate(sv.Job(algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1), scarce(rows=60, overlap=1.0))
+
+
 @pytest.mark.parametrize("kind", [sv.SplitNN, sv.EntityAugmentation, PlugVFL], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", ["messages", "resuming", "prediction"])
 def test_algorithms_at_the_cut_have_it(kind: type[Algorithm], name: str) -> None:
