@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from securevfl_crypto.errors import MalformedError, ReusedError
-from securevfl_crypto.replicated import Clear, Computing, Curve, Dealt, Product, Share, Task, deal, run_three
+from securevfl_crypto.replicated import Clear, Computing, Curve, Dealt, Product, Share, Task, deal, fits, run_three
 from securevfl_crypto.replicated.keys import fixed_streams
 from securevfl_crypto.replicated.share import words_of
 
@@ -226,3 +226,30 @@ def test_keys_serve_once() -> None:
         streams.words(0, (4,))
     with pytest.raises(MalformedError, match="does not hold key 2"):
         streams.words(2, (1,))
+
+
+@pytest.mark.parametrize("fraction", [12, 16, 24, 28])
+def test_the_fits_are_as_near_as_they_say(fraction: int) -> None:
+    line, upto16, upto64 = np.linspace(-20, 20, 40001), np.geomspace(1, 16, 9001), np.geomspace(1, 64, 9001)
+    below = line[line <= 0]
+
+    def error(curve: Curve, x: np.ndarray, true: np.ndarray, bits: int = fits.SLOPE_BITS) -> np.ndarray:
+        return np.abs(curve(np.rint(x * 2.0**fraction).astype(np.int64)) / 2.0 ** (fraction + bits) - true)
+
+    slack = 2.0 ** (2 - fraction)
+    logistic = 1 / (1 + np.exp(-line))
+    assert error(fits.sigmoid(fraction), line, logistic).max() < 0.0027 + slack
+    assert error(fits.sigmoid(fraction), np.zeros(1), np.array(0.5)).max() < 1e-6 + slack
+    assert error(fits.softplus(fraction), line, np.logaddexp(0, line)).max() < 0.0009 + slack
+    assert error(fits.exponential(fraction), below, np.exp(below)).max() < 0.0024 + slack
+    inverse = fits.inverse(fraction, 64)
+    assert (error(inverse, upto16, 1 / upto16, fits.INVERSE_BITS) * upto16).max() < 0.0031 + slack
+    assert (error(inverse, upto64, 1 / upto64, fits.INVERSE_BITS) * upto64).max() < 0.0065 + 64 * slack
+    assert error(fits.logarithm(fraction, 64), upto64, np.log(upto64)).max() < 0.0011 + slack
+    few = fits.inverse(fraction, 3)
+    assert len(few.thresholds) < 12
+    near = upto16[upto16 <= 3]
+    assert (error(few, near, 1 / near, fits.INVERSE_BITS) * near).max() < 0.0031 + slack
+    for largest in (0, 65):
+        with pytest.raises(MalformedError, match="1 to 64"):
+            fits.logarithm(fraction, largest)
