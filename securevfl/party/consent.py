@@ -161,6 +161,7 @@ def terms(
         values=0 if mine else job.algorithm.values_opened(job.plan) if job.algorithm.counts_looks else None,
         columns=columns,
         leaks=_leaks(findings, party),
+        computing=protection.computing_parties(active, passive),
         pairwise=known_to,
     )
 

@@ -59,6 +59,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             promises nothing.
         pairwise_intersections: whether, among more than two parties, the active party may learn which rows it shares
             with this one; algorithms with a label book need it, no other does.
+        computing: the parties among which this party's data may be shared out, or None for any: of no two of them does
+            it fear that they put together what they hold. The job names those that compute.
         max_set_size: most rows that a peer may announce for alignment.
         max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
             jobs and predictions; or None for no bound. A look at a row opens as many values as the cut is wide: 0.5
@@ -84,6 +86,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
     max_epsilon: Annotated[float, Meta(gt=0, description="leave it out for no bound")] | None = None
     max_delta: Annotated[float, Meta(gt=0, lt=1, description="well below one over the number of rows")] = 1e-4
     pairwise_intersections: bool = True
+    computing: frozenset[str] | None = None
     max_set_size: Count = 1 << 24
     max_looks: Annotated[float, Meta(gt=0, le=1e6, description="leave it out for no bound")] | None = None
 
@@ -256,6 +259,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         bounds = [bound for bound in (self.max_epsilon, other.max_epsilon) if bound is not None]
         looks = [bound for bound in (self.max_looks, other.max_looks) if bound is not None]
         accepted = [names for names in (self.protections, other.protections) if names is not None]
+        trusted = [names for names in (self.computing, other.computing) if names is not None]
         return self.replace(
             sealed=self.sealed or other.sealed,
             protections=frozenset.intersection(*accepted) if accepted else None,
@@ -269,6 +273,7 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             max_epsilon=min(bounds) if bounds else None,
             max_delta=min(self.max_delta, other.max_delta),
             pairwise_intersections=self.pairwise_intersections and other.pairwise_intersections,
+            computing=frozenset.intersection(*trusted) if trusted else None,
             max_set_size=min(self.max_set_size, other.max_set_size),
             max_looks=min(looks) if looks else None,
         )
@@ -288,6 +293,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
             parts.append("row-level content sealed")
         if self.protections is not None:
             parts.append("only " + (", ".join(sorted(self.protections)) or "nothing"))
+        if self.computing is not None:
+            parts.append("shares only among " + (", ".join(sorted(self.computing)) or "nobody"))
         if self.noised:
             parts.append("noise on " + ", ".join(sorted(kind.value for kind in self.noised)))
         if self.forbidden:

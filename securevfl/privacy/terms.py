@@ -44,6 +44,7 @@ class Terms:
         columns: how many columns its table has; 0 where that is not known yet.
         leaks: what others could read of its data.
         cure: what it would take that nobody could, in words.
+        computing: among which parties its data would be shared out; empty where they are not.
         pairwise: who would learn the pairwise intersection with it, or nobody.
     """
 
@@ -61,6 +62,7 @@ class Terms:
     leaks: tuple[str, ...] = ()
     cure: str = "another algorithm"
     pairwise: str = ""
+    computing: tuple[str, ...] = ()
 
 
 def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
@@ -77,6 +79,7 @@ def broken_rule(policy: Policy, terms: Terms, party: str) -> str:
             "'paillier', 'bfv' or 'ckks', and an algorithm that stays at the cut layer",
         ),
         (True, _about_protections(policy, terms)),
+        (True, _about_computing(policy, terms)),
         (
             bool(bare),
             f"{_names(bare, 's')} would cross without noise and the policy demands differential privacy; add dp=… to "
@@ -119,6 +122,18 @@ def _about_protections(policy: Policy, terms: Terms) -> str:
             security = Guard(name, 1).security
             return f"{name.upper()} gives {security} bits of security; the policy demands {policy.min_security}"
     return ""
+
+
+def _about_computing(policy: Policy, terms: Terms) -> str:
+    if policy.computing is None or not terms.computing:
+        return ""
+    strangers = [name for name in terms.computing if name not in policy.computing]
+    if not strangers:
+        return ""
+    return (
+        f"its data would be shared out among {', '.join(terms.computing)}, any two of whom could read them together, "
+        f"and the policy does not trust {' and '.join(strangers)} with that: name others in the protection's computing"
+    )
 
 
 def _about_epsilon(policy: Policy, terms: Terms) -> str:

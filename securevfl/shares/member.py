@@ -93,6 +93,8 @@ class Member:
         found: dict[str, list[Share]] = {}
         sending = fan_out(given, lambda link: send_dealt(link, given[link]))
         await together(sending, self._collect(shapes, mine, found))
+        if self.engine is not None:  # each summand has two holders: nothing is computed on what they hold differently
+            await self.engine.confirm("input", *(one for shares in found.values() for one in shares))
         return found
 
     async def _collect(

@@ -188,9 +188,20 @@ class Algorithm(Config):
             setting: the party's, with the rows to score.
             model: the party's part of the model.
         """
-        if setting.site.role == PASSIVE:
-            return PassiveProgram(self.passive(setting))
-        return ActiveProgram(self.active(setting))
+        site, protection = setting.site, setting.protection
+        if not protection.on_shares:
+            mine = PassiveProgram(self.passive(setting)) if site.role == PASSIVE else None
+            return mine or ActiveProgram(self.active(setting))
+        absent = protection.coordinator_among((site.active, *site.passive))
+        if absent:
+            raise InputError(
+                f"{absent!r}, which has no data, holds shares of this model and takes part in training alone: train "
+                "with three computing parties that have data, to predict with the model"
+            )
+        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=setting.plan)
+        if site.role == PASSIVE:
+            return SharesPassive(self.passive(setting), sharing)
+        return SharesActive(self.active(setting), sharing)
 
     def check(self, protection: Protection) -> None:
         """Refuse a protection that this algorithm cannot have.

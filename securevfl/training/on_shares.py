@@ -7,16 +7,18 @@ The active party counts the epochs, as elsewhere, and decides by rounded metrics
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import torch
+from securevfl_crypto.errors import CryptoError
 
 from securevfl.cut import Protection
 from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
-from securevfl.errors import InputError, ProtocolError, RangeError
+from securevfl.errors import ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares import Course, Member, Network, NetworkShape, Rule, Words, check_sizes, input_words, named
 from securevfl.site import Site
@@ -31,6 +33,10 @@ from securevfl.transport import Kind, Message
 
 __all__ = ["SharesActive", "SharesCoordinator", "SharesPassive", "Sharing", "rule_of"]
 
+_LEFT_OUT = (
+    "on shares no validation score is opened, so that scores are not calibrated, and no weight, so that the active "
+    "party has no scores of its own columns alone; the training loss is not opened either"
+)
 _MOST_CLASSES = 1 << 10
 _MOST_BATCHES = 1 << 20
 _MOST_ROWS = 1 << 20
@@ -102,6 +108,20 @@ def _sizes(parts: Sequence[np.ndarray]) -> list[int]:
     return [len(part) for part in parts]
 
 
+@contextmanager
+def _by_name(computing: Sequence[str]) -> Iterator[None]:
+    """What the engine finds wrong inside, with the names of the parties that it counts.
+
+    Raises:
+        ProtocolError: the computing parties do not agree, or one sent or asked for what it may not.
+    """
+    try:
+        yield
+    except CryptoError as error:
+        who = ", ".join(f"{name!r} is {index}" for index, name in enumerate(computing))
+        raise ProtocolError(f"on shares ({who}): {error}") from error
+
+
 class _Fed:
     """What a party deals of its rows: those that its role feeds, as they enter the shared network.
 
@@ -152,6 +172,14 @@ class SharesActive(ActiveProgram):
         self.model = SharedModel()
         role.parts = {"shares": self.model}
         self.course: Course
+
+    async def run(self) -> Trained:
+        with _by_name(self.sharing.computing):
+            return await super().run()
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        with _by_name(self.sharing.computing):
+            return await super().predict(model, rows)
 
     async def setup(self) -> None:
         """Learn the widths of all inputs, tell them, exchange keys, and share out the first weights."""
@@ -266,10 +294,11 @@ class SharesActive(ActiveProgram):
     def ended(self) -> Trained:
         trained = super().ended()
         trained.notes += _notes(self.course, self.sharing)
+        trained.notes.append(_LEFT_OUT)
         return trained
 
     async def come_back(self, model: State) -> None:
-        raise InputError("a model that was trained on shares stays in shares; predicting with it is not there yet")
+        await _come_back(self, model)
 
 
 class SharesPassive(PassiveProgram):
@@ -284,6 +313,14 @@ class SharesPassive(PassiveProgram):
         self.model = SharedModel()
         role.parts = {"shares": self.model}
         self.course: Course
+
+    async def run(self) -> Trained:
+        with _by_name(self.sharing.computing):
+            return await super().run()
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        with _by_name(self.sharing.computing):
+            return await super().predict(model, rows)
 
     async def setup(self) -> None:
         """Tell the width of this party's input, learn those of all, and exchange keys."""
@@ -338,7 +375,7 @@ class SharesPassive(PassiveProgram):
         return trained
 
     async def come_back(self, model: State) -> None:
-        raise InputError("a model that was trained on shares stays in shares; predicting with it is not there yet")
+        await _come_back(self, model)
 
 
 class SharesCoordinator(Program):
@@ -350,6 +387,10 @@ class SharesCoordinator(Program):
         self.model = SharedModel()
 
     async def run(self) -> Trained:
+        with _by_name(self.sharing.computing):
+            return await self._run()
+
+    async def _run(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
         observer, chief = site.observer, site.links[site.active]
         observer.phase("setup")
@@ -399,6 +440,12 @@ class SharesCoordinator(Program):
         """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
         epoch, epochs = as_int(saved["epoch"]), self.sharing.plan.epochs
         return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)
+
+
+async def _come_back(program: SharesActive | SharesPassive, model: State) -> None:
+    """Take this party's shares of a trained model, and draw them anew with the other computing parties."""
+    await program.setup()
+    program.role.restore(model["parts"])
 
 
 def _named(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from helpers import parties
+from securevfl_crypto.replicated import Dealt, Share, deal
 
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.jobs import Result
+from securevfl.shares import input_words
 from securevfl.transport import Kind
 
 EPOCHS = 2
@@ -134,3 +141,119 @@ def test_noise_on_what_nobody_sends_is_refused() -> None:
     with pytest.raises(sv.InputError, match="leave dp out"):
         _job(sv.Shares(dp=sv.DP(features=sv.Gaussian())))
     _job(sv.Shares(dp=sv.DP(labels=sv.RandomisedResponse())))
+
+
+def test_a_model_in_shares_predicts_with_all_parties(ran: Result, people: Parties) -> None:
+    model = ran.model()
+    predicted = sv.predict(model, people)
+    scores = dict(zip(predicted.ids, predicted.probabilities[:, 1], strict=True))
+    own = next(iter(found for key, found in ran.scores.items()))
+    wanted = dict(zip(ran.test_ids, own[:, 1], strict=True))
+    gap = max(abs(scores[name] - value) for name, value in wanted.items())
+    assert gap < 0.01  # logits are rounded at 2^-8, each time by chance
+    for name, part in model.parts.items():
+        words = [w for layer in part["parts"]["shares"].values() for w in layer]
+        assert len(words) == 2 * 3, name  # two summands of three layers' weights, of three
+
+
+class _Stops(sv.Observer):
+    """Ends the run in its second epoch."""
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == 2:
+            raise RuntimeError("the power failed")
+
+
+@pytest.mark.parametrize("coordinated", [False, True])
+def test_a_run_goes_on_from_checkpoints_under_fresh_keys(tmp_path: Path, coordinated: bool) -> None:
+    people = parties(1 if coordinated else 2, 90)
+    names = (people.active.name, people.passive[0].name, "helper")
+    job = _job(sv.Shares(computing=names) if coordinated else sv.Shares()).replace(epochs=3)
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path, observer=_Stops())
+    found = sv.simulate(job, people, checkpoints=tmp_path)
+    run = found.record.runs[-1]
+    assert len(run.epochs) == 3
+    (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
+    entries = list(ledgers[people.active.name].each_entry())
+    assert sum(e.what == "shares/key" and e.way == "sent" for e in entries) == 2  # to each of the others
+    assert sum(e.what == "shares/open metrics" for e in entries) < 2 * 3  # the first epoch's are not opened again
+    assert np.isfinite(run.test["log_loss"])
+
+
+def test_values_out_of_range_are_found_by_their_owner() -> None:
+    with pytest.raises(sv.RangeError, match=r"'shop' has a value .* nothing of these rows was shared"):
+        input_words("shop", torch.tensor([[1.0, 8.5]]))
+    with pytest.raises(sv.RangeError, match="nan"):
+        input_words("shop", torch.tensor([[float("nan")]]))
+
+
+class _Deals:
+    """Puts something else into the messages with a party's rows."""
+
+    def __init__(self, change: Callable[[str, np.ndarray], np.ndarray]) -> None:
+        self.change = change
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        dealt = deal(rows)
+        return tuple(_Changed(one, self.change) for one in dealt)
+
+
+@dataclass
+class _Changed:
+    one: Dealt
+    change: Callable[[str, np.ndarray], np.ndarray]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.one.shape
+
+    @property
+    def parts(self) -> tuple[np.ndarray, ...]:
+        return tuple(self.change("ab"[i], part) for i, part in enumerate(self.one.parts))
+
+    def share(self) -> Share:
+        return self.one.share()
+
+
+def _another(side: str, part: np.ndarray) -> np.ndarray:
+    """One word of what this party sends differs, so that the two holders of a summand do not hold the same."""
+    changed = part.copy()
+    if part.dtype == np.uint64 and side == "a":
+        changed.reshape(-1)[0] += np.uint64(1)
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda side, part: part[:-1], "a dealt part of"),
+        (lambda side, part: part.astype(np.int64) if part.dtype == np.uint64 else part, "a dealt part of int64"),
+        (_another, "hold different summands at 'input'"),
+    ],
+    ids=["shape", "ring", "digest"],
+)
+def test_what_is_dealt_wrongly_ends_the_run_before_anything_is_opened(
+    people: Parties, change: Callable[[str, np.ndarray], np.ndarray], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("securevfl.shares.member.deal", _Deals(change))
+    with pytest.raises(sv.ProtocolError, match=words) as caught:
+        sv.simulate(_job(), people)
+    ledgers = caught.value.ledgers
+    assert not any(entry.what.startswith("shares/open") for ledger in ledgers for entry in ledger.each_entry())
+
+
+def test_a_policy_names_whom_a_party_trusts_to_compute(people: Parties) -> None:
+    shop = people.passive[0].name
+    job = _job().replace(policies={shop: sv.Policy(computing=frozenset({shop, people.active.name}))})
+    with pytest.raises(sv.PolicyError, match=r"does not trust .* with that"):
+        sv.simulate(job, people)
+    everyone = frozenset(people)
+    sv.simulate(_job().replace(policies={shop: sv.Policy(computing=everyone)}, epochs=1), people)
+
+
+def test_three_classes_train_by_softmax() -> None:
+    people = parties(2, 150, classes=3)
+    run = sv.simulate(_job(), people).record.runs[-1]
+    assert set(run.epochs[-1].valid) == {"accuracy", "log_loss"}
+    assert np.isfinite(run.test["log_loss"])

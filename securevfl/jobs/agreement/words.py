@@ -96,8 +96,10 @@ def _names(names: int | tuple[str, ...], one: str, many: str) -> str:
 
 def _what(proposal: Proposal) -> tuple[str, ...]:
     tree = proposal.tree()
+    assumed = proposal.protection.assumes(proposal.owners, proposal.passive)
     return (
         f"{proposal.algorithm.title} under {proposal.protection.title}",
+        *([f"  What follows holds if {assumed}. By signing you say that you believe it."] if assumed else []),
         f"  job: {_options(tree['job'])}",
         f"  algorithm: {_options(tree['algorithm'])}",
         f"  protection: {_options(tree['protection'])}",
