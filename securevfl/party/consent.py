@@ -158,12 +158,21 @@ def terms(
         epsilon=_planned(job, mine, len(passive)),
         delta=_delta(job, mine),
         releases="gradients" if mine else "activations",
-        values=0 if mine else job.algorithm.values_opened(job.plan) if job.algorithm.counts_looks else None,
+        values=_values(job, mine),
         columns=columns,
         leaks=_leaks(findings, party),
         computing=protection.computing_parties(active, passive),
         pairwise=known_to,
     )
+
+
+def _values(job: Job, mine: bool) -> int | None:
+    """Values that would be opened of one row of the party; None where nobody counts them."""
+    if mine:
+        return 0
+    if job.protection.on_shares:
+        return 1  # its final prediction, or one for each class: numbers of classes are known later
+    return job.algorithm.values_opened(job.plan) if job.algorithm.counts_looks else None
 
 
 def _leaks(findings: Iterable[Finding], party: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.replicated import Computing, Dealt, Share, deal
+from securevfl_crypto.replicated import Computing, Dealt, Opening, Share, deal
 from securevfl_crypto.ring import encode
 
 from securevfl.errors import ProtocolError, RangeError
@@ -44,14 +44,14 @@ class Member:
     Args:
         site: its place, linked with all parties.
         computing: names of the three computing parties.
-        openings: what may be opened → how often.
+        openings: what may be opened → how often, to whom, how many values.
 
     Attributes:
         engine: computes; None at a party that only deals, and before `setup`.
         sources: names of the data parties, the active one first.
     """
 
-    def __init__(self, site: Site, computing: Sequence[str], openings: Mapping[str, int]) -> None:
+    def __init__(self, site: Site, computing: Sequence[str], openings: Mapping[str, Opening]) -> None:
         self.site = site
         self.computing = tuple(computing)
         self.sources = (site.active, *site.passive)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Computing, Dealt, Expected, agreed_streams
+from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agreed_streams
 
 from securevfl.cut.share_exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.errors import ProtocolError
@@ -94,13 +94,13 @@ def _checked(
     return array
 
 
-async def computing_at(site: Site, names: Sequence[str], openings: Mapping[str, int]) -> Computing:
+async def computing_at(site: Site, names: Sequence[str], openings: Mapping[str, Opening]) -> Computing:
     """The engine of the computing party at `site`, under keys that are fresh for this process and attempt.
 
     Args:
         site: its place.
         names: of the three, in their order.
-        openings: what may be opened → how often.
+        openings: what may be opened → how often, to whom, how many values.
 
     Raises:
         ProtocolError: a peer's key is none.

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import torch
 from securevfl_crypto.errors import CryptoError
+from securevfl_crypto.replicated import Opening
 
 from securevfl.cut import Protection
 from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
@@ -77,10 +78,23 @@ class Sharing:
         """Names of the three."""
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
-    def member(self, predictions: int) -> Member:
-        """This party's part, which opens predictions so many times."""
-        openings = {"metrics": self.plan.epochs, "range": self.plan.epochs, "predictions": predictions}
-        return Member(self.site, self.computing, openings)
+    def member(self, rows: int, classes: int) -> Member:
+        """This party's part, and all that it lets be opened: one set of metrics and one bit for each epoch that is not
+        done, and predictions of so many rows, once; to the active party.
+
+        Args:
+            rows: that are tested, or predicted.
+            classes: number of classes.
+        """
+        saved, names = self.site.keeper.saved(), self.computing
+        left = self.plan.epochs - (0 if saved is None else as_int(saved["epoch"]))
+        to, outputs = (names.index(self.site.active),), 1 if classes == 2 else classes
+        openings = {
+            "range": Opening(left, to, 1),
+            "metrics": Opening(left, to, 3 if classes == 2 else 2),
+            "predictions": Opening(-(-rows // self.plan.eval_rows), to, self.plan.eval_rows * outputs),
+        }
+        return Member(self.site, names, openings)
 
     def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
         """The network for inputs of these widths."""
@@ -192,16 +206,16 @@ class SharesActive(ActiveProgram):
         told = np.array(widths, dtype=np.int64)
         meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows}
         await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
-        await self.begin(widths, classes, -(-rows // role.plan.eval_rows))
+        await self.begin(widths, classes, rows)
 
-    async def begin(self, widths: Sequence[int], classes: int, predictions: int) -> None:
+    async def begin(self, widths: Sequence[int], classes: int, rows: int) -> None:
         """Make the network, when the widths are known."""
         shape = self.sharing.shape(widths, classes)
         joined = {name: (shape.bottom[-1] if shape.bottom and w else w) for name, w in _named(self.sharing, widths)}
         cut = getattr(self.half, "cut", None)
         if cut is not None:
             cut.widths = joined
-        member = self.sharing.member(predictions)
+        member = self.sharing.member(rows, classes)
         await member.setup()
         self.course = self.sharing.course(member, shape, self.role.plan.batch_size)
         self.model.network = self.course.network
@@ -280,7 +294,7 @@ class SharesActive(ActiveProgram):
 
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
         self._valid_scores = np.empty((0, 0))
-        await super().decide(progress, {"log_loss": math.inf, **valid})
+        await super().decide(progress, valid)
 
     def score_alone(self) -> None:
         """Not possible: the active party's own block is shared, too."""
@@ -335,7 +349,7 @@ class SharesPassive(PassiveProgram):
                 f"{upstream.peer!r} plans {mine} columns of {self.role.site.name!r}, {classes} classes, batches of "
                 f"{batch_size} and {rows} test rows; {wanted} was expected: use one job file"
             )
-        member = self.sharing.member(-(-rows // self.role.plan.eval_rows))
+        member = self.sharing.member(rows, classes)
         await member.setup()
         self.course = self.sharing.course(member, self.sharing.shape(widths, classes), batch_size)
         self.model.network = self.course.network
@@ -366,8 +380,9 @@ class SharesPassive(PassiveProgram):
 
         if judge:
             await self.course.validate(_sizes(parts), words, None)
-        else:
-            await self.course.predict(_sizes(parts), words)
+            return
+        self.role.looks.add(self.role.features.places(rows), self.course.outputs)
+        await self.course.predict(_sizes(parts), words)
 
     def ended(self) -> Trained:
         trained = super().ended()
@@ -397,7 +412,7 @@ class SharesCoordinator(Program):
         site.clock.lap()
         saved = site.keeper.saved()
         widths, classes, batch_size, rows = await _plan(chief, len(site.passive) + 1)
-        member = sharing.member(-(-rows // sharing.plan.eval_rows))
+        member = sharing.member(rows, classes)
         await member.setup()
         course = sharing.course(member, sharing.shape(widths, classes), batch_size)
         self.model.network = course.network
@@ -413,7 +428,8 @@ class SharesCoordinator(Program):
             epoch += 1
             sizes, scored = await _epoch(chief)
             await course.train(sizes, None)
-            await course.validate(scored, None, None)
+            if sharing.plan.validates(epoch):
+                await course.validate(scored, None, None)
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
             trained.readings.append(site.clock.lap())
             if verdict.meta.get("best"):

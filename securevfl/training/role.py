@@ -425,6 +425,9 @@ class PassiveRole(Role):
         super().begin()
         done = 0 if self.site.keeper.saved() is None else self.site.keeper.start or 0
         predicts = not len(self.table.split.train)
+        if self.protection.on_shares:  # final predictions alone are opened, once
+            self.looks.plan(Task(self.table.classes).outputs)
+            return
         self.looks.plan(self.opens * (1 if predicts else self.look_times(self.plan.epochs) - self.look_times(done)))
 
     @property

@@ -18,6 +18,8 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.jobs import Result
 from securevfl.shares import input_words
+from securevfl.training import ActiveProgram
+from securevfl.training.on_shares import SharesActive
 from securevfl.transport import Kind
 
 EPOCHS = 2
@@ -257,3 +259,36 @@ def test_three_classes_train_by_softmax() -> None:
     run = sv.simulate(_job(), people).record.runs[-1]
     assert set(run.epochs[-1].valid) == {"accuracy", "log_loss"}
     assert np.isfinite(run.test["log_loss"])
+
+
+def test_validation_as_seldom_as_the_job_says(people: Parties) -> None:
+    names = (people.active.name, people.passive[0].name, "helper")
+    job = _job(sv.Shares(computing=names)).replace(epochs=3, valid_every=2)
+    found = sv.simulate(job, people)
+    assert [bool(epoch.valid) for epoch in found.record.runs[-1].epochs] == [False, True, True]
+
+
+def test_a_budget_of_looks_counts_final_predictions_alone(people: Parties) -> None:
+    name = people.passive[0].name
+    job = _job(algorithm=sv.SplitNN(hidden=16, top=(3,))).replace(policies={name: sv.Policy(max_looks=0.5)})
+    sv.simulate(job, people)  # one value of each test row; at the cut it would be 16 for each look
+    with pytest.raises(sv.PolicyError, match="max_looks"):
+        sv.simulate(job.replace(protection=sv.BFV()), people)
+    with pytest.raises(sv.PolicyError, match="max_looks"):
+        sv.simulate(job.replace(policies={name: sv.Policy(max_looks=0.1)}), people)
+
+
+def test_more_openings_than_were_declared_are_refused_by_the_others(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = ActiveProgram.evaluate
+
+    async def twice(program: SharesActive, rows: np.ndarray, **how: bool) -> dict[str, float]:
+        await SharesActive.probabilities(program, rows)
+        return await once(program, rows, **how)
+
+    monkeypatch.setattr(ActiveProgram, "evaluate", twice)
+    with pytest.raises(sv.ProtocolError) as caught:
+        sv.simulate(_job(), people)
+    sent = [e.what for ledger in caught.value.ledgers for e in ledger.each_entry() if e.way == "sent"]
+    assert sent.count("shares/open predictions") <= 2
