@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -134,9 +135,26 @@ def check_hidden(secret: np.ndarray) -> None:
     for shares in found.shares:
         for share in shares:
             check_words(share.mine)
+    check_pairs(found)
     check_reshared(found)
     check_opened(found, secret)
     check_rows(found, secret)
+
+
+def check_pairs(found: View) -> None:
+    """No two blocks that a party receives have a mask in common: all their differences are uniform."""
+    for wire in found.wires:
+        blocks = [
+            block
+            for _, _, arrays in wire.received
+            for array in arrays[1:]
+            if array.dtype == np.uint64
+            for block in array.reshape(-1, N)
+        ]
+        for one, other in itertools.combinations(blocks, 2):
+            low, *_, high = octets(one - other)
+            assert deviation(low, 256) < 6
+            assert deviation(high, 256) < 6
 
 
 def check_reshared(found: View) -> None:
@@ -290,7 +308,24 @@ def changed(method: str, key: int | None, change: Callable[[np.ndarray], np.ndar
     return break_it
 
 
+def repeated(patch: pytest.MonkeyPatch) -> None:
+    """Each operation draws from the first places again, and the stream does not mind."""
+    real = Streams.words
+    memory: dict[tuple[int, int | None], np.ndarray] = {}
+
+    def draw(self: Streams, key: int | None, shape: tuple[int, ...]) -> np.ndarray:
+        words = real(self, key, shape)
+        if key is None:
+            return words
+        if (self.index, key) not in memory:
+            memory[self.index, key] = np.tile(words, 9)  # longer than any draw
+        return memory[self.index, key][: words.size].reshape(shape).copy()
+
+    patch.setattr(Streams, "words", draw)
+
+
 BREAKS: dict[str, Breaker] = {
+    "places of a stream repeated": repeated,
     "shares of zero of parties 0 and 2 dropped": zeroed(0, 1, 0),
     "shares of zero of parties 1 and 2 dropped": zeroed(2, 1, 0),
     "resharing without the shares of zero of parties 0 and 1": summands_zeroed,
