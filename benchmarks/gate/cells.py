@@ -25,6 +25,7 @@ _BOTTOM = {"bottom": (16,)} | _SIZES
 
 ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "splitnn, identity": (3, sv.SplitNN(**_SIZES)),
+    "splitnn, frozen": (3, sv.SplitNN(bottom=sv.Frozen(16), **_SIZES)),
     "splitnn": (3, sv.SplitNN(**_BOTTOM)),
     "all_labels, identity": (3, sv.AllLabels(**_SIZES)),
     "all_labels": (3, sv.AllLabels(**_BOTTOM)),
@@ -205,6 +206,7 @@ _CUT = "plain, sealed, dp 0.5, dp 1, dp 8, response 0.2, response 1, response 8,
 _WIDE = "plain, sealed, dp 1, dp 8, response 1"
 _WHOLE = {
     "splitnn, identity": "plain, sealed, dp 0.5, dp 1, dp 8, response 1, response 8",
+    "splitnn, frozen": "plain, sealed",
     "splitnn": _CUT,
     "all_labels": _WIDE,
     "all_labels, identity": "plain, sealed",

@@ -180,8 +180,11 @@ def _view(cell: Cell, *, labels: bool) -> str:
     handed = {"fedda": "representations, FedDA", "fedhssl": "projections, FedHSSL", "apc_vfl": "codes, APC-VFL"}
     if cell.algorithm in handed and not labels:
         return handed[cell.algorithm]
-    view = labels_view if labels else features_view
-    return view(sealed=cell.sealed, trainable=cell.job.algorithm.trainable)
+    algorithm = cell.job.algorithm
+    if labels:
+        return labels_view(sealed=cell.sealed, trainable=algorithm.trainable)
+    frozen = algorithm.cut is not None and algorithm.cut.frozen
+    return features_view(sealed=cell.sealed, trainable=algorithm.trainable, frozen=frozen)
 
 
 def _labels(cell: Cell, bank: View, view: View, y: np.ndarray) -> Got:

@@ -182,7 +182,7 @@ class PassiveHalf:
         self.bottom.to(spec.device)
         parameters = list(self.bottom.parameters())
         self.trainable = bool(parameters)
-        if site.observer.listening:
+        if site.observer.listening and not isinstance(architecture.bottom, Frozen):
             site.observer.built(site.name, site.active, self.bottom)
         self.optimizer = (
             torch.optim.Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay)

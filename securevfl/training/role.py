@@ -240,9 +240,9 @@ class Role(ABC):
 
     def rows_to_pretrain(self) -> torch.Tensor | None:
         """Features of all rows of this party's own that may train, aligned or not, (n, …), for what it learns alone
-        before training; None where nothing is, in a prediction, and where a checkpoint holds what was learned."""
+        before training; None where nothing is, and in a prediction. A resumed run learns the same again."""
         table = self.table
-        if not self.config.learns_alone or not len(table.split.train) or self.site.keeper.saved() is not None:
+        if not self.config.learns_alone or not len(table.split.train):
             return None
         own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
         return own if table.spare is None else torch.cat([own, table.spare.to(own.device)])
