@@ -15,7 +15,7 @@ from securevfl_crypto.replicated.opening import Opening
 from securevfl_crypto.replicated.product import Product
 from securevfl_crypto.replicated.reference import Clear, Run, run_three
 from securevfl_crypto.replicated.share import Dealt, Share, concatenate, deal, stack
-from securevfl_crypto.replicated.truncation import Task
+from securevfl_crypto.replicated.task import Task
 from securevfl_crypto.replicated.wire import Expected, MemoryWire, Wire, memory_wires, take_turns
 
 __all__ = [

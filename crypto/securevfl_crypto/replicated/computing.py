@@ -11,8 +11,10 @@ from securevfl_crypto.replicated.keys import Streams
 from securevfl_crypto.replicated.opening import Opening, Openings, opened, same_digests
 from securevfl_crypto.replicated.party import Party
 from securevfl_crypto.replicated.product import Product, Result, additive
+from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U64, Dealt, Share
-from securevfl_crypto.replicated.truncation import Reshare, Task, behind_masks
+from securevfl_crypto.replicated.task import Task
+from securevfl_crypto.replicated.truncation import behind_masks
 from securevfl_crypto.replicated.wire import Wire
 from securevfl_crypto.ring import FRACTION
 

@@ -22,7 +22,7 @@ from securevfl_crypto.replicated.fits import (
 )
 from securevfl_crypto.replicated.product import Product, Result
 from securevfl_crypto.replicated.share import U64, Share, concatenate
-from securevfl_crypto.replicated.truncation import Task
+from securevfl_crypto.replicated.task import Task
 
 __all__ = ["Functions"]
 

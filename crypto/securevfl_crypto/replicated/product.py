@@ -12,7 +12,7 @@ from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.replicated.curves import Curve, relu, relu6
 from securevfl_crypto.replicated.fits import sigmoid
 from securevfl_crypto.replicated.share import U64, Share
-from securevfl_crypto.replicated.truncation import LARGEST_SHIFT, Task
+from securevfl_crypto.replicated.task import LARGEST_SHIFT, Task
 from securevfl_crypto.ring import matmul
 
 __all__ = ["Function", "Product", "Result", "additive"]

@@ -16,7 +16,7 @@ from securevfl_crypto.replicated.keys import fixed_streams
 from securevfl_crypto.replicated.opening import Opening, Openings
 from securevfl_crypto.replicated.product import Product, Result, additive
 from securevfl_crypto.replicated.share import U64, Dealt, Share
-from securevfl_crypto.replicated.truncation import OFFSET, Task, truncated
+from securevfl_crypto.replicated.task import OFFSET, Task, truncated
 from securevfl_crypto.replicated.wire import MemoryWire, memory_wires, take_turns
 from securevfl_crypto.ring import FRACTION, Stream
 

@@ -19,144 +19,22 @@ At the end parties 0 and 1 hold two summands of each result and turn them into a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import TypeVar
+from collections.abc import Sequence
 
 import numpy as np
 
 from securevfl_crypto.replicated.curves import Curve
 from securevfl_crypto.replicated.party import Party
+from securevfl_crypto.replicated.resharing import Reshare
 from securevfl_crypto.replicated.share import U8, U64, Share
+from securevfl_crypto.replicated.task import OFFSET, Task, column_of, parts_of, public_part
 from securevfl_crypto.ring import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
 
-__all__ = ["LARGEST_SHIFT", "OFFSET", "Reshare", "Task", "behind_masks", "truncated"]
+__all__ = ["behind_masks"]
 
-Words = TypeVar("Words", U64, U8)
-
-LARGEST_SHIFT = 61
-OFFSET = np.uint64(1 << 62)
 _ONE = np.uint64(1)
 _TOP = np.uint64(63)
 _SIGN = np.uint64(62)
-
-
-@dataclass(frozen=True, eq=False)
-class Task:
-    """One tensor behind masks.
-
-    Attributes:
-        summand: this party's additive summand of z, of any shape.
-        shift: bits to truncate.
-        curve: a function of the truncated values, or comparisons alone.
-        gate: bits by which the truncated values are multiplied.
-    """
-
-    summand: U64
-    shift: int = 0
-    curve: Curve | None = None
-    gate: Share | None = None
-
-    @cached_property
-    def size(self) -> int:
-        """The number of masks."""
-        return self.summand.size
-
-    @cached_property
-    def rows(self) -> int:
-        """The number of comparisons."""
-        return self.size * len(self.curve.thresholds) if self.curve else 0
-
-    @cached_property
-    def valued(self) -> bool:
-        """Whether the truncated value goes into the result."""
-        return self.curve is None or bool(self.curve.slopes)
-
-    @cached_property
-    def ahead(self) -> int:
-        """Words that party 2 deals with the opening: r ≫ f, its top bit, and with a gate both times party 2's bits."""
-        return (2 * self.valued + 2 * (self.gate is not None)) * self.size
-
-    @cached_property
-    def answers(self) -> int:
-        """Words that party 2 deals after the comparison: a bit, and with a value its products."""
-        return self.rows * (3 if self.valued else 1) if self.curve else 0
-
-    @cached_property
-    def results(self) -> int:
-        """Words of the results."""
-        return self.size * (self.curve.outputs if self.curve else 1)
-
-    def opened(self, c: U64) -> U64:
-        """The opened words of z − threshold, (T, n)."""
-        thresholds = self.curve.thresholds if self.curve else ()
-        return c - _column(thresholds, self.shift)
-
-    def shares(self, words: Sequence[U64]) -> list[Share]:
-        """The results from their two words at this party, (results,) each."""
-        shape, outputs = self.summand.shape, self.curve.outputs if self.curve else 1
-        mine, after = (part.reshape(outputs, *shape) for part in words)
-        if self.curve and not self.curve.slopes and not self.curve.gates:
-            return [Share(mine, after)]
-        return [Share(mine[k], after[k]) for k in range(outputs)]
-
-
-@lru_cache
-def _column(integers: tuple[int, ...], shift: int = 0) -> U64:
-    column = np.array([(integer << shift) % (1 << 64) for integer in integers], np.uint64)[:, None]
-    column.setflags(write=False)
-    return column
-
-
-def _parts(array: Words, sizes: Sequence[int]) -> Iterator[Words]:
-    start = 0
-    for size in sizes:
-        yield array[start : start + size]
-        start += size
-
-
-def truncated(c: U64, r: U64, shift: int) -> U64:
-    """The truncation of z = c − 2^62 − r, from both; the same word as the parties' summands add up to."""
-    public, wrap = _public(c, shift)
-    return public - (r >> np.uint64(shift)) + wrap * (r >> _TOP)
-
-
-def _public(c: U64, shift: int) -> tuple[U64, U64]:
-    """What parties 0 and 1 know of the truncation: c's part, and the factor of r's top bit."""
-    part = (c >> np.uint64(shift)) - np.uint64(1 << (62 - shift))
-    wrap = (_ONE - (c >> _TOP)) << np.uint64(64 - shift) if shift else np.zeros_like(c)
-    return part, wrap
-
-
-class Reshare:
-    """Three summands of each value become a replicated sharing, in one round (Araki et al., section 2.2).
-
-    Each party masks its summand with a share of zero and sends it to the party before.
-    """
-
-    def __init__(self, party: Party, summands: Sequence[U64]) -> None:
-        self._party = party
-        self._shapes = [summand.shape for summand in summands]
-        flat = np.concatenate([summand.ravel() for summand in summands]) if summands else np.zeros(0, np.uint64)
-        if flat.size:
-            flat += party.streams.words(party.index, flat.shape)
-            flat -= party.streams.words(party.after, flat.shape)
-        self._flat = flat
-
-    async def send(self) -> None:
-        """Send this party's summands."""
-        if self._flat.size:
-            await self._party.send(self._party.before, "reshare", [self._flat])
-
-    async def receive(self) -> list[Share]:
-        """The shares, in order."""
-        after = self._flat
-        if self._flat.size:
-            (after,) = await self._party.receive(self._party.after, "reshare", [(np.uint64, self._flat.shape)])
-        sizes = [int(np.prod(shape)) for shape in self._shapes]
-        parts = zip(self._shapes, _parts(self._flat, sizes), _parts(after, sizes), strict=True)
-        return [Share(mine.reshape(shape), other.reshape(shape)) for shape, mine, other in parts]
 
 
 async def behind_masks(
@@ -179,7 +57,7 @@ async def behind_masks(
 
 def _results(work: Sequence[Task], mine: U64, after: U64) -> list[tuple[U64, U64]]:
     sizes = [task.results for task in work]
-    return list(zip(_parts(mine, sizes), _parts(after, sizes), strict=True))
+    return list(zip(parts_of(mine, sizes), parts_of(after, sizes), strict=True))
 
 
 class _Sizes:
@@ -215,7 +93,7 @@ class _Knows:
 
     async def run(self, beside: Reshare) -> tuple[list[tuple[U64, U64]], list[Share]]:
         party, sizes = self._party, self._sizes
-        masks = list(_parts(self._mask, [task.size for task in self._work]))
+        masks = list(parts_of(self._mask, [task.size for task in self._work]))
         compared = [r for task, r in zip(self._work, masks, strict=True) if task.curve]
         await party.send(0, "opening", [self._opening])
         message: list[np.ndarray] = [self._opening]
@@ -247,7 +125,7 @@ class _Knows:
 
     def _answer(self, masks: Sequence[U64], found: U64) -> U64:
         words: list[U64] = []
-        hits = _parts(found, [task.rows for task in self._work])
+        hits = parts_of(found, [task.rows for task in self._work])
         for task, r, hit in zip(self._work, masks, hits, strict=True):
             if task.curve:
                 bit = hit.reshape(-1, task.size) ^ ((r >> _SIGN) & _ONE)
@@ -287,7 +165,7 @@ class _Opens:
         await beside.send()
         c = await self._opened(other)
         plain = await beside.receive()
-        parts = list(_parts(c, [task.size for task in self._work]))
+        parts = list(parts_of(c, [task.size for task in self._work]))
         if sizes.rows:
             await party.send(2, "rows", [self._compared(parts)])
             if not self._first:
@@ -337,9 +215,9 @@ class _Opens:
 
     def _finished(self, opened: Sequence[U64]) -> U64:
         """This party's summands of all results."""
-        ahead = _parts(self._ahead, [task.ahead for task in self._work])
-        answers = _parts(self._answers, [task.answers for task in self._work])
-        turns = _parts(self._turns, [task.rows for task in self._work])
+        ahead = parts_of(self._ahead, [task.ahead for task in self._work])
+        answers = parts_of(self._answers, [task.answers for task in self._work])
+        turns = parts_of(self._turns, [task.rows for task in self._work])
         words = []
         for task, c, known, answer, turn in zip(self._work, opened, ahead, answers, turns, strict=True):
             if task.curve:
@@ -347,7 +225,7 @@ class _Opens:
             elif task.gate is not None:
                 words.append(self._gated(task, task.gate, c, known.reshape(4, -1)))
             else:
-                public, wrap = _public(c, task.shift)
+                public, wrap = public_part(c, task.shift)
                 words.append(self._truncated(public, wrap, known.reshape(2, -1)))
         return np.concatenate(words)
 
@@ -357,7 +235,7 @@ class _Opens:
 
     def _gated(self, task: Task, gate: Share, c: U64, known: U64) -> U64:
         """y · p: bit p is known in two summands to each party, p₁ to both of these, the others to party 2."""
-        public, wrap = _public(c, task.shift)
+        public, wrap = public_part(c, task.shift)
         mine, after = gate.mine.ravel(), gate.next.ravel()
         middle = after if self._first else mine
         summand = mine + after if self._first else after
@@ -376,11 +254,13 @@ class _Opens:
             return np.asarray(bits).ravel()
         words = []
         if curve.slopes:
-            public, wrap = _public(c, task.shift)
+            public, wrap = public_part(c, task.shift)
             y = self._truncated(public, wrap, known.reshape(2, -1))
             product = flipped * y + sign * (public * parts[0] - parts[1] + wrap * parts[2])
-            total = (_column(curve.slopes) * (product - _column(curve.thresholds) * bits)).sum(axis=0, dtype=np.uint64)
+            total = (column_of(curve.slopes) * (product - column_of(curve.thresholds) * bits)).sum(
+                axis=0, dtype=np.uint64
+            )
             words.append(total + np.uint64(curve.start % (1 << 64)) if self._first else total)
         if curve.gates:
-            words.append((_column(curve.gates) * bits).sum(axis=0, dtype=np.uint64))
+            words.append((column_of(curve.gates) * bits).sum(axis=0, dtype=np.uint64))
         return np.concatenate(words)
