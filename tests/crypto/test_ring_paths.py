@@ -88,6 +88,22 @@ def test_products_agree_with_numpys_integers(name: str, m: int, n: int) -> None:
         assert (path.product(wide[:, ::2], b) == right).all()
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_large_products_agree_with_numpys_integers(name: str) -> None:
+    """Above 2^20 multiplications, where another kernel serves; pieces of the inner dimension; words that are all ones,
+    or ones in the bits where it cuts words in two."""
+    path, stream = built(name), Stream.own()
+    for use, (m, k, n) in enumerate(((75, 300, 50), (3, 256, 2000), (130, 513, 17))):
+        a, b = stream.words(2 * use, (m, k)), stream.words(2 * use + 1, (k, n))
+        assert (path.product(a, b) == a @ b).all()
+        assert (path.product(a.copy(order="F"), b.T.copy().T) == a @ b).all()
+        for word in (2**64 - 1, 2**52 - 1, 2**52, 0xFFF << 52, 0xFFF):
+            full = np.full_like(a, word)
+            assert (path.product(full, b) == full @ b).all()
+            other = np.full_like(b, word)
+            assert (path.product(full, other) == (word * word * k) % 2**64).all()
+
+
 def test_the_fastest_path_that_works_is_taken(fresh: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -145,6 +161,7 @@ def test_a_path_that_computes_wrongly_is_not_taken(fresh: pytest.MonkeyPatch, lo
 def test_kernels_are_emitted_for_every_width() -> None:
     for lanes in (4, 8):
         assert ring_text(lanes).count("define void") == 8
+    assert ring_text(8, ifma=True).count("define void") == 9
 
 
 def test_octets_that_could_overflow_are_refused() -> None:

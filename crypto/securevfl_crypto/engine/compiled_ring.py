@@ -6,9 +6,9 @@ import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from securevfl_crypto.engine import comparison, ring_products
+from securevfl_crypto.engine import comparison, ring_products, ring_products52
 from securevfl_crypto.engine.compiled import assemble
-from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath
+from securevfl_crypto.engine.cpu import VECTOR_PATHS, VectorPath, host_features
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.octets import DECLARATIONS
 
@@ -29,16 +29,29 @@ _KERNELS: dict[str, tuple[str, Callable[[Function], None]]] = {
     "product_1": (ring_products.PARAMETERS, partial(ring_products.product, vectors=1)),
     "product_2": (ring_products.PARAMETERS, partial(ring_products.product, vectors=2)),
 }
+_PRODUCT52: dict[str, tuple[str, Callable[[Function], None]]] = {
+    "product_52": (ring_products52.PARAMETERS, ring_products52.product)
+}
 
 
-def ring_text(lanes: int) -> str:
+def ring_text(lanes: int, *, ifma: bool = False) -> str:
     """All kernels in LLVM IR.
+
+    Args:
+        lanes: 64-bit lanes of a vector.
+        ifma: whether the CPU multiplies 52 bits at a time; then there is one kernel more.
 
     Raises:
         BoundError: an octet could overflow. This does not depend on data, so tests find it.
     """
     out = list(DECLARATIONS)
-    for name, (parameters, emit) in _KERNELS.items():
+    kernels = _KERNELS
+    if ifma:
+        kernels = _KERNELS | _PRODUCT52
+        vector = f"<{lanes} x i64>"
+        out += ring_products52.DECLARATIONS
+        out += [f"declare {vector} @llvm.x86.avx512.vpmadd52{half}.uq.512({', '.join([vector] * 3)})" for half in "lh"]
+    for name, (parameters, emit) in kernels.items():
         function = Function(name, parameters, lanes)
         emit(function)
         out.append(function.text())
@@ -50,14 +63,16 @@ class RingKernels:
 
     Attributes:
         path: the path.
+        ifma: whether there is the kernel ``product_52``.
     """
 
     def __init__(self, path: VectorPath) -> None:
         self.path = path
-        self._engine = assemble(ring_text(path.lanes), path)
+        self.ifma = path.radix == 52 and host_features().issuperset(ring_products52.NEEDS)
+        self._engine = assemble(ring_text(path.lanes, ifma=self.ifma), path)
         self._functions = {
             name: ctypes.CFUNCTYPE(None, *_types(parameters))(self._engine.get_function_address(name))
-            for name, (parameters, _) in _KERNELS.items()
+            for name, (parameters, _) in (_KERNELS | (_PRODUCT52 if self.ifma else {})).items()
         }
 
     def __getitem__(self, name: str) -> Callable[..., None]:

@@ -233,6 +233,13 @@ class Function:
         """acc + a·b // 2^52 (``vpmadd52huq``)."""
         return self._madd("h", acc, a, b, a.top * b.top >> 52)
 
+    def madd_wrapping(self, half: str, acc: Vec, a: Vec, b: Vec) -> Vec:
+        """acc + the low ("l") or high ("h") 52 bits of the product of the low 52 bits of a and b, modulo 2^64."""
+        self._whole(acc)
+        call = f"call {self.type} @llvm.x86.avx512.vpmadd52{half}.uq.512"
+        arguments = ", ".join(f"{self.type} {x.name}" for x in (acc, a, b))
+        return self._vec(f"{call}({arguments})", 0, _WORD - 1)
+
     def madd_small(self, acc: Vec, a: Vec, b: Vec) -> Vec:
         """acc + a·b, where the product is below 2^52."""
         self._whole(a, b)

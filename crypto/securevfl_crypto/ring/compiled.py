@@ -17,6 +17,12 @@ __all__ = ["Compiled"]
 _RESIDUES = (66, 67)
 _SMALL = 1 << 12
 """Multiplications up to which numpy's own product is as fast as packing panels."""
+_LARGE = 1 << 20
+"""Multiplications from which preparing pairs of 12-bit numbers pays."""
+_FEW = 512
+"""Rows of one panel up to which a copy that is aligned takes longer than it saves."""
+_DEPTH = 256
+"""The inner dimension of a piece: a panel and its pairs then stay in the first cache."""
 
 
 class Compiled(Loops):
@@ -36,21 +42,38 @@ class Compiled(Loops):
         (m, k), n = a.shape, b.shape[1]
         if m * k * n <= _SMALL:
             return word_product(a, b)
-        lanes = self._kernels.path.lanes
-        vectors = 1 if n <= lanes else 2
-        panel = vectors * lanes
-        panels = -(-n // panel)
-        width = panels * panel
+        if self._kernels.ifma and n > self._kernels.path.lanes and m * k * n >= _LARGE:
+            parts = (self._product52(a[:, i : i + _DEPTH], b[i : i + _DEPTH]) for i in range(0, k, _DEPTH))
+            out = next(parts)
+            for part in parts:
+                out += part
+        else:
+            out = self._product(a, b)
+        return out if out.shape[1] == n else np.ascontiguousarray(out[:, :n])
+
+    def _product(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """The product, and zeros up to whole panels."""
+        vectors = 1 if b.shape[1] <= self._kernels.path.lanes else 2
+        return self._run(f"product_{vectors}", a, b, vectors * self._kernels.path.lanes, [])
+
+    def _product52(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """As `_product`, for large matrices on CPUs with IFMA."""
+        panel = 2 * self._kernels.path.lanes
+        width = -(-b.shape[1] // panel) * panel
+        return self._run("product_52", a, b, panel, [_aligned(len(b) * width * 4), _aligned(ROWS * len(b) * 4)])
+
+    def _run(self, kernel: str, a: np.ndarray, b: np.ndarray, panel: int, scratch: list[np.ndarray]) -> np.ndarray:
+        m, k = a.shape
         row, column = a.strides
         if row < 0 or column < 0 or row % 8 or column % 8:
             a = np.ascontiguousarray(a)
             row, column = a.strides
-        packed = _panels(b, panels, panel)  # named, because an address alone does not keep an array alive
-        out = np.empty((m, width), dtype=np.uint64)
-        self._kernels[f"product_{vectors}"](
-            *_at(out, a, packed), m // ROWS, m % ROWS, k, row // 8, column // 8, panels, width
-        )
-        return out if width == n else np.ascontiguousarray(out[:, :n])
+        packed = _panels(b, panel)  # named, because an address alone does not keep an array alive
+        panels = len(packed)
+        out = np.empty((m, panels * panel), dtype=np.uint64)
+        sizes = (m // ROWS, m % ROWS, k, row // 8, column // 8, panels, panels * panel)
+        self._kernels[kernel](*_at(out, a, packed), *sizes, *_at(*scratch))
+        return out
 
     def residues(self, raw: np.ndarray, modulus: int, out: np.ndarray) -> int:
         """See `Loops.residues`; a kernel for the two moduli of the comparison."""
@@ -90,16 +113,27 @@ class Compiled(Loops):
         return out
 
 
-def _panels(b: np.ndarray, panels: int, panel: int) -> np.ndarray:
-    """The columns cut into panels, each C-contiguous; zeros beyond the last column."""
+def _aligned(octets: int) -> np.ndarray:
+    """Memory that begins at a cache line: loads of whole vectors are then not split."""
+    raw = np.empty(octets + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + octets]
+
+
+def _panels(b: np.ndarray, panel: int) -> np.ndarray:
+    """The columns cut into panels, (panels, k, panel); zeros beyond the last column."""
     k, n = b.shape
-    if n < panels * panel:
-        wide = np.zeros((k, panels * panel), dtype=np.uint64)
-        wide[:, :n] = b
-        b = wide
-    if panels == 1:
-        return np.ascontiguousarray(b)
-    return np.ascontiguousarray(b.reshape(k, panels, panel).transpose(1, 0, 2))
+    if n == panel and k <= _FEW:
+        return np.ascontiguousarray(b)[None]
+    whole, rest = divmod(n, panel)
+    panels = whole + bool(rest)
+    out = _aligned(8 * panels * k * panel).view(np.uint64).reshape(panels, k, panel)
+    if whole:
+        out[:whole] = b[:, : whole * panel].reshape(k, whole, panel).transpose(1, 0, 2)
+    if rest:
+        out[whole, :, :rest] = b[:, whole * panel :]
+        out[whole, :, rest:] = 0
+    return out
 
 
 def _at(*arrays: np.ndarray) -> list[int]:

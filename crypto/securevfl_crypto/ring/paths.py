@@ -90,6 +90,7 @@ def self_test(candidate: Loops) -> None:
     words = np.frombuffer(secrets.token_bytes(8 * 37 * 41), dtype=np.uint64)
     octets = np.frombuffer(secrets.token_bytes(COLUMNS * 300), dtype=np.uint8)
     a, b = words[: 37 * 20].reshape(37, 20), words[-20 * 19 :].reshape(20, 19)
+    wide = words[: 5 * 300].reshape(5, 300).repeat(15, axis=0)
     residues = _residues(right, octets, MODULUS)
     bits, zeros, other = (residues[k * COLUMNS : (k + rows) * COLUMNS].reshape(rows, COLUMNS) for k, rows in _PARTS)
     factors = _residues(right, octets, MODULUS - 1)[: m * COLUMNS].reshape(m, COLUMNS)
@@ -97,7 +98,12 @@ def self_test(candidate: Loops) -> None:
 
     def results(path: Loops) -> dict[str, list[np.ndarray]]:
         return {
-            "products": [path.product(a, b), path.product(b.T, a.T), path.product(a, b[:, :8])],
+            "products": [
+                path.product(a, b),
+                path.product(b.T, a.T),
+                path.product(a, b[:, :8]),
+                path.product(wide, wide.T),
+            ],
             "residues": [_residues(path, octets, modulus) for modulus in (MODULUS, MODULUS - 1)],
             "the shares of bits": [path.deal_bits(words[:n], bits)],
             "comparisons": [
