@@ -68,7 +68,7 @@ def _uniform(n: int) -> np.ndarray:
     return Stream.own().words(0, n)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(
     st.lists(
         st.tuples(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from ring_paths import NAMES, built
 from securevfl_crypto.engine import BoundError, cpu
 from securevfl_crypto.engine.comparison import residues
-from securevfl_crypto.engine.compiled_ring import ring_text
+from securevfl_crypto.engine.compiled_ring import ring_kernels, ring_text
 from securevfl_crypto.engine.emitter import Function
 from securevfl_crypto.engine.octets import Octets, Rows
 from securevfl_crypto.errors import EngineError
@@ -89,6 +92,19 @@ def test_products_agree_with_numpys_integers(name: str, m: int, n: int) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 2**32), n=st.sampled_from([5, 8, 11, 16, 21]))
+def test_products_on_kernels_are_those_of_pythons_integers(name: str, seed: int, n: int) -> None:
+    """Above 4,096 multiplications, where kernels serve; a third of the words are all zeros or all ones."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 2**64, 24 * 37 + 37 * n, dtype=np.uint64)
+    words[rng.integers(0, len(words), len(words) // 3)] = rng.choice(np.array([0, 2**64 - 1], np.uint64))
+    a, b = words[: 24 * 37].reshape(24, 37), words[24 * 37 :].reshape(37, n)
+    right = (a.astype(object) @ b.astype(object)) % 2**64
+    assert (built(name).product(a, b).astype(object) == right).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_large_products_agree_with_numpys_integers(name: str) -> None:
     """Above 2^20 multiplications, where another kernel serves; pieces of the inner dimension; words that are all ones,
     or ones in the bits where it cuts words in two."""
@@ -162,6 +178,29 @@ def test_kernels_are_emitted_for_every_width() -> None:
     for lanes in (4, 8):
         assert ring_text(lanes).count("define void") == 8
     assert ring_text(8, ifma=True).count("define void") == 9
+
+
+@pytest.mark.skipif(not COMPILED, reason="this machine runs no compiled path")
+def test_compiled_kernels_branch_on_counters_only() -> None:
+    """The machine code has as many conditional jumps as the kernels have loops and loops that may not run: the compiler
+    made no choice between secrets a branch."""
+    from llvmlite import binding
+
+    for path in (path for path in cpu.VECTOR_PATHS if path.name in COMPILED):
+        assert ring_kernels(path).path is path  # LLVM is set up
+        text = ring_text(path.lanes, ifma=path.radix == 52)
+        features = binding.get_host_cpu_features().flatten() + path.llvm_features
+        machine = binding.Target.from_default_triple().create_target_machine(
+            cpu=binding.get_host_cpu_name(), features=features, opt=3
+        )
+        emitted = machine.emit_assembly(binding.parse_assembly(text))
+        loops = {name: body.count("br i1") for name, body in re.findall(r"define void @(\w+)\((.*?)\n}", text, re.S)}
+        bodies = re.split(r"^(\w+):$", re.sub(r"\s*#.*$", "", emitted, flags=re.M), flags=re.M)
+        found = {
+            name: len(re.findall(r"^\s+j(?!mp)\w+\s", body, re.M))
+            for name, body in zip(bodies[1::2], bodies[2::2], strict=True)
+        }
+        assert {name: found[name] for name in loops} == loops
 
 
 def test_octets_that_could_overflow_are_refused() -> None:

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ring_paths import NAMES, taken
+from ring_paths import NAMES, built
 from securevfl_crypto import MalformedError
 from securevfl_crypto.ring import FRACTION, checked_words, decode, encode, matmul
 from securevfl_crypto.ring.limbs import INNER, limb_product, word_product
 
-
-@pytest.fixture(scope="module", params=NAMES, autouse=True)
-def path(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Every test of this file runs on every path of this machine."""
-    with taken(request.param):
-        yield request.param
-
-
 WORDS = st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**22 - 1, 2**44, 2**53, 2**63, 2**64 - 1]))
-PRODUCTS = {"matmul": matmul, "limbs": limb_product, "words": word_product}
+PRODUCTS = {"matmul": matmul, "limbs": limb_product, "words": word_product} | {
+    f"{name} path": built(name).product for name in NAMES
+}
 
 
 def _matrices(draw: st.DrawFn, *shapes: tuple[int, int]) -> list[np.ndarray]:
