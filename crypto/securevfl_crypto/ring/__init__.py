@@ -14,6 +14,7 @@ SecureNN, PETS 2019 (the comparison modulo 67). This folder imports `engine` and
 from __future__ import annotations
 
 from securevfl_crypto.ring.kernels import COLUMNS, MODULUS, coins, deal_bits, found_zeros, masked_comparison
+from securevfl_crypto.ring.paths import large_products
 from securevfl_crypto.ring.product import matmul
 from securevfl_crypto.ring.streams import Exchange, Stream
 from securevfl_crypto.ring.words import FRACTION, checked_words, decode, encode
@@ -30,6 +31,7 @@ __all__ = [
     "decode",
     "encode",
     "found_zeros",
+    "large_products",
     "masked_comparison",
     "matmul",
 ]

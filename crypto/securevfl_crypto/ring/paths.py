@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 
 import numpy as np
@@ -13,7 +15,9 @@ from securevfl_crypto.errors import EngineError
 from securevfl_crypto.ring.base import COLUMNS, MODULUS, Loops
 from securevfl_crypto.ring.portable import Portable
 
-__all__ = ["loops", "self_test"]
+__all__ = ["large_products", "loops", "product_for", "self_test"]
+
+_large: tuple[Callable[[np.ndarray, np.ndarray], np.ndarray], int] | None = None
 
 
 def loops(path: str | None = None) -> Loops:
@@ -76,6 +80,39 @@ def _keep_memory() -> None:
     than the arithmetic. The array is not touched; other allocators are not impressed.
     """
     np.empty(_LARGE, dtype=np.uint8)
+
+
+@contextmanager
+def large_products(product: Callable[[np.ndarray, np.ndarray], np.ndarray], least: int = 1 << 24) -> Iterator[None]:
+    """While it lasts, another implementation computes large products, an accelerator's for instance.
+
+    Args:
+        product: takes uint64 (m, k) and (k, n), and returns their product modulo 2^64.
+        least: multiplications m k n from which it is taken.
+
+    Raises:
+        EngineError: it computes wrongly: for random words, or for those that are all ones, where sums are largest.
+    """
+    global _large  # noqa: PLW0603 - the process has one accelerator, or none
+    words = np.frombuffer(secrets.token_bytes(8 * 2 * 700 * 9), dtype=np.uint64)
+    random, ones = words.reshape(2, 9, 700), np.full((2, 9, 700), 2**64 - 1, dtype=np.uint64)
+    right = Portable()
+    for a, b in (random, ones, (random[0], ones[1])):
+        if not np.array_equal(product(a, b.T), right.product(a, b.T)):
+            raise EngineError("an implementation of large products computes them wrongly; nothing was multiplied by it")
+    before = _large
+    _large = (product, least)
+    try:
+        yield
+    finally:
+        _large = before
+
+
+def product_for(multiplications: int) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """What computes a product of this many multiplications: see `large_products`, or the chosen path."""
+    if _large is not None and multiplications >= _large[1]:
+        return _large[0]
+    return loops().product
 
 
 def self_test(candidate: Loops) -> None:

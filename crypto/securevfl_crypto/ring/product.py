@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from securevfl_crypto.errors import MalformedError
-from securevfl_crypto.ring.paths import loops
+from securevfl_crypto.ring.paths import product_for
 from securevfl_crypto.ring.words import checked_words
 
 __all__ = ["matmul"]
@@ -25,7 +25,7 @@ def matmul(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         MalformedError: another type, or shapes that do not match.
     """
     left, right = _checked(a, b)
-    product = loops().product
+    product = product_for(left.shape[-2] * left.shape[-1] * right.shape[-1])
     if left.ndim == 3 or right.ndim == 3:
         count = max(len(x) for x in (left, right) if x.ndim == 3)
         parts = [

@@ -1,0 +1,51 @@
+"""Products modulo 2^64 on torch's tensors, on the CPU here: exact, taken for large products only, refused if wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from securevfl_crypto.errors import EngineError
+from securevfl_crypto.ring import Stream, large_products, matmul
+
+from securevfl.shares.torch_product import TorchProduct
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 2), (7, 512, 9), (4, 1029, 3), (1, 1, 1), (2, 0, 3)])
+def test_the_words_are_those_of_numpy(shape: tuple[int, int, int]) -> None:
+    m, k, n = shape
+    stream, product = Stream.own(), TorchProduct("cpu")
+    a, b = stream.words(0, (m, k)), stream.words(1, (k, n))
+    ones = np.full_like(a, 2**64 - 1), np.full_like(b, 2**64 - 1)
+    for left, right in ((a, b), ones, (a, ones[1]), (np.asfortranarray(a), b.T.copy().T)):
+        found = product(left, right)
+        assert found.dtype == np.uint64
+        assert (found == left @ right).all()
+
+
+def test_large_products_alone_are_taken() -> None:
+    calls: list[tuple[int, ...]] = []
+    whole = TorchProduct("cpu")
+
+    def counted(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        calls.append(a.shape)
+        return whole(a, b)
+
+    a, b = Stream.own().words(0, (20, 30)), Stream.own().words(0, (30, 10))
+    with large_products(counted, least=20 * 30 * 10):
+        checks = len(calls)
+        assert (matmul(a, b) == a @ b).all()
+        assert (matmul(a[:19], b) == a[:19] @ b).all()
+        assert (matmul(np.stack([a, a]), b) == a @ b).all()
+    assert calls[checks:] == [(20, 30)] * 3
+    matmul(a, b)
+    assert len(calls) == checks + 3
+
+
+def test_an_inexact_device_is_refused() -> None:
+    """One that adds in float32, or in float64 without limbs."""
+
+    def rough(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.asarray((a.astype(np.float64) @ b.astype(np.float64)) % 2.0**64).astype(np.uint64)
+
+    with pytest.raises(EngineError, match="computes them wrongly"), large_products(rough):
+        pass
