@@ -25,6 +25,7 @@ import numpy as np
 from benchmarks.common import RESULTS, data, write
 from securevfl.algorithms import best_roles
 from securevfl.algorithms.best import Best
+from securevfl.cut import Plain
 from securevfl.data import Parties, datasets
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.party import Job
@@ -47,6 +48,7 @@ def cell(people: Parties, seed: int, terms: Mapping[str, Any], *, epochs: int = 
     """Train the members on one partition; the score of each variant on the test rows."""
     job = Job(
         algorithm=Best(methods=METHODS, **SIZES),
+        protection=Plain(),
         **{"epochs": epochs, "steps": 25, "batch_size": 96, "seed": seed, "keep": "auto"} | dict(terms),
     )
     kept: dict[str, Any] = {}

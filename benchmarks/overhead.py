@@ -79,7 +79,10 @@ def tables(*, quick: bool) -> dict[str, tuple[Callable[[], sv.Parties], dict[str
     """Title → the parties, and the jobs by label."""
     rows = 3000 if quick else None
     base = sv.Job(
-        algorithm=sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0), epochs=2 if quick else 8, batch_size=256
+        protection=sv.Plain(),
+        algorithm=sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0),
+        epochs=2 if quick else 8,
+        batch_size=256,
     )
     few = [("plain", sv.Plain()), ("CKKS", sv.CKKS()), ("BFV", sv.BFV()), ("Paillier 2048", sv.Paillier(bits=2048))]
     found: dict[str, tuple[Callable[[], sv.Parties], dict[str, sv.Job]]] = {

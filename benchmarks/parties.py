@@ -180,7 +180,7 @@ def plain_epoch(folder: Path, *, quick: bool) -> dict[str, Any]:
     after each epoch, as a process always does."""
     rows, epochs = (4_000, 6) if quick else (20_000, 6)
     people = sv.Parties.of(*_plain_tables(rows))
-    job = sv.Job(algorithm=sv.SplitNN(hidden=16), epochs=epochs, batch_size=256, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=16), epochs=epochs, batch_size=256, seed=3)
     ratios, seconds = [], []
     for round_ in range(1 if quick else 3):
         company = found(folder / f"epoch-{round_}", people, job)

@@ -34,6 +34,7 @@ from benchmarks import skip
 from benchmarks.common import data, write
 from securevfl.algorithms import SplitNN
 from securevfl.algorithms.splitnn import Active, Passive
+from securevfl.cut import Plain
 from securevfl.data import Parties
 from securevfl.data.datasets import load
 from securevfl.jobs import Job
@@ -224,18 +225,27 @@ def watched(config: SplitNN, race: Race) -> SplitNN:
 
 CREDIT = SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0)
 SETTINGS: Mapping[str, tuple[str, Mapping[str, object], Job, int]] = {
-    "credit, 2 parties": ("limited_credit", {"parties": 2, "overlap": 1.0}, Job(algorithm=CREDIT), 30),
-    "credit, 3 parties": ("default_credit", {}, Job(algorithm=CREDIT), 30),
+    "credit, 2 parties": (
+        "limited_credit",
+        {"parties": 2, "overlap": 1.0},
+        Job(protection=Plain(), algorithm=CREDIT),
+        30,
+    ),
+    "credit, 3 parties": ("default_credit", {}, Job(protection=Plain(), algorithm=CREDIT), 30),
     "credit, 3 parties, bottoms of 32": (
         "default_credit",
         {},
-        Job(algorithm=CREDIT.replace(bottom=(32,), lr=0.003, cut_lr=0.1)),
+        Job(protection=Plain(), algorithm=CREDIT.replace(bottom=(32,), lr=0.003, cut_lr=0.1)),
         30,
     ),
     "MNIST halves, CNN": (
         "mnist",
         {"rows": 4000, "test_rows": 500, "overlap": 1.0},
-        Job(algorithm=SplitNN(hidden=64, top=(64,), bottom="cnn", lr=0.001, cut_lr=0.1), batch_size=64),
+        Job(
+            protection=Plain(),
+            algorithm=SplitNN(hidden=64, top=(64,), bottom="cnn", lr=0.001, cut_lr=0.1),
+            batch_size=64,
+        ),
         8,
     ),
 }

@@ -35,7 +35,7 @@ _LOOK = 2.0
 
 def ten(folder: Path) -> dict[str, Any]:
     """Ten parties train; what differed from the simulation."""
-    job = sv.Job(algorithm=sv.SplitNN(hidden=8), epochs=2, batch_size=64, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=8), epochs=2, batch_size=64, seed=3)
     company = found(folder, parties(passive=9, rows=600, width=3), job)
     secrets = {name: PartySecret.derived(7, name) for name in company.people}
     company.keep(secrets)
@@ -68,7 +68,7 @@ def _steps(company: Company, name: str) -> int:
 
 def long(folder: Path, minutes: float, step: float) -> dict[str, Any]:
     """Train until the time is over; what grew."""
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), epochs=100_000, batch_size=8, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=()), epochs=100_000, batch_size=8, seed=3)
     company = found(folder, parties(passive=1, rows=2000, width=2), job, attempts=5)
     processes = {
         name: subprocess.Popen(company.command(name), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -79,5 +79,9 @@ def take(table: sv.PartyTable, common_ids: linkage.CommonIds) -> sv.PartyTable:
 
 for_bank, for_network = linked.common_ids()
 parties = sv.Parties.of(take(bank, for_bank), take(network, for_network))
-result = sv.simulate(sv.Job(algorithm=sv.SplitNN(hidden=16), epochs=3, batch_size=128), parties, baselines=["alone"])
+result = sv.simulate(
+    sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=16), epochs=3, batch_size=128),
+    parties,
+    baselines=["alone"],
+)
 print(result.table())

@@ -18,7 +18,9 @@ parties = sv.datasets.default_credit(overlap=0.85, seed=0, rows=options.rows)
 print(parties)
 
 # One job, three ways: floats, the sealed cut's integers without encryption, and sealed.
-job = sv.Job(algorithm=sv.SplitNN(hidden=16, lr=0.005, cut_lr=0.5), epochs=2, batch_size=128, seed=0)
+job = sv.Job(
+    protection=sv.Plain(), algorithm=sv.SplitNN(hidden=16, lr=0.005, cut_lr=0.5), epochs=2, batch_size=128, seed=0
+)
 result = sv.compare(
     {
         "plain": job,

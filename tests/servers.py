@@ -18,7 +18,9 @@ from securevfl.serving import Batching, ModelShelf, Place, ServeActive, ServePas
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryHub
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,), bottom=(3,)), epochs=1, batch_size=32, seed=5)
+JOB = sv.Job(
+    protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,), bottom=(3,)), epochs=1, batch_size=32, seed=5
+)
 PATIENCE = 60.0
 """Seconds that a test waits at most, on however busy a machine."""
 

@@ -69,6 +69,7 @@ def propose_command(
     ] = None,
     asks: Annotated[list[str] | None, typer.Option(help="A label owner that may ask the model for scores.")] = None,
     min_batch: Annotated[int, typer.Option(help="With --asks: fewest rows of one question.")] = 1,
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
     from datetime import UTC, datetime
@@ -88,6 +89,7 @@ def propose_command(
         limits={"attempts": attempts, "seconds": max(round(hours * 3600), 1)},
         epsilon=dict(_bound(text) for text in epsilon or []),
         serving=ServingTerms(asks=tuple(asks), min_batch=min_batch) if asks else None,
+        accept_leak=accept_leak,
     )
     write_whole(out, proposal.raw)
     _show(in_words(proposal))

@@ -60,6 +60,7 @@ def attack_command(
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer attacks, in seconds.")] = False,
     seeds: Annotated[int, typer.Option(help="Runs of the job, from its own seed on.", min=1, max=100)] = 1,
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job with a recorder at each party and attack what they saw: what was got, beside what the job states.
 
@@ -69,7 +70,7 @@ def attack_command(
     from securevfl.jobs.interrupts import resumable
     from securevfl.report import card_table
 
-    file = sv.read_job(job)
+    file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"
     with resumable("", terminal.say, "attacks are not kept before the end; start it again"), terminal.bars() as bars:
         found = sv.attack(

@@ -92,11 +92,12 @@ def demo_command(
 def check_command(
     file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
     from securevfl.jobs import check_file
 
-    found = check_file(file, active=active)
+    found = check_file(file, active=active, accept_leak=accept_leak)
     for line in (*found.mistakes, *found.refusals):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.exit_code:
@@ -131,11 +132,12 @@ def run_command(
             help="Folder with each party's key, made by `securevfl keys`; new keys for this run if not given."
         ),
     ] = None,
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
     from securevfl.jobs.interrupts import resumable
 
-    file = sv.read_job(job, policies=policy or ())
+    file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
     again = terminal.command() if checkpoints else ""
     with (
         resumable(again, terminal.say, "a run with --checkpoints FOLDER goes on after its last whole epoch"),

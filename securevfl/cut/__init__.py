@@ -4,7 +4,7 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.bounded import BoundedCut
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed, Shares
+from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed, Shares, Unnamed
 from securevfl.cut.wrapped import ObservedCut, PerturbedCut, WrappedCut
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Protection",
     "Sealed",
     "Shares",
+    "Unnamed",
     "WrappedCut",
     "agree_masks",
 ]

@@ -25,7 +25,7 @@ from securevfl.privacy import DP, Policy
 from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed", "Shares"]
+__all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed", "Shares", "Unnamed"]
 
 
 KeyBits = Annotated[
@@ -168,6 +168,19 @@ class Plain(Protection):
 
     def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
         return (FixedPassive if self.fixed_point else FloatPassive)(site, spec)
+
+
+class Unnamed(Plain):
+    """No protection was named. What holds by default depends on the parties, and is settled once they are known: see
+    `securevfl.party.settling`. Until then everything is declared as in the clear, which is the worst, and nothing can
+    train with anybody.
+    """
+
+    name: ClassVar[str] = "unnamed"
+
+    @property
+    def title(self) -> str:
+        return "no protection named"
 
 
 class Sealed(Protection):

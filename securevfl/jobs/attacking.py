@@ -22,7 +22,7 @@ from securevfl.jobs.recording import job_card, title_of
 from securevfl.jobs.result import Result
 from securevfl.jobs.simulation import COORDINATOR, Aligned, align_parties
 from securevfl.jobs.store import read_tree
-from securevfl.party import Job
+from securevfl.party import Job, settled
 from securevfl.privacy import Finding
 from securevfl.privacy.attacks import Measured, Transcript, Truth, membership, predictions, row_order, saved_parts
 from securevfl.privacy.attacks.learners import standardised
@@ -102,6 +102,8 @@ def attack(
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
         )
+    names = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
+    job = settled(job, *names)
     effort = QUICK if quick else replace(WHOLE, records=tuple(sorted(known)), labels=tuple(sorted(labels)))
     began = time.perf_counter()
     seeds = tuple(seeds) or (job.seed,)
@@ -140,8 +142,7 @@ def attack(
         contradictions=list(dict.fromkeys(text for severity, text in said if text and severity)),
         unstated=list(dict.fromkeys(text for severity, text in said if text and not severity)),
     )
-    owners = [table.name for table in parties.label_owners]
-    card = job_card(job, owners, [table.name for table in parties.passive], record)
+    card = job_card(job, *names, record)
     return AttackResult(record=record, transcripts=transcripts, card=card)
 
 

@@ -15,7 +15,7 @@ from securevfl.jobs.files import JobSections, read_job_sections
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
-from securevfl.party import Job, rule_against, too_few_epochs, wrong_parties
+from securevfl.party import Job, rule_against, settled, too_few_epochs, wrong_parties
 from securevfl.report import Card
 
 __all__ = ["Checked", "Roster", "check_file", "refusals", "roster_of"]
@@ -57,18 +57,23 @@ class Roster:
         return [*self.owners, *self.passive]
 
 
-def check_file(path: str | Path, *, active: str = "") -> Checked:
+def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
     """Check a job file or a sweep file. Nothing runs; of tables, only the header and the first rows are read. Named
     data sets are loaded, for that is the only way to know whether their files are there.
 
     Args:
         path: the file.
         active: name of the active party, where no table has labels: to predict.
+        accept_leak: as the job's own, beside what the file says.
     """
     file = Path(path)
     try:
         content = read_toml(file, "job", "examples/credit.toml")
-        return _check_sweep(file) if content.keys() & {"axis", "method"} else _check_job(file, content, active)
+        return (
+            _check_sweep(file)
+            if content.keys() & {"axis", "method"}
+            else _check_job(file, content, active, accept_leak)
+        )
     except InputError as error:
         return Checked(mistakes=(str(error),))
 
@@ -83,7 +88,7 @@ def _check_sweep(file: Path) -> Checked:
     )
 
 
-def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
+def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak: bool) -> Checked:
     sections, broken, mistakes = read_job_sections(file)
     refused: list[str] = []
     for party in sections.party:
@@ -92,10 +97,14 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str) -> Checked:
     mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
-    job = None
+    job: Job | None = None
     if not broken & {"job", "algorithm", "protection"}:
         try:
             job = sections.build()
+            if accept_leak:
+                job = job.replace(accept_leak=True)
+            if roster is not None:
+                job = settled(job, roster.owners, roster.passive)
         except InputError as error:
             mistakes.append(str(error))
         except PolicyError as error:

@@ -24,7 +24,7 @@ from securevfl.jobs.runner.simulated import coordinator_of
 from securevfl.jobs.signing import Keys, signing_of
 from securevfl.jobs.simulation import Aligned, align_parties, consent_parties, look_books, run_parties
 from securevfl.jobs.written import ALIGNMENT, RESULTS
-from securevfl.party import Job
+from securevfl.party import Job, settled
 from securevfl.party.numbering import own_split
 from securevfl.privacy import Ledger
 from securevfl.report.record import (
@@ -79,6 +79,8 @@ def simulate(
     Raises:
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
     """
+    owners, passive = _names(parties)
+    job = settled(job, owners, passive)
     return compare(
         {_key(job): job},
         parties,
@@ -143,6 +145,8 @@ def compare(
     """
     import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
 
+    owners, passive = _names(parties)
+    jobs = {key: settled(job, owners, passive) for key, job in jobs.items()}
     first = _check(jobs, parties, baselines, draws)
     books = None if looks is None else look_books(looks, parties)
     observer = observer or Observer()
@@ -200,7 +204,6 @@ def compare(
             )
             split = split or ran.split
         told = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
-        owners, passive = _names(parties)
         figures = run_record(key, job, ran, owners, passive, time.perf_counter() - began, notes=list(told))
         more = []
         for number in range(2, _draws(job, draws) + 1):

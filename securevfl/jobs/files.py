@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 
 from securevfl.config import Config
-from securevfl.cut import Plain, Protection
+from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
 from securevfl.data.columns import ColumnUse
 from securevfl.data.files import PARQUET
@@ -135,7 +135,7 @@ class JobSections(Config):
     baselines: tuple[Literal["alone", "pooled"], ...] = ()
     job: JobOptions = msgspec.field(default_factory=JobOptions)
     algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
-    protection: Protection = msgspec.field(default_factory=Plain)
+    protection: Protection = msgspec.field(default_factory=Unnamed)
     policy: Mapping[str, Policy] = msgspec.field(default_factory=dict)
     data: Mapping[str, object] | None = None
     party: tuple[PartySection, ...] = ()
@@ -201,7 +201,9 @@ class JobFile:
     baselines: tuple[str, ...]
 
 
-def read_job(path: str | Path, *, active: str = "", policies: Sequence[str | Path] = ()) -> JobFile:
+def read_job(
+    path: str | Path, *, active: str = "", policies: Sequence[str | Path] = (), accept_leak: bool = False
+) -> JobFile:
     """Read a job file; relative file names in it are relative to it.
 
     Args:
@@ -219,6 +221,8 @@ def read_job(path: str | Path, *, active: str = "", policies: Sequence[str | Pat
     raise_all(file, found)
     try:
         job = sections.build()
+        if accept_leak:
+            job = job.replace(accept_leak=True)
         if policies:
             job = job.replace(policies=with_policies(job.policies, policies))
         parties = sections.load(file.parent, active)

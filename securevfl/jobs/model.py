@@ -61,7 +61,8 @@ class Model:
         parts = {}
         for file in files:
             party = file.name.removesuffix(PART)
-            parts[party] = ModelPart.load(file, party, job).tree
+            part = ModelPart.load(file, party, job)
+            parts[party], job = part.tree, part.job
         return cls(job=job, parts=parts)
 
 

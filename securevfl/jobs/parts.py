@@ -12,7 +12,7 @@ from typing import Any
 from securevfl.durable import write_whole
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, tree_digest
-from securevfl.party import Job
+from securevfl.party import Job, settlements
 
 __all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "run_of", "write_run"]
 
@@ -88,9 +88,10 @@ class ModelPart:
         tree = read_tree(file)
         if not isinstance(tree, dict) or _NEEDED - set(tree) or tree.get("party") != party:
             raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
-        if tree.get("job") != job.digest:
+        trained = next((one for one in settlements(job) if one.digest == tree.get("job")), None)
+        if trained is None:
             raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
-        return cls(party=party, job=job, run=run or _read_run(file.parent), tree=tree)
+        return cls(party=party, job=trained, run=run or _read_run(file.parent), tree=tree)
 
 
 def _read_run(folder: Path) -> str:

@@ -14,7 +14,7 @@ from securevfl.jobs.check import Roster, refusals, roster_of
 from securevfl.jobs.files import read_job_sections
 from securevfl.jobs.policy_file import read_policy, with_policies
 from securevfl.jobs.toml_text import raise_all, read_toml
-from securevfl.party import Job
+from securevfl.party import Job, settled
 from securevfl.privacy import DP, Gaussian
 
 __all__ = ["PolicyChecked", "check_policy"]
@@ -67,7 +67,7 @@ def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str =
         raise InputError(f"{file} names no parties: give [data] or [[party]] sections")
     if party not in roster.names:
         raise UnknownNameError("party with a policy", party, roster.names)
-    job = sections.build()
+    job = settled(sections.build(), roster.owners, roster.passive)
     job = job.replace(policies=with_policies(job.policies, [policy_file]))
     found = refusals(job, roster)
     return PolicyChecked(

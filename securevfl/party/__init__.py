@@ -2,6 +2,7 @@
 
 - `job`: what all parties agree to run. `declarations`: every message that such a run may send. `roster`: which parties
   an algorithm can serve.
+- `settling`: the protection of a job that names none.
 - `consent`: each party holds the job against its own policy, and tells the others.
 - `numbering`: the parties number their rows alike and learn which of them train, validate and test.
 - `reports`, `gathering`: parties that may die at any moment find the one state that they go on from together.
@@ -27,6 +28,7 @@ from securevfl.party.program import (
     train_party,
 )
 from securevfl.party.roster import too_few_epochs, wrong_parties
+from securevfl.party.settling import settled, settlements
 
 __all__ = [
     "Alignments",
@@ -43,6 +45,8 @@ __all__ = [
     "rule_against",
     "run_party",
     "scoring_program",
+    "settled",
+    "settlements",
     "terms",
     "too_few_epochs",
     "train_party",

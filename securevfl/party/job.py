@@ -11,11 +11,14 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.config import Config
-from securevfl.cut import Plain, Protection
+from securevfl.cut import Protection, Unnamed
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 
 __all__ = ["Job", "JobOptions", "JobTerms"]
+
+_OWN_AFFAIR = ("policies", "device", "accept_leak")
+"""What parties need not have alike."""
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -85,11 +88,14 @@ class JobOptions(JobTerms):
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
+        accept_leak: whether a job that names no protection, and cannot train on secret shares, may run in the clear. A
+            protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
             see `JobTerms`.
     """
 
     device: str = "cpu"
+    accept_leak: bool = False
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -125,10 +131,11 @@ class Job(JobOptions):
         algorithm: what is trained, for example `SplitNN`: any `Algorithm`, or the name of an installed one for its
             defaults.
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
-            likewise.
+            likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
+            unless it has `accept_leak`: see `securevfl.party.settling`.
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale,
-            device: see `JobOptions`.
+            device, accept_leak: see `JobOptions`.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -137,7 +144,7 @@ class Job(JobOptions):
     """
 
     algorithm: Algorithm = msgspec.field(default_factory=_default)
-    protection: Protection = msgspec.field(default_factory=Plain)
+    protection: Protection = msgspec.field(default_factory=Unnamed)
     policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -180,8 +187,8 @@ class Job(JobOptions):
     @property
     def digest(self) -> str:
         """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy and a device are a party's
-        own affair."""
-        agreed = {name: value for name, value in self.describe().items() if name not in ("policies", "device")}
+        own affair, and that a leak is accepted shows in the protection."""
+        agreed = {name: value for name, value in self.describe().items() if name not in _OWN_AFFAIR}
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"securevfl job v3" + text.encode()).hexdigest()
 

@@ -24,6 +24,7 @@ from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
 from securevfl.party.roster import check_roster
+from securevfl.party.settling import refuse_unnamed
 from securevfl.party.watch import watched
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
@@ -133,6 +134,7 @@ async def train_party(
         SecureVFLError: whatever ended the training.
     """
     check_roster(site.label_owners, site.passive, job, site.coordinator)
+    refuse_unnamed(job, site.passive)
     if table is None:
         return await job.algorithm.under(job.protection, site, job.plan, {}).run()
     members = {owner: site.federation(owner) for owner in alignments}

@@ -35,7 +35,7 @@ METHODS = ("residual", "local")
 
 
 def run(algorithm: sv.Best, people: sv.Parties = FEW, keepers: Mapping[str, Keeper] | None = None, **terms: Any) -> Ran:
-    job = sv.Job(algorithm=algorithm, **{"epochs": 2, "batch_size": 32, "seed": 3, **terms})
+    job = sv.Job(algorithm=algorithm, **{"protection": sv.Plain(), "epochs": 2, "batch_size": 32, "seed": 3, **terms})
     alike = {name: PartySecret.derived(3, name) for name in people}
     return run_parties(job, people, join_parties(people, job), run="run", secrets=alike, keepers=keepers)
 
@@ -163,7 +163,7 @@ def seeing_all(split: Split, folds: int, seed: int) -> list[Split]:
 def test_what_weighs_a_row_has_not_seen_its_label(method: str, leaks: bool) -> None:
     """Another label of a common row changes no probability that the row is judged by; were folds leaky, it would."""
     algorithm = small(methods=(method,))
-    job = sv.Job(algorithm=algorithm, epochs=2, batch_size=32, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=2, batch_size=32, seed=3)
     aligned = join_parties(FEW, job).alignments["bank"]["bank"].rows
     bank = FEW["bank"]
     assert bank.label is not None
@@ -248,7 +248,7 @@ def test_few_rows_choose_nothing_and_more_do() -> None:
 def test_without_the_partner_it_is_the_mean_of_those_that_are_fit(tmp_path: Path) -> None:
     """After saving and loading; the local model counts once, though the residual falls back to one too."""
     algorithm = small(methods=("laser", "residual", "local"))
-    job = sv.Job(algorithm=algorithm, epochs=2, batch_size=32, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=2, batch_size=32, seed=3)
     ran = run(algorithm)
     parts = {name: trained.model for name, trained in ran.trained.items()}
     model = sv.Model.load(sv.Model(job=job, parts=parts).save(tmp_path), job)

@@ -61,7 +61,9 @@ def test_no_step_of_training_waits_for_a_number(name: str, monkeypatch: pytest.M
     monkeypatch.setattr(fedcvt, "received", lambda array, *_: array.float())
     monkeypatch.setattr(link, "_finite", lambda _: True)
     waits, algorithm = Waits(), make(name)
-    job = sv.Job(algorithm=algorithm, epochs=algorithm.least_epochs + 1, steps=2, batch_size=16, seed=1)
+    job = sv.Job(
+        protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 1, steps=2, batch_size=16, seed=1
+    )
     with waits:
         sv.simulate(job, scarce(1, rows=120))
     assert waits.found == []

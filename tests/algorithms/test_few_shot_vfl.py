@@ -21,7 +21,13 @@ from securevfl.testing.trial import roles_begun
 
 
 def job(few_shot: bool = True, **settings: object) -> sv.Job:
-    return sv.Job(algorithm=make("few_shot_vfl", few_shot=few_shot, **settings), epochs=3, batch_size=32, seed=3)
+    return sv.Job(
+        protection=sv.Plain(),
+        algorithm=make("few_shot_vfl", few_shot=few_shot, **settings),
+        epochs=3,
+        batch_size=32,
+        seed=3,
+    )
 
 
 @functools.cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 
 def ran(algorithm: sv.Algorithm, *, passive: int = 1, epochs: int = 2, **more: object) -> Ran:
     people = scarce(passive, rows=110, width=2)
-    job = sv.Job(algorithm=algorithm, epochs=epochs, batch_size=16, seed=2, **more)  # type: ignore[arg-type]
+    terms: dict[str, Any] = {"protection": sv.Plain(), **more}
+    job = sv.Job(algorithm=algorithm, epochs=epochs, batch_size=16, seed=2, **terms)
     return run_parties(job, people, join_parties(people, job), run="run")
 
 
@@ -139,7 +141,10 @@ def test_rows_are_scored_without_a_message_and_without_the_partner(name: str) ->
     bank = found.trained["bank"]
     assert bank.alone == bank.test
     assert np.array_equal(bank.alone_scores, bank.scores)
-    people, job = scarce(1, rows=110, width=2), sv.Job(algorithm=make(name), epochs=2, batch_size=16, seed=2)
+    people, job = (
+        scarce(1, rows=110, width=2),
+        sv.Job(protection=sv.Plain(), algorithm=make(name), epochs=2, batch_size=16, seed=2),
+    )
     result = sv.simulate(job, people, baselines=())
     alone = sv.predict(result.model(), sv.Parties.of(people["bank"]))
     assert len(alone.probabilities) == people["bank"].rows

@@ -73,7 +73,7 @@ def test_a_bottom_comes_from_the_secret_and_from_nothing_else() -> None:
 
 def test_a_plain_run_draws_it_from_the_operating_system() -> None:
     """The job's seed is public: a bottom that came from it would be no secret."""
-    job = sv.Job(algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
     kept = [weights_of(sv.simulate(job, parties(rows=80)), "shop1") for _ in range(2)]
     assert not torch.equal(*kept)
     derived = frozen_bottom(FROZEN, PartySecret.derived(job.seed, "shop1"), (len(kept[0]),)).weight
@@ -91,7 +91,7 @@ def weights_of(result: sv.Result, party: str) -> torch.Tensor:
 def test_its_weights_stay_at_home_and_do_not_move() -> None:
     people = parties(rows=80)
     secrets = {name: PartySecret(number) for number, name in enumerate(people)}
-    job = sv.Job(algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=2, steps=2)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=2, steps=2)
     sent: list[np.ndarray] = []
 
     class Listens(Recorder):
@@ -108,7 +108,7 @@ def test_its_weights_stay_at_home_and_do_not_move() -> None:
 
 
 def test_the_active_party_trains_its_own() -> None:
-    job = sv.Job(algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=FROZEN, **SMALL), epochs=1, steps=1)
     (weights, _) = next(iter(sv.simulate(job, parties(rows=80)).models.values())).parts["bank"]["parts"]["half"]
     assert any(name.startswith("0.") and "weight" in name for name in weights)
 
@@ -127,7 +127,7 @@ def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.Monke
 
     def run(learned: str | None) -> sv.Result:
         bottom = sv.Frozen.of({"width": 6, "learned": learned, "steps": 5})
-        job = sv.Job(algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1, steps=1)
+        job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1, steps=1)
         return sv.simulate(job, people, secrets=secrets)
 
     one, two = run("own rows"), run(None)

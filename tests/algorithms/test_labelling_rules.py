@@ -60,7 +60,9 @@ def test_the_balanced_rule_gives_every_class_its_share() -> None:
 def test_a_run_tells_how_many_labels_of_rows_held_out_are_right(rule: str) -> None:
     with roles_begun() as roles:
         algorithm = make("risa", labelling=rule, confidence=0.6, held_out=0.3)
-        result = sv.simulate(sv.Job(algorithm=algorithm, epochs=5, batch_size=32, seed=1), scarce(1, rows=300))
+        result = sv.simulate(
+            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=5, batch_size=32, seed=1), scarce(1, rows=300)
+        )
     active = next(role for role in roles if role.site.role == "active")
     passive = next(role for role in roles if role.site.role == "passive")
     held = active.held  # type: ignore[attr-defined]
@@ -80,7 +82,9 @@ def test_a_run_tells_how_many_labels_of_rows_held_out_are_right(rule: str) -> No
 def test_each_row_held_out_is_seen_by_one_passive_party() -> None:
     with roles_begun() as roles:
         algorithm = make("risa", held_out=0.3)
-        sv.simulate(sv.Job(algorithm=algorithm, epochs=4, batch_size=32, seed=1), scarce(2, rows=300))
+        sv.simulate(
+            sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=4, batch_size=32, seed=1), scarce(2, rows=300)
+        )
     active = next(role for role in roles if role.site.role == "active")
     parts = [active.held_by(name) for name in active.site.passive]  # type: ignore[attr-defined]
     assert sorted(np.concatenate(parts)) == sorted(active.held)  # type: ignore[attr-defined]
@@ -100,7 +104,7 @@ def test_rules_that_look_at_exact_labels_are_refused_with_noise_on_gradients() -
 def test_the_sum_of_logits_has_no_network_above_it() -> None:
     with roles_begun() as roles:
         algorithm = make("risa", self_training=0, evidential=False, sum_logits=True)
-        sv.simulate(sv.Job(algorithm=algorithm, epochs=1, batch_size=32), scarce(1, rows=200))
+        sv.simulate(sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=1, batch_size=32), scarce(1, rows=200))
     active = next(role for role in roles if role.site.role == "active")
     half = active.half  # type: ignore[attr-defined]
     assert list(half.top.parameters()) == []

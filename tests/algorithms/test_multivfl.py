@@ -26,7 +26,7 @@ from securevfl.site import PartySecret
 from securevfl.transport import memory_pair
 
 CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)
-JOB = sv.Job(algorithm=CONFIG, epochs=6, steps=10, batch_size=32)
+JOB = sv.Job(protection=sv.Plain(), algorithm=CONFIG, epochs=6, steps=10, batch_size=32)
 
 
 def people(owners: int = 3, rows: int = 100, scenario: str = "iid", seed: int = 0) -> sv.Parties:

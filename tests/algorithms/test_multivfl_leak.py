@@ -52,6 +52,7 @@ def test_each_of_two_label_owners_has_the_other_s_change(monkeypatch: pytest.Mon
             patched.setattr(MaskedAveraging, "step", watched)
             tables = people(seed)
             job = sv.Job(
+                protection=sv.Plain(),
                 algorithm=sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2),
                 epochs=4,
                 steps=6,

@@ -54,7 +54,7 @@ def flipped(row: int) -> sv.Parties:
 def test_an_offset_knows_nothing_of_its_own_label(out_of_fold: bool) -> None:
     """Another label of a common row changes other rows' offsets, and its own in sample only."""
     ran, role = run("residual", out_of_fold=out_of_fold)
-    job = sv.Job(algorithm=make("residual", **SIZES), epochs=3, batch_size=32, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=make("residual", **SIZES), epochs=3, batch_size=32, seed=3)
     rows = join_parties(PEOPLE, job).alignments["bank"]["bank"].rows
     at = 5
     _, other = run("residual", flipped(int(rows[ran.split.train[at]])), out_of_fold=out_of_fold)

@@ -23,7 +23,9 @@ from securevfl.training import ActiveRole
 def trained(name: str, classes: int = 2, passive: int = 1, **settings: Any) -> tuple[Ran, ActiveRole]:
     algorithm = make(name, **settings)
     people = scarce(passive, rows=150, classes=classes, overlap=0.4)
-    job = sv.Job(algorithm=algorithm, epochs=max(algorithm.least_epochs, 2), batch_size=32, seed=3)
+    job = sv.Job(
+        protection=sv.Plain(), algorithm=algorithm, epochs=max(algorithm.least_epochs, 2), batch_size=32, seed=3
+    )
     with roles_begun() as roles:
         ran = run_parties(job, people, join_parties(people, job), run="run")
     return ran, next(role for role in roles if isinstance(role, ActiveRole))
@@ -126,7 +128,7 @@ def test_reconstruction_is_of_features() -> None:
 
 def test_sfhtl_counts_its_labels_and_warns_at_none() -> None:
     people = scarce(1, rows=300)
-    job = sv.Job(algorithm=make("sfhtl", confidence=0.6), epochs=4, batch_size=32, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=make("sfhtl", confidence=0.6), epochs=4, batch_size=32, seed=3)
     with roles_begun() as roles:
         (record,) = sv.simulate(job, people).record.runs
     active: Any = next(role for role in roles if isinstance(role, ActiveRole))

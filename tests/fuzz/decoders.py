@@ -98,7 +98,7 @@ def _run() -> Path:
     """The folder of a small finished run: metrics and signed ledgers."""
     from securevfl.testing.parties import parties
 
-    found = sv.simulate(sv.Job(epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
+    found = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, algorithm=sv.SplitNN(hidden=4)), parties(rows=60))
     folder = _folder() / "run"
     found.report(folder)
     return folder

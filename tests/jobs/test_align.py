@@ -24,7 +24,7 @@ from securevfl.jobs.simulation import align_parties, join_parties
 from securevfl.privacy import Link
 from securevfl.transport import Kind, MemoryHub
 
-JOB = sv.Job(seed=3)
+JOB = sv.Job(protection=sv.Plain(), seed=3)
 T = TypeVar("T")
 
 

@@ -20,7 +20,7 @@ from securevfl.privacy import Ledger
 from securevfl.report import Record, render_text
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Guard, Kind, Message
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)
 NOISE = sv.Gaussian(epsilon=6.0)
 NOISY = sv.Job(
     algorithm=JOB.algorithm, epochs=2, batch_size=64, protection=sv.Plain(dp=sv.DP(features=NOISE, labels=NOISE))
@@ -195,7 +195,7 @@ def test_a_note_of_epsilon_that_holds_none_is_an_error(tmp_path: Path) -> None:
 def test_several_label_owners_ledgers_verify(tmp_path: Path) -> None:
     people = parties(passive=1)
     both = sv.Parties.of(people["bank"], people["shop1"].__class__(**_as_owner(people)), people["shop1"])
-    aligned = align_parties(both, sv.Job(algorithm=sv.MultiVFL()))
+    aligned = align_parties(both, sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL()))
     found = _audit(tmp_path, *aligned.ledgers.values())
     assert {chain.run for chain in found.chains} == {"alignment"}
     assert found.complete
@@ -278,7 +278,7 @@ def test_the_users_mistakes_end_with_2(
 
 
 def test_a_refused_run_can_be_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = sv.Job(algorithm=JOB.algorithm, policies={"shop2": sv.Policy(sealed=True)})
+    job = sv.Job(protection=sv.Plain(), algorithm=JOB.algorithm, policies={"shop2": sv.Policy(sealed=True)})
     with pytest.raises(sv.PolicyError) as caught:
         sv.simulate(job, parties())
     write_ledgers(caught.value.ledgers, tmp_path)

@@ -78,7 +78,13 @@ def test_rows_that_say_nothing_give_no_temperature() -> None:
 
 def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -> None:
     people = parties(rows=600)
-    job = sv.Job(algorithm=sv.ZeroImputation(hidden=16, bottom=(16,), lr=0.05), epochs=6, batch_size=32, keep="last")
+    job = sv.Job(
+        protection=sv.Plain(),
+        algorithm=sv.ZeroImputation(hidden=16, bottom=(16,), lr=0.05),
+        epochs=6,
+        batch_size=32,
+        keep="last",
+    )
     aligned = join_parties(people, job)
     ran = run_parties(job, people, aligned, run="test")
     trained = ran.trained["bank"]
@@ -107,7 +113,7 @@ def test_predict_applies_what_the_active_party_fitted_and_no_message_is_more() -
 
 def test_the_report_says_how_sure_scores_are() -> None:
     people = parties(rows=600)
-    job = sv.Job(algorithm=sv.Local(hidden=8, lr=0.05), epochs=2, batch_size=64)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.Local(hidden=8, lr=0.05), epochs=2, batch_size=64)
     run = sv.simulate(job, people).run("plain")
     assert set(run.calibration) == {"whole", "alone"}
     assert set(run.calibration["whole"]) == {"temperature", "rows", "before", "after"}

@@ -16,7 +16,7 @@ from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import Journal
 from securevfl.privacy.rows import RowRelease
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=30.0))))
 
 

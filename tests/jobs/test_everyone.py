@@ -41,7 +41,7 @@ class Zeros(sv.SplitNN):
 
 
 def _job(algorithm: sv.SplitNN, **options: Any) -> sv.Job:
-    return sv.Job(algorithm=algorithm, epochs=2, batch_size=32, **options)
+    return sv.Job(**{"algorithm": algorithm, "protection": sv.Plain(), "epochs": 2, "batch_size": 32, **options})
 
 
 ANY, LOCAL, ALL = Zeros(**SMALL), sv.Local(**SMALL), sv.SplitNN(**SMALL)

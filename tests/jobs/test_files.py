@@ -24,7 +24,11 @@ def test_the_example_is_what_it_says() -> None:
     assert file.name == "credit"
     assert file.baselines == ("alone", "pooled")
     assert file.job == sv.Job(
-        algorithm=sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0), epochs=5, batch_size=256, seed=0
+        protection=sv.Plain(),
+        algorithm=sv.SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0),
+        epochs=5,
+        batch_size=256,
+        seed=0,
     )
     assert set(file.parties) == {"bank", "network", "retailer"}
 

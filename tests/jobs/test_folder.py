@@ -19,7 +19,7 @@ from securevfl.jobs import folder as folders
 from securevfl.jobs.folder import RunFolder
 from securevfl.report import Record
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=()), epochs=1, batch_size=32)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=()), epochs=1, batch_size=32)
 
 
 @cache

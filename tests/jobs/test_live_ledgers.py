@@ -94,7 +94,7 @@ def test_a_message_is_on_the_disk_before_it_leaves(tmp_path: Path, monkeypatch: 
         return await send(self, message)
 
     monkeypatch.setattr(MemoryChannel, "send", checked)
-    job = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
     result = sv.simulate(job, parties(rows=60), ledgers=tmp_path)
     assert left.total() == sum(
         entry.way == "sent" for run in result.ledgers.values() for ledger in run.values() for entry in ledger.entries

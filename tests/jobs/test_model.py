@@ -15,7 +15,7 @@ from securevfl.privacy import read, verify
 from securevfl.site import PartySecret
 from tests.helpers import parties, ready_keys
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,)), epochs=4, batch_size=32)
 ALGORITHMS = [
     sv.SplitNN(hidden=4, top=(4,), bottom=(5,)),
     sv.LogisticRegression(),

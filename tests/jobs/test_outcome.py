@@ -64,7 +64,7 @@ def test_training_that_went_nowhere(losses: list[float], test: float, warned: bo
 def test_a_run_that_diverges_without_an_error_says_so_in_record_and_terminal() -> None:
     parties = sv.datasets.default_credit(rows=400, overlap=0.9, seed=0)
     net = sv.SplitNN(hidden=16, bottom=(16,), top=(16,), lr=0.1, cut_lr=1.0)
-    wild = sv.Job(algorithm=net, epochs=8, batch_size=32)
+    wild = sv.Job(protection=sv.Plain(), algorithm=net, epochs=8, batch_size=32)
     result = sv.simulate(wild, parties)
     [run] = result.record.runs
     assert any("diverged" in warning for warning in run.warnings)
@@ -81,7 +81,7 @@ def test_a_run_that_diverges_without_an_error_says_so_in_record_and_terminal() -
 
 def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> None:
     parties = sv.datasets.default_credit(rows=400, overlap=0.9, seed=0)
-    record = sv.simulate(sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1), parties).record
+    record = sv.simulate(sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1), parties).record
     lines = [
         LearnedRecord(party="bank", about="network", learns="a", severity="note"),
         LearnedRecord(party="bank", about="network, retailer", learns="b", severity="leak"),
@@ -103,7 +103,7 @@ def test_the_worst_is_of_each_party_and_an_unknown_severity_is_no_comfort() -> N
 
 def test_noisy_rows_are_mean_and_deviation_over_draws_and_others_run_once() -> None:
     parties = sv.datasets.default_credit(rows=500, overlap=0.9, seed=0)
-    plain = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=128)
+    plain = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=128)
     noisy = plain.replace(protection=sv.Plain(dp=sv.DP(labels=sv.Gaussian(epsilon=2.0))))
     result = sv.compare({"plain": plain, "dp": noisy}, parties, baselines=(), draws=3)
     bare, dp = result.record.runs
@@ -123,7 +123,7 @@ def test_noisy_rows_are_mean_and_deviation_over_draws_and_others_run_once() -> N
 def test_a_number_of_draws_below_one_is_refused() -> None:
     parties = sv.datasets.default_credit(rows=300, overlap=0.9, seed=0)
     with pytest.raises(sv.InputError, match="draws is 0"):
-        sv.simulate(sv.Job(epochs=1), parties, draws=0)
+        sv.simulate(sv.Job(protection=sv.Plain(), epochs=1), parties, draws=0)
 
 
 def test_a_stratified_split_gives_each_part_enough_of_every_class() -> None:
@@ -161,7 +161,7 @@ def test_a_class_with_fewer_rows_than_parts_cannot_be_stratified() -> None:
 
 def test_a_stratified_job_trains_on_one_split_with_its_baselines() -> None:
     parties = sv.datasets.default_credit(rows=500, overlap=0.9, seed=0)
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, stratify=True)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, stratify=True)
     result = sv.compare({"plain": job, "bfv": job.replace(protection=sv.BFV())}, parties, baselines=("alone",))
     labels = np.asarray(parties.active.label)
     place = {name: row for row, name in enumerate(parties.active.ids)}

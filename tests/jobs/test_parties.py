@@ -67,7 +67,7 @@ def test_parties_with_gates_train_what_a_simulation_trains(protection: Protectio
 
 
 def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
-    job = sv.Job(algorithm=sv.MultiVFL(hidden=4), epochs=2, batch_size=16, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL(hidden=4), epochs=2, batch_size=16, seed=3)
     company = found(tmp_path, label_owners(2, 2, 40), job)
     company.keep(_secrets(company))
     company.over_memory()
@@ -77,7 +77,7 @@ def test_several_label_owners_and_a_coordinator(tmp_path: Path) -> None:
 
 def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
     people = scarce(1, rows=80, labels="all")
-    company = found(tmp_path, people, sv.Job(algorithm=sv.FedCVT(bottom=(4,)), seed=3))
+    company = found(tmp_path, people, sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(bottom=(4,)), seed=3))
     mine, theirs = people["bank"], company.people["bank"]
     assert theirs.fold is not None
     assert mine.fold is not None
@@ -93,7 +93,7 @@ def test_a_fold_and_a_label_book_come_from_files(tmp_path: Path) -> None:
 
 
 def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
     company = found(tmp_path, parties(passive=1, rows=60), job)
     company.over_memory()
     from securevfl.jobs.process.start import read_start

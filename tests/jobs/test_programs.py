@@ -32,7 +32,9 @@ from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.transport import Kind, MemoryChannel, MemoryHub, Message
 
 T = TypeVar("T")
-PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32, seed=5)
+PLAIN = sv.Job(
+    protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32, seed=5
+)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusa
 from securevfl.site import Site
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
 DP = sv.DP(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0))
 HIDES = sv.DP(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5))
 
@@ -287,7 +287,7 @@ def test_several_label_owners_are_asked_before_the_first_federation_aligns(cross
     people = parties(passive=1)
     bank = people["bank"]
     two = sv.Parties.of(bank, replace(bank, name="lender"), people["shop1"])
-    job = sv.Job(algorithm=sv.MultiVFL(), policies={"lender": Policy(sealed=True)})
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.MultiVFL(), policies={"lender": Policy(sealed=True)})
     with pytest.raises(PolicyError, match="'lender' refuses the job"):
         align_parties(two, job)
     _only_refusals(crossed, 2)
@@ -331,7 +331,7 @@ def test_a_scheme_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch, 
 def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> None:
     kinds = {}
     for algorithm in (sv.SplitNN(), sv.FedDA(), sv.FedCVT()):
-        job = sv.Job(algorithm=algorithm, epochs=20)
+        job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=20)
         passive = terms(job, "shop1", active="bank", passive=["shop1"])
         active = terms(job, "bank", active="bank", passive=["shop1"])
         assert passive.receives <= active.sends
@@ -341,7 +341,11 @@ def test_an_algorithm_that_hands_over_representations_is_judged_by_them() -> Non
     assert "representation" not in kinds["splitnn"]
     assert {"activation", "gradient", "representation"} <= kinds["fedda"]
     assert "activation" not in kinds["fedcvt"]
-    job = sv.Job(algorithm=sv.FedCVT(), policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))})
+    job = sv.Job(
+        protection=sv.Plain(),
+        algorithm=sv.FedCVT(),
+        policies={"shop1": Policy(forbidden=frozenset({Kind.REPRESENTATION}))},
+    )
     with pytest.raises(PolicyError, match="messages of kind representation"):
         consent_parties([job], scarce())
 
@@ -358,7 +362,7 @@ PROMISED: dict[str, tuple[sv.Job, int]] = {
         1,
     ),
     "auto": (sealed().replace(protection=sv.cut.Auto(offers=("bfv",), mbit=100.0)), 1),
-    "FedCVT": (sv.Job(algorithm=sv.FedCVT(), epochs=2, batch_size=64), 1),
+    "FedCVT": (sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(), epochs=2, batch_size=64), 1),
 }
 
 

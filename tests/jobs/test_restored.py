@@ -25,7 +25,7 @@ from securevfl.testing.parties import parties
 def company(tmp_path_factory: pytest.TempPathFactory) -> Company:
     """Two parties that trained three epochs."""
     people = parties(passive=1, rows=80)
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=16, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=16, seed=3)
     made = found(tmp_path_factory.mktemp("company"), people, job)
     made.over_memory()
     return made

@@ -21,7 +21,9 @@ from securevfl.site import PartySecret
 from securevfl.training import Task
 from securevfl.transport import Kind, MemoryChannel, Message, decode, encode
 
-PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5)
+PLAIN = sv.Job(
+    protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), lr=0.05, cut_lr=1.0), epochs=4, batch_size=16, seed=5
+)
 PROTECTIONS = {
     "plain": sv.Plain(),
     "fixed point": sv.Plain(fixed_point=True),

@@ -33,7 +33,7 @@ from securevfl.privacy.ledger.lines import (
     signed_part,
 )
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=6.0), labels=sv.Gaussian(epsilon=6.0))))
 NAMES = ("bank", "shop1", "shop2")
 KEYS = {name: PrivateKey.generate() for name in NAMES}

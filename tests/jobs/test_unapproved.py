@@ -37,7 +37,9 @@ LIMIT = 120.0
 
 @pytest.fixture
 def company(tmp_path: Path) -> Company:
-    return found(tmp_path, parties(passive=1, rows=60), sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=1))
+    return found(
+        tmp_path, parties(passive=1, rows=60), sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1)
+    )
 
 
 def _older(company: Company) -> bytes:

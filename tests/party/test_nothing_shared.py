@@ -52,7 +52,7 @@ def memory(value: Any, seen: set[int], path: str = "") -> Iterator[tuple[int, st
 def test_parties_reach_no_numbers_of_each_other(name: str) -> None:
     algorithm = make(name)
     people = scarce(1 if algorithm.most_passive else 2, rows=200)
-    job = sv.Job(algorithm=algorithm, epochs=algorithm.least_epochs + 1, batch_size=32, seed=3)
+    job = sv.Job(protection=sv.Plain(), algorithm=algorithm, epochs=algorithm.least_epochs + 1, batch_size=32, seed=3)
     with roles_begun() as roles:
         run_parties(job, people, join_parties(people, job), run="shared")
     found = {role.site.name: dict(memory(role, set(), role.site.name)) for role in roles}

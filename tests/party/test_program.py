@@ -18,7 +18,9 @@ from securevfl.privacy import Policy
 from securevfl.training import Trained
 from securevfl.transport import Kind
 
-PLAIN = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(4,), bottom=(3,)), epochs=2, batch_size=32, seed=5)
+PLAIN = sv.Job(
+    protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(4,), bottom=(3,)), epochs=2, batch_size=32, seed=5
+)
 
 
 def together(job: Job, people: Parties, *, window: int = 1 << 25, owners: tuple[str, ...] = ("bank",)) -> Any:

@@ -19,7 +19,7 @@ from securevfl.privacy import Link
 from securevfl.site import Site
 from securevfl.transport import MemoryChannel
 
-JOB = sv.Job(algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
+JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
 
 
 @pytest.fixture

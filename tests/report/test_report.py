@@ -29,7 +29,7 @@ from securevfl.report.derived import human_bytes, human_seconds
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    job = sv.Job(algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=32)
+    job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=3, batch_size=32)
     jobs = {
         "plain": job,
         "paillier": job.replace(protection=sv.Plain(fixed_point=True)),
@@ -40,12 +40,16 @@ def record() -> Record:
 
 @pytest.fixture(scope="module")
 def lone() -> Record:
-    return sv.simulate(sv.Job(epochs=1, batch_size=64), sv.Parties.of(parties(rows=200)["bank"])).record
+    return sv.simulate(
+        sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), sv.Parties.of(parties(rows=200)["bank"])
+    ).record
 
 
 @pytest.fixture(scope="module")
 def classes() -> Record:
-    return sv.simulate(sv.Job(epochs=2, batch_size=64), parties(rows=300, classes=4), baselines=("alone",)).record
+    return sv.simulate(
+        sv.Job(protection=sv.Plain(), epochs=2, batch_size=64), parties(rows=300, classes=4), baselines=("alone",)
+    ).record
 
 
 class _Parser(HTMLParser):
@@ -203,7 +207,7 @@ def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signe
 def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
     from securevfl.jobs.recording import ledger_records
 
-    result = sv.simulate(sv.Job(epochs=1, batch_size=64), parties(rows=100))
+    result = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), parties(rows=100))
     closing = result.ledgers["plain"]["shop1"].lines[-1]
     words = {name: word for name, word in closing.words.items() if name != "bank"}
     result.ledgers["plain"]["shop1"].lines[-1] = msgspec.structs.replace(closing, words=words)

@@ -22,7 +22,7 @@ from securevfl.jobs.agreement.proposal import Limits, Proposal, ServingTerms
 from securevfl.jobs.agreement.versions import Versions
 from securevfl.jobs.files import JobSections
 from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
-from securevfl.party import JobTerms, terms
+from securevfl.party import JobTerms, settled, terms
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
 
 __all__ = ["Planned", "card_of", "planned_epsilon", "propose", "read_card", "when"]
@@ -139,6 +139,7 @@ def propose(
     limits: Mapping[str, Any] | None = None,
     epsilon: Mapping[str, tuple[float, float]] | None = None,
     serving: ServingTerms | None = None,
+    accept_leak: bool = False,
 ) -> Proposal:
     """A proposal for the job of a job file. Tables, policies and the device in the file are left out.
 
@@ -151,10 +152,11 @@ def propose(
         limits: other fields of `Limits`.
         epsilon: party → most ε and its δ; for others, `ROOM` times what the job plans, no bound where it plans none.
         serving: how the model may be asked.
+        accept_leak: as the job's own, beside what the file says.
 
     Raises:
         InputError: mistakes in the file, or parties that the algorithm cannot serve.
-        PolicyError: a protection that the algorithm cannot have.
+        PolicyError: a protection that the algorithm cannot have; or a job that names none, and would leak.
     """
     file = Path(job_file)
     content = {
@@ -167,6 +169,9 @@ def propose(
     doubled = sorted({card.name for card in cards if [one.name for one in cards].count(card.name) > 1})
     if doubled:
         raise InputError(f"two cards are of {doubled[0]!r}; give each party's once")
+    names = {role: tuple(sorted(card.name for card in cards if card.role == role)) for role in (ACTIVE, PASSIVE)}
+    coordinator = next((card.name for card in cards if card.role == COORDINATOR), "")
+    job = sections.build().replace(accept_leak=accept_leak or sections.job.accept_leak)
     proposal = Proposal(
         id=secrets.token_hex(16),
         purpose=purpose,
@@ -174,7 +179,7 @@ def propose(
         versions=Versions.own(),
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
-        protection=sections.protection,
+        protection=settled(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,
     )

@@ -1,0 +1,121 @@
+"""What a job runs under when it names no protection: what nobody asked for must not leak features.
+
+- Nothing of a value would be told even in the clear, or there is nobody to tell: `Plain`.
+- Three parties or more, and an algorithm that can train on shares: `Shares`.
+- Else the job is refused. The refusal says who would read what, and takes ``accept_leak``.
+
+Two parties get a refusal and not frozen bottoms: these hide labels, and features only within a budget of looks times
+width below the number of columns. A default job looks at a row 10 times at 16 values each; tables have tens of columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from securevfl.cut import PROTECTIONS, Plain, Protection, Unnamed
+from securevfl.errors import InputError, PolicyError
+from securevfl.party.job import Job
+from securevfl.privacy import Finding
+
+__all__ = ["refuse_unnamed", "settled", "settlements"]
+
+_ON_SHARES = "shares"
+
+
+def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
+    """The job with a protection: its own, or where it names none, what holds by default for these parties.
+
+    Args:
+        job: with or without a protection.
+        owners: names of the label owners.
+        passive: names of the passive parties.
+        coordinator: name of a coordinator without data; empty where there is none.
+
+    Raises:
+        PolicyError: it names none, every other way leaks, and it does not accept that.
+    """
+    if not isinstance(job.protection, Unnamed):
+        return job
+    plain = job.replace(protection=Plain())
+    leaks = [f for owner in owners for f in _leaks(plain, passive, owner)] if passive else []
+    if not leaks:
+        return plain
+    shares, why_not = _on_shares(job, owners, passive, coordinator)
+    if shares is not None:
+        return shares
+    if job.accept_leak:
+        return plain
+    raise PolicyError(_refusal(leaks, why_not))
+
+
+def settlements(job: Job) -> Iterator[Job]:
+    """What `settled` can make of a job, whatever the parties: to find out which of them a saved model is of."""
+    if not isinstance(job.protection, Unnamed):
+        yield job
+        return
+    yield job.replace(protection=Plain())
+    for shares in _shares():
+        if not _refused(job, shares):
+            yield job.replace(protection=shares)
+
+
+def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
+    """Keep a job without a protection from training with somebody.
+
+    Raises:
+        PolicyError: nothing has settled its protection.
+    """
+    if passive and isinstance(job.protection, Unnamed):
+        raise PolicyError("the job names no protection and none was settled: give it one, for example sv.Shares()")
+
+
+def _shares() -> list[Any]:
+    kind = PROTECTIONS.get(_ON_SHARES)
+    return [] if kind is None else [kind()]
+
+
+def _leaks(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
+    return [f for f in job.algorithm.findings(job.protection, passive, owner) if f.severity == "leak"]
+
+
+def _refused(job: Job, protection: Protection) -> str:
+    """Why the algorithm cannot have this protection; empty where it can."""
+    try:
+        job.algorithm.check(protection)
+    except (PolicyError, InputError) as error:
+        return str(error)
+    return ""
+
+
+def _on_shares(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str) -> tuple[Job | None, str]:
+    """The job on shares, or why there can be none."""
+    for shares in _shares():
+        if why := _refused(job, shares):
+            return None, why
+        try:
+            shares.computing_parties(owners[0], sorted(passive), coordinator)
+        except InputError as error:
+            return None, str(error)
+        return job.replace(protection=shares), ""
+    return None, "this version has none"
+
+
+def _refusal(leaks: Sequence[Finding], why_not: str) -> str:
+    """Who would read what, and what to do about it."""
+    told: dict[str, str] = {}
+    for finding in leaks:
+        for sight in finding.sights:
+            if sight.severity == "leak" and sight.of != "rows":
+                told.setdefault(
+                    sight.of, f"{finding.party!r} reads {sight.of} of {finding.about!r} from {sight.through}"
+                )
+        if not finding.sights:
+            told.setdefault("data", f"{finding.party!r} learns of {finding.about!r} {finding.learns}")
+    kinds = " and ".join(sorted(told)) or "data"
+    return (
+        f"the job names no protection, and {kinds} leak: {'; '.join(told.values())}. By default a job trains on secret "
+        f"shares, and here it cannot: {why_not}. Name a protection, for example 'shares' with three computing parties, "
+        "or 'bfv', whose report says what z tells; or accept the leak: --accept-leak, accept_leak=True, in a job file "
+        "accept_leak = true under [job]"
+    )

@@ -1,0 +1,134 @@
+"""A job that names no protection does not leak by itself: it trains on shares, or it is refused and says what leaks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from helpers import parties
+from small_algorithms import KINDS, SETTINGS, make
+from typer.testing import CliRunner
+
+import securevfl as sv
+from securevfl.cli import app
+from securevfl.cut import PROTECTIONS, Unnamed
+from securevfl.jobs import check_file
+from securevfl.jobs.recording import job_card
+from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.party import settled
+
+SMALL = {"hidden": 4, "top": (), "lr": 0.02}
+TWO, THREE = ["shop"], ["network", "retailer"]
+
+
+def _two() -> sv.Parties:
+    found = parties(rows=160)
+    return sv.Parties.of(found["bank"], next(table for name, table in found.items() if name != "bank"))
+
+
+def test_a_protection_that_is_named_runs_as_it_is() -> None:
+    for protection in (sv.Plain(), sv.BFV()):
+        job = sv.Job(protection=protection)
+        assert settled(job, ["bank"], TWO) is job
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name in SETTINGS])
+@pytest.mark.parametrize("passive", [TWO, THREE], ids=["two parties", "three parties"])
+def test_what_nobody_asked_for_reads_nothing(name: str, passive: list[str]) -> None:
+    """Of every algorithm: whatever the default settles on, no cell of its card is read; else it is refused."""
+    algorithm = make(name)
+    if len(passive) > (algorithm.most_passive or 2):
+        return
+    job = sv.Job(algorithm=algorithm)
+    refused = ""
+    try:
+        found = settled(job, ["bank"], passive)
+    except sv.PolicyError as error:
+        refused = str(error)
+    if refused:
+        assert "leak: " in refused
+        assert "--accept-leak" in refused
+        assert settled(job.replace(accept_leak=True), ["bank"], passive).protection == sv.Plain()
+        return
+    card = job_card(found, ["bank"], passive)
+    assert card is None or card.worst != "reads it"
+    assert not isinstance(found.protection, Unnamed)
+
+
+def test_the_refusal_says_who_reads_what_and_how_to_go_on() -> None:
+    with pytest.raises(sv.PolicyError) as caught:
+        sv.simulate(sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1), _two())
+    text = str(caught.value)
+    assert "features and labels leak: 'bank' reads features of " in text
+    assert "reads labels of 'bank' from gradients" in text
+    for cure in ("accept_leak=True", "accept_leak = true under [job]", "--accept-leak", "'shares'"):
+        assert cure in text
+
+
+def test_a_leak_that_is_accepted_runs_in_the_clear_and_the_card_says_so() -> None:
+    result = sv.simulate(sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1, accept_leak=True), _two())
+    assert result.record.runs[0].protection == "plain"
+    assert result.card.worst == "reads it"
+
+
+def test_a_job_whose_protection_nobody_settled_trains_with_nobody() -> None:
+    job, people = sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1), _two()
+    with pytest.raises(sv.PolicyError, match="names no protection"):
+        run_parties(job, people, join_parties(people, job), run="run")
+    lone = sv.Parties.of(people["bank"])
+    assert sv.simulate(job, lone).record.runs[0].protection == "none"
+
+
+def test_accepting_a_leak_is_no_part_of_what_parties_agree_on() -> None:
+    assert sv.Job(protection=sv.Plain(), accept_leak=True).digest == sv.Job(protection=sv.Plain()).digest
+    assert sv.Job(protection=sv.Plain()).digest != sv.Job().digest
+
+
+def test_a_saved_model_is_found_again_by_the_job_without_a_protection(tmp_path: Path) -> None:
+    job = sv.Job(algorithm=sv.SplitNN(**SMALL), epochs=1, accept_leak=True)
+    sv.simulate(job, _two()).model().save(tmp_path)
+    found = sv.Model.load(tmp_path, job.replace(accept_leak=False))
+    assert found.job.protection == sv.Plain()
+    with pytest.raises(sv.InputError, match="trained by another job"):
+        sv.Model.load(tmp_path, job.replace(protection=sv.BFV()))
+
+
+FILE = """
+[job]
+epochs = 1
+{accept}
+[algorithm]
+name = "splitnn"
+hidden = 4
+[data]
+name = "limited_credit"
+parties = {parties}
+rows = 300
+"""
+
+
+def test_commands_refuse_and_accept(tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(FILE.format(accept="", parties=2))
+    refused = CliRunner().invoke(app, ["check", str(file)])
+    assert refused.exit_code == 3
+    assert "features and labels leak" in refused.stdout
+    accepted = CliRunner().invoke(app, ["check", str(file), "--accept-leak"])
+    assert accepted.exit_code == 0
+    assert "● reads it" in accepted.stdout
+    assert "SplitNN, plain" in accepted.stdout
+    file.write_text(FILE.format(accept="accept_leak = true", parties=2))
+    assert check_file(file).exit_code == 0
+    assert sv.read_job(file, accept_leak=False).job.accept_leak
+
+
+@pytest.mark.skipif("shares" not in PROTECTIONS, reason="there is no training on shares")
+def test_three_parties_train_on_shares(tmp_path: Path) -> None:
+    found = settled(sv.Job(), ["bank"], THREE)
+    assert found.protection.name == "shares"
+    file = tmp_path / "job.toml"
+    file.write_text(FILE.format(accept="", parties=3))
+    shown = CliRunner().invoke(app, ["check", str(file)])
+    assert shown.exit_code == 0
+    assert "reads it" not in shown.stdout
+    assert "No more than that, if no two of" in " ".join(shown.stdout.split())
