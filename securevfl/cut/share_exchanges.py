@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["METRICS", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
 
@@ -17,6 +17,9 @@ WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shar
 
 METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
 """What is opened, to the active party alone; the last one to nobody else, once for each row and model."""
+
+_RESULT = Sight(of="features", severity="ok", through="rounded metrics and final predictions")
+"""What is opened is what the job is for: to the table of who reads what, the result itself."""
 
 _TRUST = "if no two of the three computing parties put together what they hold"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
@@ -88,6 +91,7 @@ def _opened() -> Iterator[Exchange]:
                 reveals=learned,
                 severity="note" if learned else "ok",
                 optional=True,
+                sights=(_RESULT,) if learned else (),
             )
 
 

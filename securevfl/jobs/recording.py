@@ -172,6 +172,8 @@ def job_card(
     protection = job.planned(len(passive))
     learned = learned_of([f for owner in owners for f in job.algorithm.findings(protection, passive, owner)])
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
+    helper = job.protection.coordinator_among(roles)
+    roles |= {helper: "coordinator"} if helper else {}
     parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
     return make_card(learned, parties, attacked, title=title_of(job), assumes=job.protection.assumes(owners, passive))
 

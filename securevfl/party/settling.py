@@ -11,16 +11,13 @@ width below the number of columns. A default job looks at a row 10 times at 16 v
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from securevfl.cut import PROTECTIONS, Plain, Protection, Unnamed
+from securevfl.cut import Plain, Protection, Shares, Unnamed
 from securevfl.errors import InputError, PolicyError
 from securevfl.party.job import Job
 from securevfl.privacy import Finding
 
 __all__ = ["refuse_unnamed", "settled", "settlements"]
-
-_ON_SHARES = "shares"
 
 
 def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
@@ -55,9 +52,8 @@ def settlements(job: Job) -> Iterator[Job]:
         yield job
         return
     yield job.replace(protection=Plain())
-    for shares in _shares():
-        if not _refused(job, shares):
-            yield job.replace(protection=shares)
+    if not _refused(job, Shares()):
+        yield job.replace(protection=Shares())
 
 
 def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
@@ -68,11 +64,6 @@ def refuse_unnamed(job: Job, passive: Sequence[str]) -> None:
     """
     if passive and isinstance(job.protection, Unnamed):
         raise PolicyError("the job names no protection and none was settled: give it one, for example sv.Shares()")
-
-
-def _shares() -> list[Any]:
-    kind = PROTECTIONS.get(_ON_SHARES)
-    return [] if kind is None else [kind()]
 
 
 def _leaks(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
@@ -90,15 +81,14 @@ def _refused(job: Job, protection: Protection) -> str:
 
 def _on_shares(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str) -> tuple[Job | None, str]:
     """The job on shares, or why there can be none."""
-    for shares in _shares():
-        if why := _refused(job, shares):
-            return None, why
-        try:
-            shares.computing_parties(owners[0], sorted(passive), coordinator)
-        except InputError as error:
-            return None, str(error)
-        return job.replace(protection=shares), ""
-    return None, "this version has none"
+    shares = Shares()
+    if why := _refused(job, shares):
+        return None, why
+    try:
+        shares.computing_parties(owners[0], sorted(passive), coordinator)
+    except InputError as error:
+        return None, str(error)
+    return job.replace(protection=shares), ""
 
 
 def _refusal(leaks: Sequence[Finding], why_not: str) -> str:

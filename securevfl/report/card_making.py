@@ -33,7 +33,10 @@ def card_of(
         attacked: attacks on the same job, whose figures stand in the place of those from elsewhere.
         title: as shown; the run's unless given.
     """
-    return make_card(run.learned, parties, attacked, title=title or run.title, assumes=run.assumes)
+    known = {party.name for party in parties}
+    ends = dict.fromkeys(name for link in run.links for name in (link.sender, link.receiver))
+    helpers = [PartyRecord(name=name, role="coordinator", rows=0, columns=[]) for name in ends if name not in known]
+    return make_card(run.learned, [*parties, *helpers], attacked, title=title or run.title, assumes=run.assumes)
 
 
 def make_card(

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import securevfl as sv
 from securevfl.cli import app
-from securevfl.cut import PROTECTIONS, Unnamed
+from securevfl.cut import Unnamed
 from securevfl.jobs import check_file
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.simulation import join_parties, run_parties
@@ -122,7 +122,6 @@ def test_commands_refuse_and_accept(tmp_path: Path) -> None:
     assert sv.read_job(file, accept_leak=False).job.accept_leak
 
 
-@pytest.mark.skipif("shares" not in PROTECTIONS, reason="there is no training on shares")
 def test_three_parties_train_on_shares(tmp_path: Path) -> None:
     found = settled(sv.Job(), ["bank"], THREE)
     assert found.protection.name == "shares"

@@ -65,7 +65,7 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             allowed = {"reads it", "bounded"} if bounded else {"reads it"}
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
-    assert seen or noise != "none" or not _pairs("splitnn", PROTECTIONS[protection]())
+    assert seen or noise != "none" or PROTECTIONS[protection].on_shares
 
 
 def test_features_and_labels_stand_apart_and_bear_what_was_measured() -> None:
@@ -128,6 +128,17 @@ def _attacked(value: float) -> AttackRecord:
         name="a", title="SplitNN, BFV", created="", command="", versions={}, machine={}, job={}, seeds=[0], test={},
         seconds=1.0, claims=[], measured=[one], contradictions=[], unstated=[],
     )  # fmt: skip
+
+
+def test_on_shares_nothing_but_the_result_is_found() -> None:
+    card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
+    assert card is not None
+    assert card.worst == "nothing found"
+    assert card.cell("bank", "network").says == "only rounded metrics and final predictions"
+    assert card.assumes.startswith("no two of bank, network and retailer")
+    helped = job_card(Job(protection=sv.Shares(computing=("bank", "shop", "helper"))), ["bank"], ["shop"])
+    assert helped is not None
+    assert helped.cell("helper", "bank", "labels").standing == "nothing found"
 
 
 @pytest.mark.parametrize(("value", "standing"), [(0.53, "nothing found"), (0.9, "reads it")])
