@@ -103,7 +103,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             job = sections.build()
             if accept_leak:
                 job = job.replace(accept_leak=True)
-            if roster is not None:
+            if roster is not None and not active:  # to predict, a model is there, and more parties may have trained it
                 job = settled(job, roster.owners, roster.passive)
         except InputError as error:
             mistakes.append(str(error))

@@ -15,6 +15,7 @@ from securevfl.jobs import check_file
 from securevfl.jobs.files import PartySection
 
 GOOD = """
+protection = "plain"
 [job]
 epochs = 2
 [[party]]
@@ -158,8 +159,8 @@ def test_refusals_alone_have_a_code_of_their_own(folder: Path) -> None:
     assert "'shop' refuses the job" in refusals[1]
     assert "without noise" in refusals[1]
     assert _check(folder, GOOD + policies + "min_masking = -1")[2] == 2
-    sealed = 'algorithm = "fedcvt"\nprotection = "bfv"\n'
-    assert _check(folder, sealed + GOOD)[2] == 3
+    sealed = GOOD.replace('protection = "plain"', 'algorithm = "fedcvt"\nprotection = "bfv"')
+    assert _check(folder, sealed)[2] == 3
 
 
 def test_a_book_of_labels_shows_pairwise_intersections(folder: Path) -> None:

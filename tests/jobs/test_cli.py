@@ -16,6 +16,7 @@ from securevfl.report import Record
 JOB = """
 name = "tiny"
 baselines = ["alone"]
+protection = "plain"
 [job]
 epochs = 2
 batch_size = 64
@@ -91,7 +92,7 @@ def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedP
         (["check", "none.toml"], "", 2, ""),
         (["check", "job.toml"], JOB.replace("epochs", "epoch"), 2, ""),
         (["check", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, ""),
-        (["run", "job.toml"], JOB + '[protection]\nname = "palier"', 2, "did you mean 'paillier'"),
+        (["run", "job.toml"], JOB.replace('"plain"', '"palier"'), 2, "did you mean 'paillier'"),
         (["run", "job.toml"], JOB + "[policy.lab]\nsealed = true", 3, "demands them sealed"),
         (["run", "job.toml"], JOB + "[policy.lab]\nmin_intersection = 9999", 3, "goes on with at least 9999"),
         (["report", "nowhere"], "", 2, "nowhere/metrics.json does not exist"),
@@ -119,7 +120,7 @@ def test_tables_without_common_rows_end_with_their_own_code(tmp_path: Path) -> N
         rows = "\n".join(f"{first + i},{i},{i % 2}" for i in range(30))
         (tmp_path / f"{name}.csv").write_text(f"k,x,y\n{rows}\n", encoding="utf-8")
     (tmp_path / "job.toml").write_text(
-        '[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\nlabel = "y"\n'
+        'protection = "plain"\n[[party]]\nname = "a"\nfile = "a.csv"\nid = "k"\nlabel = "y"\n'
         '[[party]]\nname = "b"\nfile = "b.csv"\nid = "k"\n',
         encoding="utf-8",
     )

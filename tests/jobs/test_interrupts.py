@@ -17,6 +17,7 @@ from securevfl.cli import main
 
 JOB = """
 name = "tiny"
+protection = "plain"
 [job]
 epochs = {epochs}
 batch_size = 64

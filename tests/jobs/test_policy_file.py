@@ -125,6 +125,6 @@ def test_a_party_with_two_policies_gets_the_stricter_on_each_point(tmp_path: Pat
 
 def test_a_run_holds_the_policy_file(tmp_path: Path) -> None:
     job, lab = _files(tmp_path, 'party = "lab"\nsealed = true\n')
-    file = read_job(job, policies=[lab])
+    file = read_job(job, policies=[lab], accept_leak=True)
     with pytest.raises(sv.PolicyError, match="'lab' refuses the job"):
         sv.simulate(file.job, file.parties)
