@@ -146,8 +146,7 @@ def compare(
     import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
 
     owners, passive = _names(parties)
-    jobs = {key: settled(job, owners, passive) for key, job in jobs.items()}
-    first = _check(jobs, parties, baselines, draws)
+    first, jobs = _check(jobs, parties, baselines, draws)
     books = None if looks is None else look_books(looks, parties)
     observer = observer or Observer()
     observer.run("alignment by PSI")
@@ -283,7 +282,10 @@ def _key(job: Job) -> str:
     return job.protection.name + ("-dp" if job.protection.dp else "")
 
 
-def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int) -> Job:
+def _check(
+    jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int
+) -> tuple[Job, dict[str, Job]]:
+    """The first job and all of them, each with a protection."""
     if not jobs:
         raise InputError("no job to run: give at least one")
     for baseline in baselines:
@@ -305,7 +307,9 @@ def _check(jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], 
         for what in ("seed", "valid", "test", "stratify"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
-    return first
+    owners, passive = _names(parties)
+    protected = {key: settled(job, owners, passive) for key, job in jobs.items()}
+    return next(iter(protected.values())), protected
 
 
 def _names(parties: Parties) -> tuple[list[str], list[str]]:

@@ -142,7 +142,10 @@ def test_it_learns_from_all_own_rows_without_a_message(monkeypatch: pytest.Monke
 
 def test_it_learns_where_every_row_is_aligned() -> None:
     bottom = sv.Frozen(6, learned="own rows", steps=2)
-    sv.simulate(sv.Job(algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1), scarce(rows=60, overlap=1.0))
+    sv.simulate(
+        sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(bottom=bottom, **SMALL), epochs=1),
+        scarce(rows=60, overlap=1.0),
+    )
 
 
 @pytest.mark.parametrize("kind", [sv.SplitNN, sv.EntityAugmentation, PlugVFL], ids=lambda kind: kind.name)

@@ -25,7 +25,9 @@ NAMES = ("ann", "bob", "eve")
 def job(kind: type[Algorithm] = sv.SplitNN, *, max_looks: float | None = None, **terms: object) -> sv.Job:
     policies = {} if max_looks is None else {"shop1": sv.Policy(max_looks=max_looks)}
     algorithm = kind.of({k: v for k, v in SMALL.items() if k in kind.__struct_fields__})
-    return sv.Job(algorithm=algorithm, policies=policies, **({"epochs": 3, "batch_size": 16} | terms))
+    return sv.Job(
+        algorithm=algorithm, policies=policies, **({"protection": sv.Plain(), "epochs": 3, "batch_size": 16} | terms)
+    )
 
 
 def noted(result: sv.Result, party: str = "shop1") -> dict[str, object]:
@@ -175,7 +177,10 @@ def test_an_active_party_that_asks_for_more_than_was_planned_gets_nothing(monkey
 def test_algorithms_that_do_not_count_are_refused_where_there_is_a_budget() -> None:
     policies = {"shop1": sv.Policy(max_looks=1.0)}
     with pytest.raises(PolicyError, match="does not count what it hands over"):
-        sv.simulate(sv.Job(algorithm=sv.FedCVT(), policies=policies, epochs=3), parties(passive=1, rows=80))
+        sv.simulate(
+            sv.Job(protection=sv.Plain(), algorithm=sv.FedCVT(), policies=policies, epochs=3),
+            parties(passive=1, rows=80),
+        )
 
 
 def test_jobs_and_predictions_add_up_in_a_folder(tmp_path: Path) -> None:
