@@ -25,8 +25,8 @@ from securevfl_crypto.ring.paths import loops
 __all__ = ["Exchange", "Stream"]
 
 _KEY = 32
-_PIECE = 1 << 17
-"""Octets of keystream at a time, which stay in the cache; a multiple of `COLUMNS`."""
+_PIECE = 1 << 19
+"""Octets of keystream at a time, which stay in the second cache; a multiple of `COLUMNS`."""
 _ZEROS = memoryview(bytes(_PIECE))
 _WORD, _OCTET = np.dtype("<u8"), np.dtype(np.uint8)
 _PURPOSE = b"securevfl ring stream 1"
