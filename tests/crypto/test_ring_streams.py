@@ -106,6 +106,27 @@ def test_what_a_repeated_place_would_give_away() -> None:
     assert (np.abs(decode(fresh[1] - fresh[0])) > 100).any()
 
 
+def test_what_repeated_shares_of_zero_would_give_away() -> None:
+    """The same with the share of zero that hides a product: P2 receives P0's summand of x w twice, once for x and once
+    for x + 1 at a known row. The difference is w₀ + w₁; P2 holds w₂, and with it all of w."""
+    draw = Stream.own()
+    x, w = encode(np.array([4.0, -1.0, 9.5])), encode(np.array([0.75, -2.0, 3.0]))
+    x1, x2, w1, w2 = (draw.words(use, 3) for use in range(4))
+    w0 = w - w1 - w2
+
+    def summand(value: np.ndarray, zero: np.ndarray) -> np.ndarray:
+        x0 = value - x1 - x2
+        return np.asarray(x0 * (w0 + w1) + x1 * w0 + zero)
+
+    difference = summand(x + np.uint64(1), Stream(KEY).words(0, 3)) - summand(x, Stream(KEY).words(0, 3))
+    assert decode(difference + w2).tolist() == [0.75, -2.0, 3.0]
+    stream = Stream(KEY)
+    first = summand(x, stream.words(0, 3))
+    with pytest.raises(ReusedError):
+        summand(x + np.uint64(1), stream.words(0, 3))
+    assert (summand(x + np.uint64(1), stream.words(1, 3)) - first + w2 != w).all()
+
+
 def test_incarnations_names_and_labels_have_streams_of_their_own() -> None:
     bank, shop, third = Exchange("bank"), Exchange("shop"), Exchange("third")
     seen = {
