@@ -25,6 +25,7 @@ from securevfl.jobs.store import read_tree
 from securevfl.party import Job, settled
 from securevfl.privacy import Finding
 from securevfl.privacy.attacks import Measured, Transcript, Truth, membership, predictions, row_order, saved_parts
+from securevfl.privacy.attacks.features import LEARNERS
 from securevfl.privacy.attacks.learners import standardised
 from securevfl.privacy.attacks.measure import Estimate, auc, auc_error, draw_known
 from securevfl.privacy.attacks.suite import QUICK, WHOLE, Effort, run_suite, score_columns
@@ -262,13 +263,18 @@ def _predicted(
         for _ in range(count if count == 1 else count - 1):
             found = predict(model, parties, aligned=aligned, observers=dict.fromkeys(parties, recorder))
             scores = scores if scores.size else found.probabilities
-        yield from _from_predictions(recorder.transcript(), chief, count, effort, seed)
+        told = recorder.transcript()
+        yield from _from_predictions(told, chief, count, effort, seed)
+    if model.job.protection.on_shares:
+        yield from _from_scores(told, chief, scores, effort, seed)
     yield from _members(transcript.view(chief).train, transcript.view(chief).test, scores, truth, chief, seed)
 
 
 def _from_predictions(transcript: Transcript, chief: str, count: int, effort: Effort, seed: int) -> Iterator[Measured]:
     view, truth = transcript.view(chief), transcript.truth()
     for victim in view.passive:
+        if not view.of_features(victim):
+            continue
         x = standardised(truth.x[victim])
         rows, seen = predictions.averaged(view, victim)
         records = [k for k in effort.records if k <= len(rows) // 2]
@@ -285,6 +291,31 @@ def _from_predictions(transcript: Transcript, chief: str, count: int, effort: Ef
             victim=victim,
             seed=seed,
             seen="z of predicted rows",
+        )
+
+
+def _from_scores(
+    transcript: Transcript, chief: str, scores: np.ndarray, effort: Effort, seed: int
+) -> Iterator[Measured]:
+    """What final predictions tell of features, beside the active party's own columns, where nothing else is opened."""
+    view, truth = transcript.view(chief), transcript.truth()
+    rows = np.arange(len(scores))
+    for victim in view.passive:
+        x = standardised(truth.x[victim])
+        records = [k for k in effort.records if k <= len(rows) // 2]
+        if not records:
+            continue
+        known = draw_known(rows, x, records[-1], seed)
+        yield score_columns(
+            "predictions: final scores",
+            predictions.infer_from_scores(view, scores, known),
+            x,
+            known,
+            LEARNERS["ridge"](rows, view.x[rows], known),
+            attacker=chief,
+            victim=victim,
+            seed=seed,
+            seen="final predictions, beside its own columns",
         )
 
 

@@ -13,7 +13,7 @@ from securevfl.privacy.attacks.features import LEARNERS
 from securevfl.privacy.attacks.measure import Estimate, Known
 from securevfl.privacy.attacks.transcript import View
 
-__all__ = ["averaged", "infer", "own_only"]
+__all__ = ["averaged", "infer", "infer_from_scores", "own_only"]
 
 
 def averaged(view: View, victim: str) -> tuple[np.ndarray, np.ndarray]:
@@ -30,6 +30,13 @@ def averaged(view: View, victim: str) -> tuple[np.ndarray, np.ndarray]:
 def infer(view: View, victim: str, known: Known, *, learner: str = "ridge") -> Estimate:
     """The victim's columns of the predicted rows from the mean of the looks."""
     rows, seen = averaged(view, victim)
+    return LEARNERS[learner](rows, seen, known)
+
+
+def infer_from_scores(view: View, scores: np.ndarray, known: Known, *, learner: str = "ridge") -> Estimate:
+    """The victim's columns of all predicted rows from final predictions (n, classes) and the attacker's own columns."""
+    rows, odds = np.arange(len(scores)), np.log(np.maximum(scores, 1e-12))
+    seen = np.hstack([view.x[rows], odds[:, 1:] - odds[:, :1]])
     return LEARNERS[learner](rows, seen, known)
 
 
