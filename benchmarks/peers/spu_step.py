@@ -5,8 +5,8 @@ Run by the peers' interpreter (see benchmarks/peers-requirements.txt); imports n
     .venv-peers/bin/python benchmarks/peers/spu_step.py
 
 B = 256, d = 32, two hidden layers of 16 with ReLU, one logit, SecureML's three-piece sigmoid, gradient descent; ring of
-64 bits with 16 fractional bits, SPU's defaults otherwise, so that its truncation is the probabilistic one. Timed: the
-mean of five further steps of one compiled program, which is what its runs of six steps and of one differ by; inputs go
+64 bits with 16 fractional bits, SPU's defaults otherwise, its kind of truncation among them. Timed: the mean
+of five further steps of one compiled program, which is what its runs of six steps and of one differ by; inputs go
 in and weights come out in both. SPU's three parties are threads of one process that talk over memory.
 """
 
