@@ -41,7 +41,7 @@ from securevfl.privacy.attacks import label_gradients as on_labels
 from securevfl.privacy.attacks.learners import ridge
 from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
 
-__all__ = ["BOTTOMS", "CELLS", "DATA", "main"]
+__all__ = ["BOTTOMS", "CELLS", "DATA", "main", "tables"]
 
 Cell = dict[str, Any]
 
@@ -66,6 +66,7 @@ KNOWN = (100, 600)
 _LABELS = 40
 _IMAGE = 300
 """Columns from which a row is an image."""
+_DIRECTIONS = 50
 _BENT = 12
 """Principal directions of the looks whose squares and absolute values a learner gets too."""
 
@@ -114,11 +115,21 @@ def features(bank: View, victim: str, x: np.ndarray, which: on_features.Which, c
     known = draw_known(rows, x, count, seed)
     found = [
         on_features.infer(bank, victim, known, learner="linear", which=which),
-        on_features.infer_with_own(bank, victim, known, which=which),
-        ridge(rows, np.hstack([_bent(seen, count), bank.own(rows)]), known),
+        ridge(rows, np.hstack([seen, _own(bank, rows)]), known),
+        ridge(rows, np.hstack([_bent(seen, count), _own(bank, rows)]), known),
     ]
     rests = [estimate.without(known.rows) for estimate in found]
     return max(_explained(rest.values, x[rest.rows]) for rest in rests)
+
+
+def _own(bank: View, rows: np.ndarray) -> np.ndarray:
+    """The active party's own columns and labels; of images the principal directions."""
+    own = bank.own(rows)
+    if own.shape[1] < _IMAGE:
+        return own
+    u, s, _ = np.linalg.svd(own - own.mean(axis=0), full_matrices=False)
+    found: np.ndarray = u[:, :_DIRECTIONS] * s[:_DIRECTIONS]
+    return found
 
 
 def _explained(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -139,7 +150,7 @@ def own_columns(bank: View, victim: str, x: np.ndarray, count: int, seed: int) -
     """R² by the active party's own columns and labels, without z."""
     rows, _ = on_features.sights(bank, victim, "trained")
     known = draw_known(rows, x, count, seed)
-    rest = on_features.own_only(bank, victim, known).without(known.rows)
+    rest = ridge(rows, _own(bank, rows), known).without(known.rows)
     return _explained(rest.values, x[rest.rows])
 
 
@@ -256,7 +267,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no cell after so long")
     parser.add_argument("--out", type=Path, default=None)
+    parser.add_argument("--page", action="store_true", help="write the tables of the file into the page, and end")
     asked = parser.parse_args(arguments)
+    if asked.page:
+        return _to_page(asked.out or RESULTS / "frozen_bottoms.json")
     if asked.quick:
         os.environ.setdefault("SECUREVFL_BENCHMARKS", str(Path("runs") / "benchmarks-quick"))
     out = asked.out or (Path("runs/benchmarks-quick") if asked.quick else RESULTS) / "frozen_bottoms.json"
@@ -289,6 +303,84 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
         if some:
             print(line(some))
     return {"cells": cells}
+
+
+_PAGE = Path(__file__).parents[1] / "docs/howto/frozen-bottoms.md"
+_TITLES = {
+    "credit": "Default of credit, 18 columns at the passive party, AUC",
+    "handwritten": "Handwritten, accuracy",
+    "mnist": "MNIST halves, accuracy",
+}
+
+
+def tables(cells: Sequence[Cell]) -> dict[str, str]:
+    """Name → a table of the page, in Markdown: of each data set, and of what longer training shows."""
+    found = {name: _table(name, cells) for name in DATA if any(one["data"] == name for one in cells)}
+    longer = [one for one in cells if "after epochs" in one]
+    return found | ({"epochs": _longer(longer)} if longer else {})
+
+
+def _mean(cells: Sequence[Cell], *path: str) -> float | None:
+    values = []
+    for one in cells:
+        value: Any = one
+        for key in path:
+            value = None if value is None else value.get(key)
+        if value is not None:
+            values.append(float(value))
+    return statistics.fmean(values) if values else None
+
+
+def _shown(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"
+
+
+def _table(name: str, cells: Sequence[Cell]) -> str:
+    lines = [
+        f"| {_TITLES[name]} | `h` | seeds | test | labels | trained rows | validated rows | validated once |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for hidden, bottom in CELLS:
+        some = [one for one in cells if (one["data"], one["hidden"], one["bottom"]) == (name, hidden, bottom)]
+        if not some:
+            continue
+        tests = [float(one["test"]) for one in some]
+        spread = f" ± {statistics.stdev(tests):.3f}" if len(tests) > 1 else ""
+        parts = [bottom, f"{some[0]['width of z']}", f"{len(some)}", f"{statistics.fmean(tests):.3f}{spread}"]
+        parts.append("none" if some[0]["labels"] is None else _shown(_mean(some, "labels")))
+        for what in ("training rows", "validation rows, every epoch", "validation rows, once"):
+            parts.append(" / ".join(_shown(_mean(some, what, count)) for count in ("100", "600")))
+        lines.append(f"| {' | '.join(parts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _longer(cells: Sequence[Cell]) -> str:
+    counts = list(cells[0]["after epochs"])
+    lines = [
+        "| R², 100 known records | `h` | rows | " + " | ".join(f"{count} epochs" for count in counts) + " |",
+        "|---|---|---|" + "---|" * len(counts),
+    ]
+    for hidden, bottom in CELLS:
+        some = [one for one in cells if (one["hidden"], one["bottom"]) == (hidden, bottom)]
+        for which in typing.get_args(on_features.Which) if some else ():
+            values = [_shown(_mean(some, "after epochs", count, which, "100")) for count in counts]
+            lines.append(f"| {bottom} | {hidden} | {which} | " + " | ".join(values) + " |")
+    columns = cells[0]["columns"]
+    for hidden in (16, 1):
+        values = [f"{int(count) * hidden / columns:.2g}" for count in counts]
+        lines.append(f"| *values a column* | {hidden} | | " + " | ".join(values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _to_page(file: Path) -> dict[str, Any]:
+    found = tables(json.loads(file.read_text(encoding="utf-8"))["cells"])
+    text = _PAGE.read_text(encoding="utf-8")
+    for name, table in found.items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+        head, rest = text.split(begin)
+        text = f"{head}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+    _PAGE.write_text(text, encoding="utf-8")
+    return {"tables": found}
 
 
 def line(cells: Sequence[Mapping[str, Any]]) -> str:
