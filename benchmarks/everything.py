@@ -63,6 +63,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.parties_kills", quick=("--quick",)),
     Benchmark("benchmarks.parties", quick=("--quick",)),
     Benchmark("benchmarks.gate", quick=("--quick",)),
+    Benchmark("benchmarks.frozen_bottoms", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
     Benchmark("benchmarks.soak", quick=("--quick",)),

@@ -19,9 +19,7 @@ import json
 import os
 import statistics
 import time
-import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +33,10 @@ from securevfl.jobs import join_parties
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.recorder import Recorder
 from securevfl.jobs.simulation import Aligned
-from securevfl.privacy.attacks import Known, Looks, View
+from securevfl.privacy.attacks import Known, View
 from securevfl.privacy.attacks import features as on_features
 from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.learners import ridge
+from securevfl.privacy.attacks.learners import linear_solve, ridge
 from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
 
 __all__ = ["BOTTOMS", "CELLS", "DATA", "main", "tables"]
@@ -107,16 +105,25 @@ def job_of(name: str, bottom: str, hidden: int, seed: int, *, epochs: int) -> sv
     )
 
 
-def features(bank: View, victim: str, x: np.ndarray, which: on_features.Which, count: int, seed: int) -> float | None:
-    """R² of a party's columns by the best attack with `count` known records; None where there are too few rows."""
-    rows, seen = on_features.sights(bank, victim, which)
+def features(bank: View, rows: np.ndarray, seen: np.ndarray, x: np.ndarray, count: int, seed: int) -> float | None:
+    """R² of a party's columns by the best attack with `count` known records; None where there are too few rows.
+
+    Args:
+        bank: the attacker's view.
+        rows: numbers of the rows that were seen, (n,).
+        seen: all that was seen of each, side by side, (n, numbers).
+        x: the party's columns, of all numbered rows.
+        count: of known records.
+        seed: of their choice.
+    """
     if len(rows) < count + 50 or not seen.size:
         return None
     known = draw_known(rows, x, count, seed)
+    own = _own(bank, rows)
     found = [
-        on_features.infer(bank, victim, known, learner="linear", which=which),
-        ridge(rows, np.hstack([seen, _own(bank, rows)]), known),
-        ridge(rows, np.hstack([_bent(seen, count), _own(bank, rows)]), known),
+        linear_solve(rows, seen, known),
+        ridge(rows, np.hstack([seen, own]), known),
+        ridge(rows, np.hstack([_bent(seen, count), own]), known),
     ]
     rests = [estimate.without(known.rows) for estimate in found]
     return max(_explained(rest.values, x[rest.rows]) for rest in rests)
@@ -146,22 +153,19 @@ def _bent(seen: np.ndarray, count: int) -> np.ndarray:
     return np.hstack([c, c[:, :_BENT] ** 2, np.abs(c[:, :_BENT])])
 
 
-def own_columns(bank: View, victim: str, x: np.ndarray, count: int, seed: int) -> float:
+def own_columns(bank: View, rows: np.ndarray, x: np.ndarray, count: int, seed: int) -> float:
     """R² by the active party's own columns and labels, without z."""
-    rows, _ = on_features.sights(bank, victim, "trained")
     known = draw_known(rows, x, count, seed)
     rest = ridge(rows, _own(bank, rows), known).without(known.rows)
     return _explained(rest.values, x[rest.rows])
 
 
-def distances(bank: View, victim: str, x: np.ndarray, which: on_features.Which) -> float:
+def distances(rows: np.ndarray, seen: np.ndarray, x: np.ndarray) -> float:
     """Without a known record: Spearman correlation of distances between looks with distances between rows."""
     from scipy.stats import spearmanr
 
-    rows, seen = on_features.sights(bank, victim, which)
     chosen = np.random.default_rng(0).permutation(len(rows))[:300]
-    whitened = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)
-    u, s, _ = whitened
+    u, s, _ = np.linalg.svd(seen - seen.mean(axis=0), full_matrices=False)
     z = u[:, s > s[0] * 1e-3][chosen]
     pairs = np.array(list(itertools.combinations(range(len(chosen)), 2)))[::7]
     true = x[rows][chosen]
@@ -197,53 +201,27 @@ def cell(name: str, people: sv.Parties, aligned: Aligned, bottom: str, hidden: i
     found |= {"test": result.record.runs[-1].test[metric], "labels": labels(views[victim], truth.y, seed)}
     found |= {"labels, own columns": _without(views[victim], truth.y, seed)}
     found |= {"width of z": width, "columns": x.shape[1], "values a column": epochs * width / x.shape[1]}
-    sights: dict[str, tuple[View, on_features.Which]] = {
-        "training rows": (bank, "trained"),
-        "validation rows, every epoch": (bank, "scored"),
-        "validation rows, once": (last_look(bank, victim), "scored"),
+    trained, shown = on_features.sights(bank, victim, "trained")
+    validated, scored = on_features.sights(bank, victim, "scored")
+    sights = {
+        "training rows": (trained, shown),
+        "validation rows, every epoch": (validated, scored),
+        "validation rows, once": (validated, scored[:, -width:]),  # of a job that validates after its last epoch
     }
-    for what, (view, which) in sights.items():
-        found[what] = {str(k): features(view, victim, x, which, k, seed) for k in known}
-        found[what] |= {"0": distances(view, victim, x, which)}
+    for what, (rows, seen) in sights.items():
+        found[what] = {str(k): features(bank, rows, seen, x, k, seed) for k in known}
+        found[what] |= {"0": distances(rows, seen, x)}
     if name == "credit" and bottom in ("identity", "frozen relu 64", "frozen fourier 64"):
         found["after epochs"] = {
             str(count): {
-                which: {str(k): features(first(bank, victim, count), victim, x, which, k, seed) for k in known}
-                for which in typing.get_args(on_features.Which)
+                which: {str(k): features(bank, rows, seen[:, : count * width], x, k, seed) for k in known}
+                for which, (rows, seen) in (("trained", (trained, shown)), ("validated", (validated, scored)))
             }
             for count in (1, 2, 4, 8, 16)
             if count <= epochs
         }
-    found["own columns"] = {str(k): own_columns(bank, victim, x, k, seed) for k in known}
+    found["own columns"] = {str(k): own_columns(bank, trained, x, k, seed) for k in known}
     return found
-
-
-def first(view: View, victim: str, epochs: int) -> View:
-    """The view of a job that ended after so many epochs."""
-    looks = view.looks["z", victim]
-    seen: dict[int, int] = {}
-    kept = []
-    for look in looks.all:
-        row = int(look.rows[0])
-        if look.epoch == 0:
-            seen[row] = seen.get(row, 0) + 1
-        if look.epoch <= epochs and (look.epoch or seen[row] <= epochs):
-            kept.append(look)
-    return replace(view, looks=dict(view.looks) | {("z", victim): Looks(kept)})
-
-
-def last_look(view: View, victim: str) -> View:
-    """The view of a job that validated after its last epoch only."""
-    scored = view.looks["z", victim].scoring().all
-    of_valid = [look for look in scored if np.isin(look.rows, view.valid).all()]
-    once: dict[int, None] = {}
-    kept = []
-    for look in reversed(of_valid):
-        if not any(row in once for row in look.rows.tolist()):
-            once |= dict.fromkeys(look.rows.tolist())
-            kept.append(look)
-    looks = dict(view.looks) | {("z", victim): Looks(kept[::-1])}
-    return replace(view, looks=looks)
 
 
 def opened_by(view: View) -> View:
@@ -362,7 +340,7 @@ def _longer(cells: Sequence[Cell]) -> str:
     ]
     for hidden, bottom in CELLS:
         some = [one for one in cells if (one["hidden"], one["bottom"]) == (hidden, bottom)]
-        for which in typing.get_args(on_features.Which) if some else ():
+        for which in ("trained", "validated") if some else ():
             values = [_shown(_mean(some, "after epochs", count, which, "100")) for count in counts]
             lines.append(f"| {bottom} | {hidden} | {which} | " + " | ".join(values) + " |")
     columns = cells[0]["columns"]
