@@ -171,8 +171,8 @@ def about_features(
     severity = severity_of_view(view)
     if frozen:
         text += (
-            "; each look at a row gives away as many values as z is wide, and when these are about as many as its "
-            "columns, they give the features themselves to whoever knows some records: see max_looks"
+            "; each look at a row gives away as many values as z is wide, and long before these are as many as its "
+            "columns, they tell much of the features to whoever knows some records: see max_looks"
         )
     elif sealed and not trainable:
         text += (

@@ -64,8 +64,8 @@ class Policy(Config, dict=True):  # a dictionary, for what `_cleared` remembers
         max_set_size: most rows that a peer may announce for alignment.
         max_looks: most values of z that may be opened of any one row of this party, for each of its columns, over all
             jobs and predictions; or None for no bound. A look at a row opens as many values as the cut is wide: 0.5
-            allows a party with 18 columns 9 values of a row, nine looks at a cut of one or none at a cut of 16. At
-            about 1 they give the features to whoever knows some records, see `securevfl.privacy.looks`.
+            allows a party with 18 columns 9 values of a row, nine looks at a cut of one or none at a cut of 16. See
+            `securevfl.privacy.looks` for what so many tell.
 
     A policy is checked by the kind, the guard and the mark of noise that the sending code gives a message. It trusts
     the code that is installed: an algorithm that calls features settings, in whole numbers, is not found. With
