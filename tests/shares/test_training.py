@@ -18,6 +18,7 @@ import securevfl as sv
 from securevfl.data import Parties
 from securevfl.jobs import Result
 from securevfl.shares import input_words
+from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram
 from securevfl.training.on_shares import SharesActive
 from securevfl.transport import Kind
@@ -90,6 +91,13 @@ def test_what_is_opened_is_one_set_of_metrics_an_epoch_and_the_predictions_once(
 def test_algorithms_that_differ_by_rows_need_no_code_of_their_own(people: Parties, algorithm: sv.Algorithm) -> None:
     run = sv.simulate(_job(algorithm=algorithm), people).record.runs[-1]
     assert np.isfinite(run.test["log_loss"])
+
+
+@pytest.mark.parametrize("algorithm", [sv.EntityAugmentation, sv.AllLabels])
+def test_label_books_and_links_that_hold_one_message_at_a_time(algorithm: type[sv.SplitNN]) -> None:
+    trial = Trial(algorithm(hidden=4, top=()))
+    run = trial.run(trial.job(sv.Shares(), epochs=1), window=1)
+    assert any(np.isfinite(found.test.get("log_loss", np.nan)) for found in run.trained.values())
 
 
 def test_a_coordinator_without_data_computes_where_two_parties_have_some() -> None:
