@@ -424,11 +424,12 @@ class PassiveRole(Role):
     def begin(self) -> None:
         super().begin()
         done = 0 if self.site.keeper.saved() is None else self.site.keeper.start or 0
-        predicts = not len(self.table.split.train)
+        if not len(self.table.split.train):
+            return  # a prediction: each row is counted as it is asked for
         if self.protection.on_shares:  # final predictions alone are opened, once
             self.looks.plan(Task(self.table.classes).outputs)
             return
-        self.looks.plan(self.opens * (1 if predicts else self.look_times(self.plan.epochs) - self.look_times(done)))
+        self.looks.plan(self.opens * (self.look_times(self.plan.epochs) - self.look_times(done)))
 
     @property
     def opens(self) -> int:

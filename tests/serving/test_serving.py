@@ -287,3 +287,22 @@ def test_processes_score_the_rows_of_the_active_party_too(tmp_path: Path, plain:
                 await predict_all(running.bank, running.tasks["bank"], everyone=True)
 
     asyncio.run(main())
+
+
+def test_a_budget_of_looks_holds_over_servers(tmp_path: Path, plain: Parts) -> None:
+    """Four values a score and three columns: 3 values a column allow two scores of a customer, for good."""
+    job = JOB.replace(policies={"shop1": sv.Policy(max_looks=3.0)})
+
+    async def scored(times: int) -> None:
+        async with served(ready(tmp_path, plain, job=job)) as running:
+            one, other = sorted(running.bank.common)[:2]
+            for _ in range(times):
+                await running.bank.scores([one])
+            (refused,) = await running.bank.scores([one])
+            assert isinstance(refused, Refusal)
+            assert (refused.party, refused.rule) == ("shop1", "max_looks")
+            assert not isinstance((await running.bank.scores([other]))[0], Refusal)
+
+    asyncio.run(scored(2))
+    assert (tmp_path / "shop1" / "looks.jsonl").exists()
+    asyncio.run(scored(0))
