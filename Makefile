@@ -46,8 +46,8 @@ types: $(STAMP)
 contracts: $(STAMP)
 	$(BIN)/lint-imports
 
-docs: $(STAMP) ## Build the documentation site, strictly.
-	$(BIN)/mkdocs build --strict --quiet
+docs: $(STAMP) ## Build the documentation site, strictly (quietly, it would not see its own warnings).
+	$(BIN)/mkdocs build --strict
 
 bench: $(STAMP) ## Run the benchmarks, hours; what lacks a file or a package is skipped (ARGS=--quick for minutes).
 	$(BIN)/python -m benchmarks.everything $(ARGS)
