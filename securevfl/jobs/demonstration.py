@@ -1,10 +1,10 @@
-"""The demo: one table of real clients, split among three organisations, trained eight ways."""
+"""The demo: one table of real clients, split among three organisations, trained nine ways."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from securevfl.cut import BFV, CKKS, Paillier, Plain
+from securevfl.cut import BFV, CKKS, Paillier, Plain, Shares
 from securevfl.data import datasets
 from securevfl.jobs.comparison import compare
 from securevfl.jobs.result import Result
@@ -23,18 +23,20 @@ DRAWS = 3
 
 
 def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8.0) -> dict[str, Job]:
-    """The federated jobs: plain, sealed by CKKS, BFV and Paillier, and plain with differential privacy on labels and on
-    everything."""
+    """The federated jobs: first on secret shares, which is the default of three parties; then plain, sealed by CKKS, BFV
+    and Paillier, and plain with differential privacy on labels and on everything."""
     size = 256 if full else 128
     plain = Job(
         algorithm=find_algorithm("splitnn").of({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),
         epochs=8 if full else 6,
         batch_size=size,
         seed=seed,
+        protection=Plain(),
     )
     labels = DP(labels=Gaussian(epsilon=epsilon))
     everything = DP(features=Gaussian(epsilon=epsilon), labels=Gaussian(epsilon=epsilon))
     return {
+        "shares": plain.replace(protection=Shares()),
         "plain": plain,
         "ckks": plain.replace(protection=CKKS()),
         "bfv": plain.replace(protection=BFV()),
@@ -54,7 +56,7 @@ def demo(
     observer: Observer | None = None,
     ledgers: str | Path | None = None,
 ) -> Result:
-    """Bank, network and retailer train a credit-default model, eight ways.
+    """Bank, network and retailer train a credit-default model, nine ways.
 
     Args:
         full: the whole table instead of `DEMO_ROWS` clients.
