@@ -13,6 +13,7 @@ from msgspec import Meta
 from securevfl.config import Config
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.costs import choose
 from securevfl.cut.declared import Ciphers, measuring_exchanges, plain_exchanges, sealed_exchanges
 from securevfl.cut.exact import FixedActive, FixedPassive
 from securevfl.cut.plain import FloatActive, FloatPassive
@@ -311,15 +312,20 @@ class CKKS(Sealed):
 _OFFERED: Mapping[str, type[Sealed]] = {kind.name: kind for kind in (Paillier, BFV, CKKS)}
 
 
+_SHARES = "shares"
+
+
 class Auto(Sealed):
     """The sealed cut under the scheme that is fastest on these machines over these links, measured when the cut is set
     up. The report says which and why.
 
     Attributes:
-        offers: names of the schemes to choose from.
+        offers: names of the schemes to choose from; with ``"shares"`` among them, training on secret shares too, if its
+            assumption suits the parties: that is settled before they meet, by `mbit`, `latency_ms` and `cores`.
         bits: size of the Paillier modulus.
         mbit: bandwidth of the links in Mbit/s, instead of measuring; with `latency_ms`.
         latency_ms: latency of the links, one way.
+        cores: of each party, where shares are offered.
         dp: differential privacy on top.
     """
 
@@ -328,14 +334,21 @@ class Auto(Sealed):
     bits: KeyBits = 3072
     mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None
     latency_ms: Annotated[float, Meta(ge=0, le=1e5)] = 10.0
+    cores: Annotated[int, Meta(ge=1, le=1024)] = 1
 
     def problems(self) -> list[str]:
-        found = [f"auto offers {name!r}{nearest(name, _OFFERED)}" for name in self.offers if name not in _OFFERED]
+        known = {*_OFFERED, _SHARES}
+        found = [f"auto offers {name!r}{nearest(name, known)}" for name in self.offers if name not in known]
+        if _SHARES in self.offers and self.mbit is None:
+            found.append("auto offers 'shares', which is settled before there are links to measure: give mbit=…")
+        if set(self.offers) == {_SHARES}:
+            found.append("auto offers 'shares' alone: name the protection 'shares' itself, or offer a scheme besides")
         return super().problems() + found + _key_problems(self.bits)
 
     def _offered(self) -> list[Sealed]:
         """The protections to choose from, in their order."""
-        return [Paillier(bits=self.bits) if name == Paillier.name else _OFFERED[name]() for name in self.offers]
+        names = [name for name in self.offers if name != _SHARES]
+        return [Paillier(bits=self.bits) if name == Paillier.name else _OFFERED[name]() for name in names]
 
     @property
     def label(self) -> str:
@@ -354,6 +367,21 @@ class Auto(Sealed):
 
     def policy(self) -> Policy:
         return super().policy().replace(min_key_bits=self.bits, protections=self.ciphers)
+
+    def chosen(self, rows: int, *, on_shares: bool) -> tuple[Protection, str]:
+        """What to train under, and why, in words; empty where only schemes are offered, which are measured later.
+
+        Args:
+            rows: of a batch.
+            on_shares: whether the parties and the algorithm allow training on shares.
+        """
+        if _SHARES not in self.offers or self.mbit is None:
+            return self, ""
+        rest = self.replace(offers=tuple(name for name in self.offers if name != _SHARES))
+        if not on_shares:
+            return rest, ""
+        took, why = choose(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
+        return (Shares(dp=self.dp) if took == _SHARES else rest), why
 
     @property
     def link(self) -> Speed | None:

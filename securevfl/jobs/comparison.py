@@ -24,7 +24,7 @@ from securevfl.jobs.runner.simulated import coordinator_of
 from securevfl.jobs.signing import Keys, signing_of
 from securevfl.jobs.simulation import Aligned, align_parties, consent_parties, look_books, run_parties
 from securevfl.jobs.written import ALIGNMENT, RESULTS
-from securevfl.party import Job, settled
+from securevfl.party import Job, chosen, settled
 from securevfl.party.numbering import own_split
 from securevfl.privacy import Ledger
 from securevfl.report.record import (
@@ -80,9 +80,8 @@ def simulate(
         SecureVFLError: whatever ended it; its `exit_code` says of what kind.
     """
     owners, passive = _names(parties)
-    job = settled(job, owners, passive)
     return compare(
-        {_key(job): job},
+        {_key(settled(job, owners, passive)): job},
         parties,
         baselines=baselines,
         name=name,
@@ -146,7 +145,7 @@ def compare(
     import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no party's time holds the import
 
     owners, passive = _names(parties)
-    first, jobs = _check(jobs, parties, baselines, draws)
+    first, jobs, why = _check(jobs, parties, baselines, draws)
     books = None if looks is None else look_books(looks, parties)
     observer = observer or Observer()
     observer.run("alignment by PSI")
@@ -203,7 +202,7 @@ def compare(
             )
             split = split or ran.split
         told = dict.fromkeys(note for keeper in kept.values() for note in keeper.notes)
-        figures = run_record(key, job, ran, owners, passive, time.perf_counter() - began, notes=list(told))
+        figures = run_record(key, job, ran, owners, passive, time.perf_counter() - began, notes=[*why[key], *told])
         more = []
         for number in range(2, _draws(job, draws) + 1):
             with _keeping(kept_ledgers):
@@ -284,8 +283,8 @@ def _key(job: Job) -> str:
 
 def _check(
     jobs: Mapping[str, Job], parties: Parties, baselines: Sequence[str], draws: int
-) -> tuple[Job, dict[str, Job]]:
-    """The first job and all of them, each with a protection."""
+) -> tuple[Job, dict[str, Job], dict[str, list[str]]]:
+    """The first job, all of them, each with a protection, and why it is that one."""
     if not jobs:
         raise InputError("no job to run: give at least one")
     for baseline in baselines:
@@ -309,7 +308,8 @@ def _check(
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     owners, passive = _names(parties)
     protected = {key: settled(job, owners, passive) for key, job in jobs.items()}
-    return next(iter(protected.values())), protected
+    why = {key: [words] if (words := chosen(job, owners, passive)[1]) else [] for key, job in jobs.items()}
+    return next(iter(protected.values())), protected, why
 
 
 def _names(parties: Parties) -> tuple[list[str], list[str]]:

@@ -23,8 +23,8 @@ DRAWS = 3
 
 
 def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8.0) -> dict[str, Job]:
-    """The federated jobs: first on secret shares, which is the default of three parties; then plain, sealed by CKKS, BFV
-    and Paillier, and plain with differential privacy on labels and on everything."""
+    """The federated jobs: first on secret shares, which is the default of three parties; then plain, sealed by CKKS,
+    BFV and Paillier, and plain with differential privacy on labels and on everything."""
     size = 256 if full else 128
     plain = Job(
         algorithm=find_algorithm("splitnn").of({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),

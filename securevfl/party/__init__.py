@@ -28,7 +28,7 @@ from securevfl.party.program import (
     train_party,
 )
 from securevfl.party.roster import too_few_epochs, wrong_parties
-from securevfl.party.settling import settled, settlements
+from securevfl.party.settling import chosen, settled, settlements
 
 __all__ = [
     "Alignments",
@@ -38,6 +38,7 @@ __all__ = [
     "JobTerms",
     "Terms",
     "align_party",
+    "chosen",
     "consent_party",
     "declared",
     "note_spent",

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from securevfl.cut import Plain, Protection, Shares, Unnamed
+from securevfl.cut import Auto, Plain, Protection, Shares, Unnamed
 from securevfl.errors import InputError, PolicyError
 from securevfl.party.job import Job
 from securevfl.privacy import Finding
 
-__all__ = ["refuse_unnamed", "settled", "settlements"]
+__all__ = ["chosen", "refuse_unnamed", "settled", "settlements"]
 
 
 def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> Job:
@@ -32,13 +32,15 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
     Raises:
         PolicyError: it names none, every other way leaks, and it does not accept that.
     """
+    if isinstance(job.protection, Auto):
+        return job.replace(protection=chosen(job, owners, passive, coordinator)[0])
     if not isinstance(job.protection, Unnamed):
         return job
     plain = job.replace(protection=Plain())
     leaks = [f for owner in owners for f in _leaks(plain, passive, owner)] if passive else []
     if not leaks:
         return plain
-    shares, why_not = _on_shares(job, owners, passive, coordinator)
+    shares, why_not = _on_shares(job, owners, passive, coordinator, Shares())
     if shares is not None:
         return shares
     if job.accept_leak:
@@ -46,8 +48,22 @@ def settled(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator
     raise PolicyError(_refusal(leaks, why_not))
 
 
+def chosen(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str = "") -> tuple[Protection, str]:
+    """What `Auto` settles on where it offers shares, and why, in words; other protections as they are. Arguments as for
+    `settled`."""
+    kind = job.protection
+    if not isinstance(kind, Auto) or not passive:
+        return kind, ""
+    shares, _ = _on_shares(job, owners, passive, coordinator, Shares(dp=kind.dp))
+    return kind.chosen(job.batch_size, on_shares=shares is not None)
+
+
 def settlements(job: Job) -> Iterator[Job]:
     """What `settled` can make of a job, whatever the parties: to find out which of them a saved model is of."""
+    if isinstance(job.protection, Auto):
+        for on_shares in (True, False):
+            yield job.replace(protection=job.protection.chosen(job.batch_size, on_shares=on_shares)[0])
+        return
     if not isinstance(job.protection, Unnamed):
         yield job
         return
@@ -79,9 +95,10 @@ def _refused(job: Job, protection: Protection) -> str:
     return ""
 
 
-def _on_shares(job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str) -> tuple[Job | None, str]:
+def _on_shares(
+    job: Job, owners: Sequence[str], passive: Sequence[str], coordinator: str, shares: Protection
+) -> tuple[Job | None, str]:
     """The job on shares, or why there can be none."""
-    shares = Shares()
     if why := _refused(job, shares):
         return None, why
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,11 @@ from typer.testing import CliRunner
 import securevfl as sv
 from securevfl.cli import app
 from securevfl.cut import Unnamed
+from securevfl.cut.costs import COSTS
 from securevfl.jobs import check_file
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.simulation import join_parties, run_parties
-from securevfl.party import settled
+from securevfl.party import chosen, settled
 
 SMALL = {"hidden": 4, "top": (), "lr": 0.02}
 TWO, THREE = ["shop"], ["network", "retailer"]
@@ -131,3 +133,44 @@ def test_three_parties_train_on_shares(tmp_path: Path) -> None:
     assert shown.exit_code == 0
     assert "reads it" not in shown.stdout
     assert "No more than that, if no two of" in " ".join(shown.stdout.split())
+
+
+FOUR = ("shares", "ckks", "bfv", "paillier")
+
+
+@pytest.mark.parametrize(
+    ("latency", "mbit", "took"),
+    [(0.1, 1000.0, "shares"), (2.0, 1000.0, "shares"), (20.0, 1000.0, "auto"), (80.0, 100.0, "auto")],
+)
+def test_auto_takes_shares_where_links_answer_quickly(latency: float, mbit: float, took: str) -> None:
+    job = sv.Job(protection=sv.Auto(offers=FOUR, mbit=mbit, latency_ms=latency))
+    assert settled(job, ["bank"], THREE).protection.name == took
+    protection, why = chosen(job, ["bank"], THREE)
+    assert protection.name == took
+    assert f"took {'shares' if took == 'shares' else 'ckks'}: " in why or mbit < 1000
+    for word in (*FOUR, f"{latency:g} ms", f"{mbit:g} Mbit/s"):
+        assert word in why
+
+
+def test_auto_takes_no_shares_that_the_job_does_not_offer_or_cannot_have() -> None:
+    fast = {"mbit": 1000.0, "latency_ms": 0.1}
+    assert settled(sv.Job(protection=sv.Auto(**fast)), ["bank"], THREE).protection == sv.Auto(**fast)
+    offered = sv.Auto(offers=FOUR, **fast)
+    assert settled(sv.Job(protection=offered), ["bank"], TWO).protection == sv.Auto(offers=FOUR[1:], **fast)
+    teacher = make("risa")
+    assert settled(sv.Job(algorithm=teacher, protection=offered), ["bank"], THREE).protection.name == "auto"
+    with pytest.raises(sv.InputError, match="give mbit"):
+        sv.Auto(offers=FOUR)
+    with pytest.raises(sv.InputError, match="name the protection 'shares' itself"):
+        sv.Auto(offers=("shares",), mbit=1.0)
+
+
+def test_costs_are_those_of_the_record_and_their_break_even_is_as_said() -> None:
+    record = json.loads((Path(__file__).parents[2] / "benchmarks/results/shares_step.json").read_text())
+    step = record["B=256 d=32 h=16 top=16"]
+    assert COSTS["shares"].rounds == step["shares"]["rounds"]
+    for name in ("bfv", "ckks"):
+        ratio = step["sealed cut to shares, median of the pairs"][name.upper()]
+        assert COSTS[name].work / COSTS["shares"].work == pytest.approx(ratio, rel=0.5)
+    even = (COSTS["ckks"].work - COSTS["shares"].work) / (COSTS["shares"].rounds - COSTS["ckks"].rounds)
+    assert 1e3 * even == pytest.approx(7, abs=1)
