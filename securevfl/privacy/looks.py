@@ -3,7 +3,7 @@
 Whoever opens z of a row sees h linear combinations of that row's activations. Under fixed features (an identity, a
 frozen bottom) every look is h more equations about the same row, whatever the weights are. As columns resemble each
 other, far fewer than there are columns tell much: on the credit table, with 100 known records, 0.1 values a column gave
-R² 0.2 to 0.4, and 0.4 values 0.3 to 0.7 (``benchmarks/results/frozen_bottoms.json``). So a party counts *values*: looks
+R² 0.1 to 0.3, and 0.4 values 0.2 to 0.7 (``benchmarks/results/frozen_bottoms.json``). So a party counts *values*: looks
 × h, of each row, over training, validation, test and predictions, and `Policy.max_looks` bounds them by the number of
 its columns.
 
