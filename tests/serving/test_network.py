@@ -26,6 +26,8 @@ NAMES = ("bank", "shop1", "shop2")
 Parts = Mapping[str, ModelPart]
 
 JOB_FILE = """
+protection = "plain"
+
 [job]
 epochs = 1
 batch_size = 32
