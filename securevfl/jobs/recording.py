@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import msgspec
 import numpy as np
@@ -13,7 +13,7 @@ from securevfl.errors import ProtectionInactive
 from securevfl.jobs.receipt import budgets, links, receipt, totals
 from securevfl.jobs.simulation import Aligned, Ran
 from securevfl.party import Job, declared
-from securevfl.privacy import Finding, Ledger, PublicKey, Reading, measured
+from securevfl.privacy import Finding, Ledger, Policy, PublicKey, Reading, measured
 from securevfl.privacy.ledger import Closing
 from securevfl.report import Card, make_card
 from securevfl.report.attack_record import AttackRecord
@@ -32,6 +32,10 @@ from securevfl.training import Split, Trained
 from securevfl.transport import Sight
 
 __all__ = ["alignment_record", "job_card", "learned_of", "ledger_records", "over_draws", "run_record", "title_of"]
+
+
+_LOOKS = ("z,", "each part of z,")
+"""Sights that a budget of looks counts, as ``measured.json`` calls them."""
 
 
 def title_of(job: Job) -> str:
@@ -68,7 +72,8 @@ def run_record(
     chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
     epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
     protection = job.planned(len(passive))
-    findings = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner) if passive]
+    found = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner) if passive]
+    findings = _budgeted(found, job)
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
     every = set(ran.trained) >= {*owners, *passive}
@@ -170,12 +175,29 @@ def job_card(
     if not passive:
         return None
     protection = job.planned(len(passive))
-    learned = learned_of([f for owner in owners for f in job.algorithm.findings(protection, passive, owner)])
+    found = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner)]
+    learned = learned_of(_budgeted(found, job))
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
     helper = job.protection.coordinator_among(roles)
     roles |= {helper: "coordinator"} if helper else {}
     parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
     return make_card(learned, parties, attacked, title=title_of(job), assumes=job.protection.assumes(owners, passive))
+
+
+def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
+    """Findings of which the sights of features say how many looks their owner's policy allows. As many values of z as a
+    row has columns, or more, bound nothing."""
+    found = []
+    for one in findings:
+        most = job.policies.get(one.about, Policy()).max_looks
+        if most is not None and most < 1:
+            budget = f"max_looks = {most:g}: values of z for each column of a row"
+            sights = tuple(
+                replace(sight, budget=budget) if sight.view.startswith(_LOOKS) else sight for sight in one.sights
+            )
+            one = replace(one, sights=sights)  # noqa: PLW2901 - the same finding, with its bound
+        found.append(one)
+    return found
 
 
 def _sight(one: Sight) -> SightRecord:

@@ -130,6 +130,16 @@ def _attacked(value: float) -> AttackRecord:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("most", "standing"), [(0.5, "bounded"), (1.0, "reads it")])
+def test_a_budget_of_looks_bounds_while_it_is_below_the_columns(most: float, standing: str) -> None:
+    job = Job(protection=sv.BFV(), policies={"network": sv.Policy(max_looks=most)})
+    card = job_card(job, ["bank"], PASSIVE)
+    assert card is not None
+    assert card.cell("bank", "network").standing == standing
+    assert ("max_looks = 0.5" in card.cell("bank", "network").figure) is (most < 1)
+    assert card.cell("bank", "retailer").standing == "reads it"
+
+
 def test_on_shares_nothing_but_the_result_is_found() -> None:
     card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
     assert card is not None
