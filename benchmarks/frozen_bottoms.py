@@ -98,6 +98,7 @@ def job_of(name: str, bottom: str, hidden: int, seed: int, *, epochs: int) -> sv
     narrow = hidden == 1
     return sv.Job(
         algorithm=sv.LogisticRegression(**rates) if narrow else sv.SplitNN(hidden=hidden, top=(16,), **rates),
+        protection=sv.Plain(),
         epochs=epochs,
         batch_size=128,
         seed=seed,
