@@ -1,0 +1,122 @@
+"""Seconds of an epoch on shares and under encrypted cuts, between processes over lines of given length.
+
+    python -m benchmarks.shares_latency [--quick] [--rows 5700] [--epochs 3]
+
+The three parties of the credit table train the same SplitNN, each a process with its own files and gate, over TLS. Each
+of the three connections goes through a line that delays every byte and limits the rate each way (`benchmarks.shaping`).
+*Latency* is the round trip: half of it each way. On shares the three parties are the computing ones, too. The first
+epoch is left out. What an epoch takes on shares is, but for computing, its rounds times the way of one message; where
+the straight line through the figures of shares meets that of an encrypted cut, encryption overtakes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import securevfl as sv
+from benchmarks.common import write
+from benchmarks.parties import through_processes
+from benchmarks.shaping import shaped
+from securevfl.report import Record
+from securevfl.testing.company import Company, found
+
+LATENCIES = (0.2, 20.0, 80.0)
+"""Round trips in milliseconds."""
+MEGABITS = 1000.0
+"""10^6 bits a second each way."""
+PROTECTIONS: dict[str, sv.Shares | sv.CKKS | sv.BFV] = {"shares": sv.Shares(), "ckks": sv.CKKS(), "bfv": sv.BFV()}
+_DIAL = re.compile(r'dial = "127\.0\.0\.1:(\d+)"')
+
+
+def through_lines(company: Company, held: ExitStack, latency: float) -> None:
+    """Put a line of its own between each two parties."""
+    for name in company.names:
+        file = company.folder / f"{name}.toml"
+
+        def longer(dialled: re.Match[str]) -> str:
+            port = held.enter_context(shaped(int(dialled[1]), delay_ms=latency / 2, megabits=MEGABITS))
+            return f'dial = "127.0.0.1:{port}"'
+
+        file.write_text(_DIAL.sub(longer, file.read_text()))
+
+
+def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -> dict[str, Any]:
+    """Train over lines of one length; what an epoch took and what crossed."""
+    job = sv.Job(
+        algorithm=sv.SplitNN(hidden=16, top=(16,)),
+        protection=PROTECTIONS[protection],
+        epochs=epochs,
+        batch_size=256,
+        seed=3,
+    )
+    company = found(folder, sv.datasets.default_credit(overlap=0.85, seed=0, rows=rows), job)
+    load = os.getloadavg()[0]
+    with ExitStack() as held:
+        through_lines(company, held, latency)
+        codes = through_processes(company)
+    if any(codes.values()):
+        said = "\n".join((company.folder / f"{name}.output").read_text()[-1500:] for name in company.names)
+        raise SystemExit(f"{protection} over {latency} ms: {codes}\n{said}")
+    runs = {name: Record.read(company.state(name) / "report" / "metrics.json").runs[0] for name in company.names}
+    own = runs["bank"]
+    later = [e.seconds for e in own.epochs[1:]]
+    return {
+        "protection": protection,
+        "round trip ms": latency,
+        "seconds of an epoch": round(statistics.median(later), 3),
+        "shortest": round(min(later), 3),
+        "steps": -(-own.rows_trained // 256),
+        "bytes sent by a party in an epoch": {name: sum(run.epochs[-1].bytes.values()) for name, run in runs.items()},
+        "rounds a step": [float(n) for note in own.notes for n in re.findall(r"([\d.]+) rounds a step", note)],
+        "load before": round(load, 1),
+        "auc": round(own.test["auc"], 4),
+    }
+
+
+def meets(runs: list[dict[str, Any]], other: str) -> float | None:
+    """Round trip in milliseconds at which the straight lines through both protections' figures meet; None if never."""
+    lines = []
+    for protection in ("shares", other):
+        points = [(run["round trip ms"], run["shortest"]) for run in runs if run["protection"] == protection]
+        slope, base = statistics.linear_regression(*zip(*points, strict=True))
+        lines.append((slope, base))
+    (slope, base), (slope_of_other, base_of_other) = lines
+    if slope <= slope_of_other:
+        return None
+    return round((base_of_other - base) / (slope - slope_of_other), 1)
+
+
+def main() -> None:
+    """Run, print, write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="shares alone, one length")
+    parser.add_argument("--rows", type=int, default=5700)
+    parser.add_argument("--epochs", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    latencies, protections = (LATENCIES[1:2], ["shares"]) if options.quick else (LATENCIES, list(PROTECTIONS))
+    runs: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as place:
+        for latency in latencies:
+            for protection in protections:
+                runs.append(
+                    one(Path(place) / f"{protection}-{latency:g}", protection, latency, options.rows, options.epochs)
+                )
+                print(runs[-1], flush=True)
+    figures: dict[str, Any] = {"rows": options.rows, "batch": 256, "megabits a second": MEGABITS, "runs": runs}
+    if not options.quick:
+        figures["encryption overtakes at a round trip of ms"] = {name: meets(runs, name) for name in ("ckks", "bfv")}
+        write("shares_latency", figures)
+
+
+if __name__ == "__main__":
+    main()
