@@ -1,17 +1,19 @@
 """Seconds of an epoch on shares and under encrypted cuts, between processes over lines of given length.
 
-    python -m benchmarks.shares_latency [--quick] [--rows 5700] [--epochs 3]
+    python -m benchmarks.shares_latency [--quick] [--rows 5700] [--epochs 4]
 
 The three parties of the credit table train the same SplitNN, each a process with its own files and gate, over TLS. Each
 of the three connections goes through a line that delays every byte and limits the rate each way (`benchmarks.shaping`).
 *Latency* is the round trip: half of it each way. On shares the three parties are the computing ones, too. The first
-epoch is left out. What an epoch takes on shares is, but for computing, its rounds times the way of one message; where
-the straight line through the figures of shares meets that of an encrypted cut, encryption overtakes.
+epoch is left out. What an epoch takes on shares is, but for computing, its rounds times the way of one message, so that
+from some latency on an encrypted cut is faster. Seconds are those of the shortest epoch where two protections are
+compared: on a busy machine it is the one least disturbed.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import statistics
@@ -29,7 +31,7 @@ from benchmarks.shaping import shaped
 from securevfl.report import Record
 from securevfl.testing.company import Company, found
 
-LATENCIES = (0.2, 20.0, 80.0)
+LATENCIES = (0.2, 5.0, 20.0, 80.0)
 """Round trips in milliseconds."""
 MEGABITS = 1000.0
 """10^6 bits a second each way."""
@@ -82,17 +84,23 @@ def one(folder: Path, protection: str, latency: float, rows: int, epochs: int) -
     }
 
 
-def meets(runs: list[dict[str, Any]], other: str) -> float | None:
-    """Round trip in milliseconds at which the straight lines through both protections' figures meet; None if never."""
-    lines = []
-    for protection in ("shares", other):
-        points = [(run["round trip ms"], run["shortest"]) for run in runs if run["protection"] == protection]
-        slope, base = statistics.linear_regression(*zip(*points, strict=True))
-        lines.append((slope, base))
-    (slope, base), (slope_of_other, base_of_other) = lines
-    if slope <= slope_of_other:
-        return None
-    return round((base_of_other - base) / (slope - slope_of_other), 1)
+def overtakes(runs: list[dict[str, Any]], other: str) -> str:
+    """Between which round trips an epoch under `other` becomes shorter than one on shares, and where straight lines
+    between these figures cross."""
+    ours, theirs = (
+        {run["round trip ms"]: run["shortest"] for run in runs if run["protection"] == protection}
+        for protection in ("shares", other)
+    )
+    measured = sorted(ours)
+    slower = [ours[ms] - theirs[ms] for ms in measured]
+    if slower[0] >= 0:
+        return f"at {measured[0]:g} ms already"
+    for i, (before, after) in enumerate(itertools.pairwise(slower)):
+        if after >= 0:
+            low, high = measured[i : i + 2]
+            cross = low + (high - low) * -before / (after - before)
+            return f"between {low:g} and {high:g} ms, on a straight line at {cross:.0f} ms"
+    return f"not up to {measured[-1]:g} ms"
 
 
 def main() -> None:
@@ -100,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shares alone, one length")
     parser.add_argument("--rows", type=int, default=5700)
-    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--epochs", type=int, default=4)
     options = parser.parse_args()
     torch.set_num_threads(1)
     latencies, protections = (LATENCIES[1:2], ["shares"]) if options.quick else (LATENCIES, list(PROTECTIONS))
@@ -108,13 +116,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for latency in latencies:
             for protection in protections:
-                runs.append(
-                    one(Path(place) / f"{protection}-{latency:g}", protection, latency, options.rows, options.epochs)
-                )
+                folder = Path(place) / f"{protection}-{latency:g}"
+                runs.append(one(folder, protection, latency, options.rows, options.epochs))
                 print(runs[-1], flush=True)
     figures: dict[str, Any] = {"rows": options.rows, "batch": 256, "megabits a second": MEGABITS, "runs": runs}
     if not options.quick:
-        figures["encryption overtakes at a round trip of ms"] = {name: meets(runs, name) for name in ("ckks", "bfv")}
+        figures["encryption overtakes"] = {name: overtakes(runs, name) for name in ("ckks", "bfv")}
         write("shares_latency", figures)
 
 

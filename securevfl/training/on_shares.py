@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -427,7 +428,7 @@ class SharesCoordinator(Program):
         while not stop:
             epoch += 1
             sizes, scored = await _epoch(chief)
-            await course.train(sizes, None)
+            await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
             if sharing.plan.validates(epoch):
                 await course.validate(scored, None, None)
             verdict = await chief.receive(Kind.CONTROL, "train/epoch")
@@ -443,6 +444,7 @@ class SharesCoordinator(Program):
         _, scored = await _epoch(chief)
         await course.predict(scored, None)
         trained.finish = site.clock.lap()
+        trained.notes += _notes(course, sharing)
         return trained
 
     def _keep(self, epoch: int, kept: object, *, stop: bool) -> None:
