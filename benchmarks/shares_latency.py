@@ -1,6 +1,6 @@
 """Seconds of an epoch on shares and under encrypted cuts, between processes over lines of given length.
 
-    python -m benchmarks.shares_latency [--quick] [--rows 5700] [--epochs 4]
+    python -m benchmarks.shares_latency [--quick] [--rows 5700] [--epochs 3]
 
 The three parties of the credit table train the same SplitNN, each a process with its own files and gate, over TLS. Each
 of the three connections goes through a line that delays every byte and limits the rate each way (`benchmarks.shaping`).
@@ -31,7 +31,7 @@ from benchmarks.shaping import shaped
 from securevfl.report import Record
 from securevfl.testing.company import Company, found
 
-LATENCIES = (0.2, 5.0, 20.0, 80.0)
+LATENCIES = (0.2, 20.0, 80.0)
 """Round trips in milliseconds."""
 MEGABITS = 1000.0
 """10^6 bits a second each way."""
@@ -108,7 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shares alone, one length")
     parser.add_argument("--rows", type=int, default=5700)
-    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
     latencies, protections = (LATENCIES[1:2], ["shares"]) if options.quick else (LATENCIES, list(PROTECTIONS))
