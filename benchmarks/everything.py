@@ -66,6 +66,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.frozen_bottoms", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
+    Benchmark("benchmarks.shares_latency", quick=("--quick",)),
     Benchmark("benchmarks.soak", quick=("--quick",)),
     Benchmark("benchmarks.session", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
