@@ -142,6 +142,8 @@ def _line(cell: Figures) -> str:
     named = (("labels", cell.labels), ("features", cell.features), ("attribute", cell.attribute), ("order", cell.order))
     parts = [f"{what} {g.severity} {g.value:.3f} ({g.without:.3f})" for what, g in named if g is not None]
     parts += [f"ε of {a.what} {a.reported:.2f} ≥ {a.lower:.2f}" for a in cell.audits]
+    told = cell.predictions
+    parts += [] if told is msgspec.UNSET else [f"predictions {told.severity} {told.value:.3f} ({told.without:.3f})"]
     parts += [] if cell.twin is None else [f"twin {cell.twin}"]
     return f"{cell.name}: {'; '.join(parts)}"
 

@@ -34,6 +34,7 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "risa": (3, sv.RISA(self_training=3, confidence=0.8, drop_every=3, **_BOTTOM)),
     "ssl": (3, sv.SelfSupervised(pretraining=100, **_BOTTOM)),
     "zero_imputation": (3, sv.ZeroImputation(**_BOTTOM)),
+    "zero_imputation, identity": (3, sv.ZeroImputation(**_SIZES)),
     "laser": (3, LaserVFL(**_BOTTOM)),
     "party_dropout": (3, PartyDropout(**_BOTTOM)),
     "plugvfl": (3, PlugVFL(**_BOTTOM)),
@@ -59,6 +60,7 @@ PROTECTIONS: Mapping[str, sv.cut.Protection] = {
     "plain": sv.Plain(),
     "sealed": sv.Plain(fixed_point=True),  # the exact twin: what a sealed cut opens, see `measure.opened`
     "bfv": sv.BFV(),
+    "shares": sv.Shares(),
     "dp 0.5": _noise(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
     "dp 1": _noise(features=sv.Gaussian(epsilon=1.0), labels=sv.Gaussian(epsilon=1.0)),
     "dp 8": _noise(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)),
@@ -228,6 +230,20 @@ _WHOLE = {
     "apc_vfl": "plain, features 1, features 8",
     "distilled": _WIDE,
 }
+_SHARES = dict.fromkeys(
+    (
+        "splitnn, identity",
+        "splitnn, frozen",
+        "splitnn",
+        "zero_imputation",
+        "zero_imputation, identity",
+        "entity_augmentation",
+        "entity_augmentation, identity",
+        "all_labels",
+        "all_labels, identity",
+    ),
+    "shares",
+)
 _SEVERAL = {"multi_vfl": "plain, dp 1, dp 8"}
 _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "features 1, features 8, dp 1, dp 8"}
 
@@ -236,6 +252,7 @@ CELLS = [
     *_matrix("credit", _SEVERAL, 3),
     *_matrix("planted", _WHOLE, 3),
     *_matrix("canaries", _CANARIES, 3),
+    *_matrix("credit", _SHARES, 3),
     Cell("credit", "splitnn", "bfv", epochs=2),
     Cell("credit", "splitnn, identity", "bfv", epochs=2),
 ]

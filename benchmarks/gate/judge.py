@@ -22,6 +22,8 @@ SIGMAS = 3.0
 R2_MARGIN = 0.02
 DP_TOLERANCE = 0.03
 CONTROL = 0.99
+NOISE = 4.0
+"""Standard errors that the worst of some dozens of attacks on noise may be off."""
 
 
 class Got(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +69,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     order: Got | None = None
     """the secret that a table was sorted by, from the numbers of its rows that are not aligned"""
     audits: list[Audited] = []
+    predictions: Got | msgspec.UnsetType = msgspec.UNSET
+    """on shares: features from final predictions alone, over own columns; `features` has them in its baseline"""
     twin: bool | None = None
     """whether a sealed transcript equals that of its exact twin, where both ran"""
 
@@ -121,6 +125,20 @@ def policies_hold(cell: Figures) -> Iterator[str]:
         yield f"leaks = false admits it, and {_explained(cell.features)}"
 
 
+def shares_tell_nothing(cell: Figures) -> Iterator[str]:
+    """Shares and masked values tell more than chance, or features more than final predictions alone do."""
+    if cell.protection != "shares":
+        return
+    for what, got in _aucs(cell):
+        if got.value - max(got.without, 0.5) > NOISE * got.error:
+            yield f"{got.attack} ranks {what} with AUC {got.value:.3f} ± {got.error:.3f}; {got.without:.3f} is known"
+    found, told = cell.features, cell.predictions
+    if found is not None and found.value - max(found.without, 0.0) > R2_MARGIN:
+        yield f"{_explained(found)}, final predictions included"
+    if told is not msgspec.UNSET and told.severity != "leak" and _explains(told):
+        yield f"says {told.severity}, and {_explained(told)}"
+
+
 def twins_agree(cell: Figures) -> Iterator[str]:
     """A sealed transcript differs from that of its exact twin."""
     if cell.twin is False:
@@ -141,6 +159,7 @@ RULES: Sequence[Callable[[Figures], Iterator[str]]] = (
     noise_holds,
     epsilon_is_true,
     policies_hold,
+    shares_tell_nothing,
     twins_agree,
 )
 """Each says what is wrong with a cell, or nothing."""

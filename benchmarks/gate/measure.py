@@ -11,6 +11,7 @@ import numpy as np
 import securevfl as sv
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
+from benchmarks.gate.on_shares import Attacked, Wiretap, of_all
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.jobs import join_parties
 from securevfl.jobs.recorder import Recorder
@@ -46,8 +47,12 @@ def record(cell: Cell, rows: int) -> tuple[Ran, Transcript]:
         cell: what runs.
         rows: of the credit table.
     """
+    return _recorded(cell, rows, Recorder())
+
+
+def _recorded(cell: Cell, rows: int, recorder: Recorder) -> tuple[Ran, Transcript]:
     job, people = cell.job, cell.parties(rows)
-    recorder, names = Recorder(), [*people, COORDINATOR]
+    names = [*people, COORDINATOR]
     ran = run_parties(
         job,
         people,
@@ -88,6 +93,8 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         tests: audits in the whole run, among which the level of 5 % is divided.
         every_party: attack the labels from each passive party, and each one's features; otherwise those of the first.
     """
+    if cell.job.protection.on_shares:
+        return _measured_on_shares(cell, rows)
     ran, transcript = record(cell, rows)
     owner = next(iter(transcript.truths))
     views = {name: opened(v) if cell.sealed else v for (name, of), v in transcript.views.items() if of == owner}
@@ -117,6 +124,43 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         order=order,
         audits=audits,
         twin=twin,
+    )
+
+
+def _measured_on_shares(cell: Cell, rows: int) -> Figures:
+    """Every attack of every computing party on what each other has; the worst of each kind."""
+    tap = Wiretap()
+    ran, transcript = _recorded(cell, rows, tap)
+    owner = next(iter(transcript.truths))
+    bank, truth = transcript.view(owner, owner), transcript.truth(owner)
+    bits = {name: _bits(cell, x) for name, x in truth.x.items()}
+    computing = cell.job.protection.computing_parties(owner, bank.passive)
+    found: dict[str, list[Got]] = {}
+    for one in of_all(tap, transcript, owner, computing, ran.trained[owner].scores, bits, cell.seed):
+        found.setdefault(one.about, []).append(_got_on_shares(cell, bank, one))
+    return Figures(
+        name=cell.name,
+        data=cell.data,
+        algorithm=cell.algorithm,
+        protection=cell.protection,
+        seed=cell.seed,
+        labels=_worst(found["labels"]),
+        features=_worst(found["features"]),
+        attribute=_worst(found["attribute"]),
+        predictions=_worst(found["predictions"]),
+    )
+
+
+def _got_on_shares(cell: Cell, bank: View, one: Attacked) -> Got:
+    name, (value, without, error) = max(one.tried.items(), key=lambda item: _sure_gain(*item[1]))
+    severity, admitted = _said(cell, bank, one.attacker, one.victim)
+    return Got(
+        severity=severity,  # type: ignore[arg-type]
+        value=value,
+        without=without,
+        error=error,
+        attack=f"{one.attacker} on {one.victim}, {name}",
+        admitted=admitted,
     )
 
 

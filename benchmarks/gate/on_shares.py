@@ -1,0 +1,327 @@
+"""A cell whose job trains on shares: what each computing party received of each row, and every attack on that, beside
+what final predictions alone tell."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from securevfl_crypto.replicated import Dealt
+
+from securevfl.jobs.recorder import Recorder
+from securevfl.privacy.attacks import Estimate, Known, Transcript, View
+from securevfl.privacy.attacks import label_gradients as on_labels
+from securevfl.privacy.attacks.features import LEARNERS
+from securevfl.privacy.attacks.learners import classify
+from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
+from securevfl.transport import Message
+
+__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "sights"]
+
+_WIDTH = 16
+"""Of all hidden layers in the matrix: so many masked values of a row stand side by side in a message."""
+_MOST = 12
+"""Messages of a step that attacks are given, the first ones: the products with the rows are among them."""
+_KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
+
+
+class Wiretap(Recorder):
+    """A recorder that keeps what computing parties receive, and the rows that it is about.
+
+    Attributes:
+        groups: dealing party → rows of each of its messages with shares, batch by batch; none for rows that are scored.
+        heard_by: computing party → its messages in order.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: dict[str, list[list[np.ndarray]]] = defaultdict(list)
+        self.heard_by: dict[str, list[tuple[str, Message]]] = defaultdict(list)
+        self._pending: dict[str, list[np.ndarray]] = defaultdict(list)
+        self._sent: dict[tuple[str, str], int] = defaultdict(int)
+
+    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+        super().batch(party, owner, epoch, rows)
+        self._pending[party].append(np.array(rows))
+
+    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+        super().heard(party, peer, way, message)
+        if not message.what.startswith("shares/"):
+            return
+        if way == "received":
+            self.heard_by[party].append((peer, message))
+        elif message.what == "shares/input":
+            if self._sent[party, peer] == len(self.groups[party]):
+                self.groups[party].append(self._pending.pop(party, []))
+            self._sent[party, peer] += 1
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """All attacks of one party on one thing.
+
+    Attributes:
+        about: ``"labels"``, ``"features"``, ``"attribute"``, or features by final ``"predictions"`` alone.
+        attacker: a computing party.
+        victim: whose data it is.
+        tried: attack → AUC or R², what the same attacker gets without what it received, standard error.
+    """
+
+    about: Literal["labels", "features", "attribute", "predictions"]
+    attacker: str
+    victim: str
+    tried: Mapping[str, tuple[float, float, float]]
+
+
+@dataclass
+class Sights:
+    """What one computing party has of single rows.
+
+    Attributes:
+        of: data party, or ``"labels"``, or ``"rounds"`` → row → what it received of it, one array a look.
+        opened: words that were opened to it, not tied to single rows.
+    """
+
+    of: dict[str, dict[int, list[np.ndarray]]]
+    opened: int = 0
+
+    def stacked(self, about: str, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rows that were seen, (n,), and their looks, (n, looks, width), as often each as the one seen least often."""
+        found = self.of.get(about, {})
+        kept = np.array([row for row in rows.tolist() if row in found], dtype=np.int64)
+        if not len(kept):
+            return kept, np.empty((0, 0, 0))
+        least = min(len(found[row]) for row in kept.tolist())
+        return kept, np.stack([np.stack(found[row][-least:]) for row in kept.tolist()])
+
+
+def _shares(message: Message, number: int, rows: int, width: int) -> np.ndarray:
+    """Both summands that a message carries, their sum, and their lowest octets: (rows, 4 width), float64."""
+    parts = tuple(np.asarray(message.arrays[f"{number}{side}"]) for side in "ab")
+    one = Dealt((rows, width), parts).share()  # type: ignore[arg-type]
+    words = [one.mine, one.next, one.mine + one.next]
+    real = [word.view(np.int64) / 2.0**63 for word in words]
+    return np.hstack([*real, (words[2] & np.uint64(0xFF)) / 256.0])
+
+
+def sights(tap: Wiretap, party: str, owner: str, widths: Mapping[str, int], split: Mapping[str, np.ndarray]) -> Sights:
+    """Sort what a computing party received by the rows that it is about.
+
+    Args:
+        tap: heard all parties.
+        party: whose.
+        owner: the label owner.
+        widths: data party → width of what it deals.
+        split: ``"valid"`` and ``"test"`` → their rows.
+    """
+    found = Sights(defaultdict(lambda: defaultdict(list)))
+    dealt: dict[str, int] = defaultdict(int)
+    lengths = _lengths(tap)
+    under_way: list[np.ndarray] = []
+    rounds: list[np.ndarray] = []
+    for peer, message in tap.heard_by[party]:
+        if message.what == "shares/input":
+            _by_row(found, under_way, rounds)
+            rounds = []
+            batches, length = tap.groups[peer][dealt[peer]], lengths.get((peer, dealt[peer]), 0)
+            dealt[peer] += 1
+            under_way = batches
+            scored = next((rows for rows in split.values() if len(rows) == length), np.arange(0))
+            rows = np.concatenate(batches) if batches else scored
+            if not len(rows):
+                continue
+            width = widths[peer]
+            for row, value in zip(rows.tolist(), _shares(message, 0, len(rows), width), strict=True):
+                found.of[peer][row].append(value)
+            if peer == owner and "1a" in message.arrays:
+                for row, value in zip(rows.tolist(), _shares(message, 1, len(rows), 1), strict=True):
+                    found.of["labels"][row].append(value)
+        elif message.what == "shares/round":
+            rounds.append(np.asarray(message.arrays["1"]) if "1" in message.arrays else np.empty(0, np.uint64))
+        elif message.what.startswith("shares/open"):
+            found.opened += sum(np.asarray(a).size for a in message.arrays.values() if a.dtype == np.uint64)
+    _by_row(found, under_way, rounds)
+    return found
+
+
+def widths_of(tap: Wiretap) -> dict[str, int]:
+    """Data party → width of what it deals, as the messages with words show."""
+    return {
+        peer: array.shape[1]
+        for heard in tap.heard_by.values()
+        for peer, message in heard
+        if message.what == "shares/input"
+        for name in ("0a", "0b")
+        if (array := np.asarray(message.arrays[name])).dtype == np.uint64
+        and len(tap.groups[peer])
+        and array.shape != (1, 1)
+    }
+
+
+def _lengths(tap: Wiretap) -> dict[tuple[str, int], int]:
+    """Dealing party and number of its message → rows in it, as whoever gets words of it sees."""
+    found = {}
+    for heard in tap.heard_by.values():
+        count: dict[str, int] = defaultdict(int)
+        for peer, message in heard:
+            if message.what == "shares/input":
+                words = [a for a in map(np.asarray, message.arrays.values()) if a.dtype == np.uint64 and a.ndim == 2]
+                if words:
+                    found[peer, count[peer]] = len(words[0])
+                count[peer] += 1
+    return found
+
+
+def _by_row(found: Sights, batches: Sequence[np.ndarray], rounds: Sequence[np.ndarray]) -> None:
+    """The masked values of each step, tied to the rows of its batch: every step has as many messages."""
+    if not batches or len(rounds) % len(batches):
+        return
+    each = len(rounds) // len(batches)
+    for number, rows in enumerate(batches):
+        block = len(rows) * _WIDTH
+        columns = [
+            _real(words).reshape(-1, len(rows), _WIDTH).transpose(1, 0, 2).reshape(len(rows), -1)
+            for words in rounds[number * each : (number + 1) * each]
+            if words.size and words.size % block == 0
+        ]
+        if columns:
+            for row, value in zip(rows.tolist(), np.hstack(columns[:_MOST])[:, : 6 * _WIDTH], strict=True):
+                found.of["rounds"][row].append(value)
+
+
+Tried = dict[str, tuple[float, float, float]]
+"""Attack → AUC or R², what the same attacker gets without what it received, standard error."""
+
+
+def _real(words: np.ndarray) -> np.ndarray:
+    """Between -1 and 1; octets between 0 and 1."""
+    return words.view(np.int64) / 2.0**63 if words.dtype == np.uint64 else words / 256.0
+
+
+def _columns(seen: Sights, about: str, rows: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Name, rows and columns that an attack is given: the last look, and the mean of all of them."""
+    for kind, name in ((about, "shares dealt"), ("rounds", "masked values")):
+        kept, looks = seen.stacked(kind, rows)
+        if len(kept) < _KNOWN_RECORDS + 20:
+            continue
+        yield f"{name}, last look", kept, looks[:, -1]
+        if looks.shape[1] > 1:
+            yield f"{name}, mean of {looks.shape[1]} looks", kept, looks.mean(axis=1)
+
+
+def _explained(learner: str, rows: np.ndarray, columns: np.ndarray, known: Known, x: np.ndarray) -> float:
+    rest = LEARNERS[learner](rows, columns, known).without(known.rows)
+    return r_squared(rest.values, x[rest.rows])
+
+
+def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np.ndarray | None, seed: int) -> Tried:
+    """Every attack of a computing party on another's columns. The baseline has its own columns, and of test rows the
+    final predictions that it was told; chance where an attack uses neither.
+
+    Args:
+        view: the attacker's.
+        seen: what it received.
+        victim: whose columns.
+        x: the true ones.
+        scores: final predictions of the test rows, where they were opened to it.
+        seed: of the known records.
+    """
+    tried: Tried = {}
+    for which, rows in (("trained", view.train), ("validation", view.valid), ("test", view.test)):
+        for name, kept, columns in _columns(seen, victim, rows):
+            known = draw_known(kept, x, _KNOWN_RECORDS, seed)
+            for learner in ("linear", "ridge", "perceptron"):
+                value = _explained(learner, kept, columns, known, x)
+                tried[f"features: {learner}, {name}, {which} rows"] = value, 0.0, 0.0
+            own = view.own(kept) if which != "test" else _predicted(view, kept, scores)
+            value, without = (_explained("ridge", kept, c, known, x) for c in (np.hstack([columns, own]), own))
+            tried[f"features: ridge with own columns, {name}, {which} rows"] = value, without, 0.0
+    return tried
+
+
+def predictions_of(view: View, x: np.ndarray, scores: np.ndarray, seed: int) -> Tried:
+    """What final predictions alone tell of another's columns, beside the attacker's own: the baseline of `features_of`,
+    over own columns."""
+    rows = view.test
+    known = draw_known(rows, x, _KNOWN_RECORDS, seed)
+    tried = {}
+    for learner in ("ridge", "perceptron"):
+        value, without = (_explained(learner, rows, _predicted(view, rows, told), known, x) for told in (scores, None))
+        tried[f"features: {learner} with own columns, final predictions"] = value, without, 0.0
+    return tried
+
+
+def _predicted(view: View, rows: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
+    """Own columns of test rows, and their final predictions where the party was told them."""
+    if scores is None:
+        return view.x[rows]
+    place = {row: i for i, row in enumerate(view.test.tolist())}
+    odds = np.log(np.maximum(scores[[place[row] for row in rows.tolist()]], 1e-12))
+    return np.hstack([view.x[rows], odds[:, 1:] - odds[:, :1]])
+
+
+def attribute_of(view: View, seen: Sights, victim: str, bits: np.ndarray, seed: int) -> Tried:
+    """A yes-or-no attribute of training rows, with 72 known ones and with none; with own columns where the attacker is
+    the active party, as elsewhere in the gate."""
+    tried: Tried = {}
+    for name, kept, columns in _columns(seen, victim, view.train):
+        known = draw_known(kept, bits, _KNOWN_RECORDS, seed)
+        given = {"learned from 72": (columns, 0.5)}
+        if view.active:
+            own = view.own(kept)
+            alone = ranked(classify(kept, own, known, 2).without(known.rows), bits, 2)[0]
+            given["learned from 72 with own columns"] = np.hstack([columns, own]), max(0.5, alone)
+        for what, (held, without) in given.items():
+            value, error = ranked(classify(kept, held, known, 2).without(known.rows), bits, 2)
+            tried[f"attribute: {what}, {name}"] = value, without, error
+        along = on_labels.first_singular(columns - columns.mean(axis=0))
+        value, error = ranked(Estimate(kept, along, either_way=True), bits, 2)
+        tried[f"attribute: spectral, {name}"] = value, 0.5, error
+    return tried
+
+
+def labels_of(view: View, seen: Sights, y: np.ndarray, seed: int) -> Tried:
+    """Labels of training rows, with 40 known and with none."""
+    tried: Tried = {}
+    for name, kept, columns in _columns(seen, "labels", view.train):
+        known = draw_known(kept, y, _KNOWN_LABELS, seed)
+        centred = columns - columns.mean(axis=0)
+        estimates = {
+            "norm": Estimate(kept, np.linalg.norm(columns, axis=1), either_way=True),
+            "direction": Estimate(kept, centred @ centred[np.linalg.norm(centred, axis=1).argmax()], either_way=True),
+            "spectral": Estimate(kept, on_labels.first_singular(centred), either_way=True),
+            "learned from 40": classify(kept, columns, known, view.classes),
+        }
+        for attack, estimate in estimates.items():
+            value, error = ranked(estimate.without(known.rows), y, view.classes)
+            tried[f"labels: {attack}, {name}"] = value, 0.5, error
+    return tried
+
+
+def of_all(
+    tap: Wiretap,
+    transcript: Transcript,
+    owner: str,
+    computing: Iterable[str],
+    scores: np.ndarray,
+    bits: Mapping[str, np.ndarray],
+    seed: int,
+) -> Iterator[Attacked]:
+    """Every attack of every computing party: labels, features, an attribute, and what predictions allow."""
+    truth, widths = transcript.truth(owner), widths_of(tap)
+    for party in computing:
+        view = transcript.view(party, owner)
+        seen = sights(tap, party, owner, widths, {"valid": view.valid, "test": view.test})
+        told = scores if party == owner else None
+        if party != owner:
+            yield Attacked("labels", party, owner, labels_of(view, seen, truth.y, seed))
+        for victim in truth.x:
+            if victim == party:
+                continue
+            yield Attacked("features", party, victim, features_of(view, seen, victim, truth.x[victim], told, seed))
+            if told is not None:
+                yield Attacked("predictions", party, victim, predictions_of(view, truth.x[victim], told, seed))
+            yield Attacked("attribute", party, victim, attribute_of(view, seen, victim, bits[victim], seed))
