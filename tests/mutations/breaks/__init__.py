@@ -1,7 +1,7 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, ledgers, links, noise, psi, ring, session
+from mutations.breaks import crypto, cut, ledgers, links, noise, psi, ring, session, shares
 
 __all__ = ["BREAKS"]
 
@@ -11,6 +11,7 @@ BREAKS: tuple[Break, ...] = (
     *links.BREAKS,
     *crypto.BREAKS,
     *ring.BREAKS,
+    *shares.BREAKS,
     *cut.BREAKS,
     *ledgers.BREAKS,
     *session.BREAKS,

@@ -1,0 +1,105 @@
+"""Training on shares: randomness that lasts over incarnations or follows from the job, shares used as they were
+loaded, and openings beyond those of the job."""
+
+from mutations.base import Break
+
+__all__ = ["BREAKS"]
+
+_WIRE = "securevfl/shares/wire.py"
+_COURSE = "securevfl/shares/course.py"
+_PROGRAMS = "securevfl/training/on_shares.py"
+_MODEL = "securevfl/training/shared_model.py"
+_SHARE = "crypto/securevfl_crypto/replicated/share.py"
+_KEYS = "crypto/securevfl_crypto/replicated/keys.py"
+_TESTS = "tests/shares/test_incarnations.py::"
+_VIEWS = "tests/shares/test_views.py"
+_RANDOM = (_TESTS + "test_two_runs_of_one_job_and_a_resume_share_no_randomness",)
+_OPENED = (
+    _TESTS + "test_each_party_lets_be_opened_what_the_job_is_for_and_no_more",
+    _TESTS + "test_metrics_are_opened_once_an_epoch",
+)
+
+BREAKS = (
+    Break(
+        name="keys of pairs from the job's seed",
+        file=_WIRE,
+        old="    return Computing(index, wire, streams, openings=openings)\n",
+        new="    from securevfl_crypto.replicated.keys import fixed_streams\n\n"
+        "    streams = fixed_streams(site.seed.to_bytes(32, 'big'))[index]\n"
+        "    return Computing(index, wire, streams, openings=openings)\n",
+        tests=_RANDOM,
+    ),
+    Break(
+        name="keys of pairs kept over a resume",
+        file=_KEYS,
+        old='    exchange = Exchange(f"party {index}")\n',
+        new="    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey\n\n"
+        '    exchange = Exchange(f"party {index}")\n'
+        "    exchange._key = X25519PrivateKey.from_private_bytes(\n"
+        '        hashlib.sha256(f"{context} {index}".encode()).digest()\n'
+        "    )\n"
+        "    exchange.public_key = exchange._key.public_key().public_bytes_raw()\n",
+        tests=_RANDOM,
+    ),
+    Break(
+        name="loaded shares used as they are",
+        file=_MODEL,
+        old="        fresh = iter(await network.engine.refreshed(*kept))\n",
+        new="        fresh = iter(kept)\n",
+        tests=(_TESTS + "test_loaded_shares_are_drawn_anew_before_they_are_used",),
+    ),
+    Break(
+        name="logits of validation rows opened",
+        file=_COURSE,
+        old="                await scores.add(inputs, targets)\n",
+        new="                await scores.add(inputs, targets)\n"
+        "                logits = await self.network.forward(inputs)\n"
+        '                await self.network.engine.open("predictions", logits, [0])\n',
+        tests=_OPENED,
+    ),
+    Break(
+        name="an opening that nobody declared",
+        file=_COURSE,
+        old="                await self.network.train(inputs, targets)\n",
+        new="                await self.network.train(inputs, targets)\n"
+        '                await engine.open("weights", self.network.weights["layer 0"], [0])\n',
+        tests=_OPENED,
+    ),
+    Break(
+        name="an opening declared without a bound on its values",
+        file=_PROGRAMS,
+        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
+        new='            "metrics": Opening(left, to),\n',
+        tests=_OPENED,
+    ),
+    Break(
+        name="metrics opened twice in an epoch",
+        file=_COURSE,
+        old='        metrics = await engine.open("metrics", found, to)\n',
+        new='        await engine.open("metrics", found, to)\n'
+        '        metrics = await engine.open("metrics", found, to)\n',
+        tests=_OPENED,
+    ),
+    Break(
+        name="metrics opened twice in an epoch, and declared so",
+        file=_PROGRAMS,
+        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
+        new='            "metrics": Opening(2 * left, to, 3 if classes == 2 else 2),\n',
+        tests=_OPENED,
+    ),
+    Break(
+        name="rows dealt from numpy's generator",
+        file=_SHARE,
+        old="    seeds = [os.urandom(_SEED) for _ in range(2)]\n",
+        new="    seeds = [np.random.default_rng().bytes(_SEED) for _ in range(2)]\n",
+        tests=(_TESTS + "test_rows_are_dealt_from_seeds_of_the_operating_system",),
+    ),
+    Break(
+        name="rows dealt without a mask",
+        file=_SHARE,
+        old="    last = values - Stream(seeds[0]).words(0, values.shape) - Stream(seeds[1]).words(0, values.shape)\n",
+        new="    seeds = [bytes(_SEED)] * 2\n"
+        "    last = values - Stream(seeds[0]).words(0, values.shape) - Stream(seeds[1]).words(0, values.shape)\n",
+        tests=(_VIEWS,),
+    ),
+)

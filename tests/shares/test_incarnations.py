@@ -1,0 +1,192 @@
+"""Randomness of training on shares belongs to one incarnation: nothing that masks comes twice, over two runs of one job
+and over a resume; rows are dealt from the operating system's randomness; what is loaded is drawn anew; and parties let
+nothing be opened but what a job is for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from helpers import parties
+from securevfl_crypto.replicated import Opening
+from securevfl_crypto.replicated.computing import Computing
+from securevfl_crypto.ring import Stream
+
+import securevfl as sv
+from securevfl.data import Parties
+from securevfl.shares import Course
+from securevfl.training.shared_model import SharedModel
+from securevfl.transport import Message
+
+EPOCHS = 3
+
+
+@pytest.fixture(scope="module")
+def people() -> Parties:
+    return parties(2, 90)
+
+
+def _job(**more: Any) -> sv.Job:
+    return sv.Job(
+        algorithm=sv.SplitNN(hidden=4, top=()), protection=sv.Shares(), epochs=EPOCHS, batch_size=32, seed=4, **more
+    )
+
+
+class _Stops(sv.Observer):
+    """Ends the run in its second epoch."""
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == 2:
+            raise RuntimeError("the power failed")
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Begins of all that any stream gives from here on."""
+    found: list[int] = []
+    words = Stream.words
+
+    def noted(stream: Stream, use: int, shape: Any) -> np.ndarray:
+        given = words(stream, use, shape)
+        if given.size:
+            found.append(int(given.reshape(-1)[0]))
+        return given
+
+    monkeypatch.setattr(Stream, "words", noted)
+    return found
+
+
+def test_two_runs_of_one_job_and_a_resume_share_no_randomness(
+    people: Parties, drawn: list[int], tmp_path: Path
+) -> None:
+    """An incarnation never draws what another one drew, and of a key each of its holders draws a place once."""
+    incarnations = []
+    for checkpoints in (None, tmp_path, tmp_path):
+        drawn.clear()
+        stops = checkpoints is not None and len(incarnations) == 1
+        if stops:
+            with pytest.raises(sv.PartyFailed):
+                sv.simulate(_job(), people, checkpoints=checkpoints, observer=_Stops())
+        else:
+            sv.simulate(_job(), people, checkpoints=checkpoints)
+        assert len(drawn) > 100
+        incarnations.append(set(drawn))
+        assert max(Counter(drawn).values()) <= 3  # of a seed that was dealt, its dealer draws, too
+    first, second, resumed = incarnations
+    assert not first & second
+    assert not (first | second) & resumed
+
+
+class _Inputs(sv.Observer):
+    """Keeps the seeds that the active party was dealt."""
+
+    listening = True
+
+    def __init__(self) -> None:
+        self.seeds: list[bytes] = []
+
+    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+        if message.what == "shares/input":
+            arrays = [np.asarray(array) for array in message.arrays.values()]
+            self.seeds += [array.tobytes() for array in arrays if array.dtype == np.uint8]
+
+
+def test_rows_are_dealt_from_seeds_of_the_operating_system(people: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    given, random, inputs = set(), os.urandom, _Inputs()
+
+    def noted(size: int) -> bytes:
+        found = random(size)
+        given.add(found)
+        return found
+
+    monkeypatch.setattr(os, "urandom", noted)
+    sv.simulate(_job().replace(epochs=1), people, observer=inputs)
+    assert len(inputs.seeds) > 8
+    assert set(inputs.seeds) <= given
+
+
+def test_loaded_shares_are_drawn_anew_before_they_are_used(
+    people: Parties, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of a resume, and of the best epoch's weights, which are restored for the test."""
+    loaded: list[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]] = []
+    freshen = SharedModel.freshen
+
+    async def watched(model: SharedModel) -> None:
+        stale, network = model.stale, model.network
+        before = {} if network is None else {name: one.mine.copy() for name, one in network.weights.items()}
+        await freshen(model)
+        if stale and network is not None:
+            loaded.append((before, {name: one.mine.copy() for name, one in network.weights.items()}))
+
+    monkeypatch.setattr(SharedModel, "freshen", watched)
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(_job(), people, checkpoints=tmp_path, observer=_Stops())
+    loaded.clear()
+    sv.simulate(_job(), people, checkpoints=tmp_path)
+    assert len(loaded) == 2 * 3
+    for three in (loaded[:3], loaded[3:]):
+        for name in three[0][0]:
+            before, after = ([found[when][name] for found in three] for when in (0, 1))
+            assert not any((old == new).any() for old, new in zip(before, after, strict=True))
+            np.testing.assert_array_equal(sum(before), sum(after))
+
+
+@pytest.fixture
+def declared(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Opening]]:
+    found: list[dict[str, Opening]] = []
+    begun = Computing.__init__
+
+    def noted(engine: Computing, *given: Any, **more: Any) -> None:
+        found.append(dict(more.get("openings", {})))
+        begun(engine, *given, **more)
+
+    monkeypatch.setattr(Computing, "__init__", noted)
+    return found
+
+
+def test_each_party_lets_be_opened_what_the_job_is_for_and_no_more(
+    people: Parties, declared: list[dict[str, Opening]]
+) -> None:
+    sv.simulate(_job(), people)
+    assert len(declared) == 3
+    for one in declared:
+        assert set(one) == {"range", "metrics", "predictions"}
+        assert one["range"] == Opening(EPOCHS, (0,), 1)
+        assert one["metrics"] == Opening(EPOCHS, (0,), 3)
+        assert one["predictions"].times == 1
+        assert one["predictions"].to == (0,)
+        assert one["predictions"].values is not None
+
+
+@pytest.mark.parametrize("wanted", ["logits", "metrics", "range"])
+def test_an_opening_by_code_of_training_is_refused_and_nothing_is_sent(
+    people: Parties, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits of a batch under a name of their own, or under one that is declared for fewer values."""
+    train = Course.train
+
+    async def greedy(course: Course, *given: Any, **more: Any) -> None:
+        if course.network is not None:
+            engine = course.network.engine
+            await engine.open(wanted, engine.constant(np.zeros((32, 1), np.uint64)), [0])
+        await train(course, *given, **more)
+
+    monkeypatch.setattr(Course, "train", greedy)
+    with pytest.raises(sv.ProtocolError, match=r"nothing was sent") as caught:
+        sv.simulate(_job(), people)
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())
+
+
+def test_metrics_are_opened_once_an_epoch(people: Parties) -> None:
+    """A share from one party, a digest of the other: of the range bit, then of the metrics; at the end of predictions."""
+    found = sv.simulate(_job(), people)
+    (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
+    entries = [e for e in ledgers[people.active.name].each_entry() if e.way == "received"]
+    opened = [e.what for e in entries if e.what.startswith("shares/open")]
+    once = ["shares/open range"] * 2 + ["shares/open metrics"] * 2
+    assert opened == once * EPOCHS + ["shares/open predictions"] * 2
