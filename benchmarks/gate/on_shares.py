@@ -219,7 +219,8 @@ def _explained(learner: str, rows: np.ndarray, columns: np.ndarray, known: Known
 
 def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np.ndarray | None, seed: int) -> Tried:
     """Every attack of a computing party on another's columns. The baseline has its own columns, and of test rows the
-    final predictions that it was told; chance where an attack uses neither.
+    final predictions that it was told, and columns of chance in place of what it received; chance where an attack uses
+    neither.
 
     Args:
         view: the attacker's.
@@ -238,6 +239,10 @@ def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np
                 tried[f"features: {learner}, {name}, {which} rows"] = value, 0.0, 0.0
             own = view.own(kept) if which != "test" else _predicted(view, kept, scores)
             value, without = (_explained("ridge", kept, c, known, x) for c in (np.hstack([columns, own]), own))
+            draw = np.random.default_rng([seed, 13])  # as many columns of chance shrink the others, and may help
+            for _ in range(3):
+                blind = np.hstack([draw.uniform(-1, 1, columns.shape), own])
+                without = max(without, _explained("ridge", kept, blind, known, x))
             tried[f"features: ridge with own columns, {name}, {which} rows"] = value, without, 0.0
     return tried
 

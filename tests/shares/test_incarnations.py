@@ -183,7 +183,7 @@ def test_an_opening_by_code_of_training_is_refused_and_nothing_is_sent(
 
 
 def test_metrics_are_opened_once_an_epoch(people: Parties) -> None:
-    """A share from one party, a digest of the other: of the range bit, then of the metrics; at the end of predictions."""
+    """A share from one party and a digest of the other: of the range bit, of the metrics; at the end of predictions."""
     found = sv.simulate(_job(), people)
     (ledgers,) = [kept for key, kept in found.ledgers.items() if key != "alignment"]
     entries = [e for e in ledgers[people.active.name].each_entry() if e.way == "received"]
