@@ -198,7 +198,8 @@ Tried = dict[str, tuple[float, float, float]]
 
 def _real(words: np.ndarray) -> np.ndarray:
     """Between -1 and 1; octets between 0 and 1."""
-    return words.view(np.int64) / 2.0**63 if words.dtype == np.uint64 else words / 256.0
+    found: np.ndarray = words.view(np.int64) / 2.0**63 if words.dtype == np.uint64 else words / 256.0
+    return found
 
 
 def _columns(seen: Sights, about: str, rows: np.ndarray) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:

@@ -64,7 +64,7 @@ def test_two_runs_of_one_job_and_a_resume_share_no_randomness(
     people: Parties, drawn: list[int], tmp_path: Path
 ) -> None:
     """An incarnation never draws what another one drew, and of a key each of its holders draws a place once."""
-    incarnations = []
+    incarnations: list[set[int]] = []
     for checkpoints in (None, tmp_path, tmp_path):
         drawn.clear()
         stops = checkpoints is not None and len(incarnations) == 1

@@ -154,9 +154,10 @@ def test_a_party_that_only_deals_receives_no_share(ears: Ears, people: Parties) 
 
 
 def _held(ears: Ears, party: str, source: str, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows that were trained on, and both summands of each that `party` was dealt, its part of z that it could make of
-    them: (n, 3 width)."""
-    batches, rows, seen = list(ears.batches[source]), [], []
+    """Rows that were trained on, and both summands of each that `party` was dealt, and their sum: (n, 3 width)."""
+    batches = list(ears.batches[source])
+    rows: list[np.ndarray] = []
+    seen: list[np.ndarray] = []
     for peer, message in ears.received[party]:
         if peer != source or message.what != "shares/input":
             continue
