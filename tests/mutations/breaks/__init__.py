@@ -1,7 +1,7 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, ledgers, links, noise, psi, session
+from mutations.breaks import crypto, cut, few_rows, ledgers, links, noise, psi, session
 
 __all__ = ["BREAKS"]
 
@@ -11,6 +11,7 @@ BREAKS: tuple[Break, ...] = (
     *links.BREAKS,
     *crypto.BREAKS,
     *cut.BREAKS,
+    *few_rows.BREAKS,
     *ledgers.BREAKS,
     *session.BREAKS,
 )
