@@ -31,9 +31,10 @@ from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.received import received
+from securevfl.training.representations import representation
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.rows import Plan
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind
+from securevfl.transport import Exchange, Kind
 
 __all__ = ["APCVFL", "imitation_loss", "standardised"]
 
@@ -101,19 +102,7 @@ class APCVFL(Algorithm):
             return ()
         dp = protection.dp
         told = handed_over(dp, "the code of each aligned row that trains, once", CODES)
-        noisy = dp is not None and dp.activations is not None
-        words = "codes of aligned rows"
-        codes = Exchange(
-            "apc/codes",
-            Kind.REPRESENTATION,
-            PASSIVE,
-            ACTIVE,
-            words,
-            reveals=told.text,
-            severity=told.severity,
-            noised=noisy,
-            sights=told.sights,
-        )
+        codes = representation("apc/codes", "codes of aligned rows", told, dp)
         return (*super().exchanges(protection, passive), codes)
 
     def findings(self, protection: Protection, passive: Sequence[str], active: str) -> list[Finding]:

@@ -6,16 +6,38 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from securevfl.cut.leakage import handed_over, labels_drawn
+from securevfl.cut.leakage import Revealed, handed_over, labels_drawn
 from securevfl.privacy import DP
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
-__all__ = ["handing_over"]
+__all__ = ["handing_over", "representation"]
 
 _REPRESENTATIONS, _GRADIENT = "representations, FedCVT", "gradient at the representations"
 """What ``measured.json`` calls such messages: the gate attacks those of FedCVT, and those of the others as the same."""
 
 _LEARNED: Mapping[str, str] = MappingProxyType({"representations": "learned representations"})
+
+
+def representation(step: str, words: str, told: Revealed, dp: DP | None) -> Exchange:
+    """A message in which a passive party hands representations to the active one in the clear.
+
+    Args:
+        step: its name.
+        words: what it carries.
+        told: what its receiver learns, and how bad that is.
+        dp: differential privacy of the job: with noise on activations the message carries it.
+    """
+    return Exchange(
+        step,
+        Kind.REPRESENTATION,
+        PASSIVE,
+        ACTIVE,
+        words,
+        reveals=told.text,
+        severity=told.severity,
+        noised=dp is not None and dp.activations is not None,
+        sights=told.sights,
+    )
 
 
 def handing_over(
@@ -43,22 +65,8 @@ def handing_over(
     """
     told = handed_over(dp, features, _REPRESENTATIONS)
     drawn = labels_drawn(dp, labels, _GRADIENT, parties=passive)
-    noised = dp is not None and dp.activations is not None
     others = passive > 1 and bool(beside)
-    sent = (
-        Exchange(
-            f"{algorithm}/{step}",
-            Kind.REPRESENTATION,
-            PASSIVE,
-            ACTIVE,
-            words,
-            reveals=told.text,
-            severity=told.severity,
-            noised=noised,
-            sights=told.sights,
-        )
-        for step, words in steps.items()
-    )
+    sent = (representation(f"{algorithm}/{step}", words, told, dp) for step, words in steps.items())
     return (
         Exchange(f"{algorithm}/{width}", Kind.CONTROL, PASSIVE, ACTIVE, "width of the representations"),
         *sent,

@@ -15,6 +15,7 @@ from securevfl.algorithms.fedcvt import attend, polynomial_attend
 from securevfl.cut import Protection
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.site import PartySecret
+from securevfl.transport import Kind
 
 TAKES_CIPHERS = [name for name in FEW if not made(name).reveals]
 
@@ -92,3 +93,12 @@ def test_an_opened_estimate_of_fedcvt_tells_the_query(similarity: str) -> None:
     likeness = torch.cosine_similarity(guess.detach(), query, dim=1)
     start = torch.cosine_similarity(torch.full_like(query, 0.5), query, dim=1)
     assert likeness.min() > 0.999 > start.min()
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_handed_over_representations_are_declared_with_noise_where_they_carry_it(name: str) -> None:
+    noise = sv.Plain(dp=sv.DP(features=sv.Gaussian()))
+    for protection in (sv.Plain(), noise):
+        if accepted(name, protection):
+            handed = [one for one in made(name).exchanges(protection, 1) if one.kind is Kind.REPRESENTATION]
+            assert {one.noised for one in handed} <= {protection is noise}

@@ -134,12 +134,20 @@ def test_a_peer_that_was_started_anew_is_another_incarnation(play: Play) -> None
     play(work)
 
 
-def test_a_program_without_a_gate_and_a_gate_without_a_program_end(play: Play, tmp_path: Path) -> None:
+@pytest.mark.parametrize("first", ["read", "write"])
+def test_a_program_without_a_gate_and_a_gate_without_a_program_end(play: Play, first: str) -> None:
+    """Whether the program's next read or its next write finds out first."""
+
     async def work(loopback: Loopback) -> None:
         await _two(loopback)
         a, _ = await _begun(loopback)
         mesh = loopback.meshes["a"]
+        if first == "write":
+            mesh._loop.remove_reader(mesh._sock)
         os.kill(mesh.gate, signal.SIGKILL)
+        if first == "write":
+            await until(lambda: not _runs(mesh.gate))
+            await a.send(_message(1, 10))
         with pytest.raises(PeerEnded, match="gate of 'a' ended"):
             await a.receive()
         with pytest.raises(ProtocolError, match="gate of 'a' ended"):

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 
 import msgspec
@@ -335,7 +336,7 @@ class NetworkMesh:
         try:
             done = self.outbox.write(self._sock)
         except GateLost as error:
-            self._lost(str(error))
+            self._broken(error)
             return
         if done == self._writing:
             self._writing = not done
@@ -355,6 +356,13 @@ class NetworkMesh:
             self._inbox.read(self._sock)
         except ProtocolError as error:
             self._lost(f"the gate of {self.me!r} ended: {error}")
+
+    def _broken(self, error: GateLost) -> None:
+        """Nothing can be written any more: what the gate said before it ended, its reason among it, is read first."""
+        with suppress(ProtocolError):
+            while not self._why and self._inbox.read(self._sock):
+                pass
+        self._lost(f"the gate of {self.me!r} ended: {error}")
 
     def _lost(self, why: str) -> None:
         """The gate is gone: nothing can be done any more."""

@@ -1,7 +1,7 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, ledgers, links, noise, psi, ring, session, shares
+from mutations.breaks import crypto, cut, few_rows, ledgers, links, noise, psi, ring, session, shares
 
 __all__ = ["BREAKS"]
 
@@ -13,6 +13,7 @@ BREAKS: tuple[Break, ...] = (
     *ring.BREAKS,
     *shares.BREAKS,
     *cut.BREAKS,
+    *few_rows.BREAKS,
     *ledgers.BREAKS,
     *session.BREAKS,
 )

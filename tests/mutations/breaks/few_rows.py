@@ -1,0 +1,68 @@
+"""Methods for few common rows, scores without the partner, and verdicts: what would make a table of results wrong."""
+
+from mutations.base import Break
+
+__all__ = ["BREAKS"]
+
+BREAKS = (
+    Break(
+        name="passive parties that take part together are drawn one by one",
+        file="securevfl/training/subsets.py",
+        old="np.repeat(draw(generator, rows, 1), parties, axis=1)",
+        new="draw(generator, rows, parties)",
+        tests=("tests/algorithms/test_subsets.py",),
+    ),
+    Break(
+        name="offsets out of fold come from models that saw the fold",
+        file="securevfl/algorithms/residual.py",
+        old="[np.concatenate([train[fold != number], others])",
+        new="[np.concatenate([train, others])",
+        tests=("tests/algorithms/test_residual.py",),
+    ),
+    Break(
+        name="rows are scored alone with the links still there",
+        file="securevfl/training/program.py",
+        old="role.site, replace(role.site, passive=(), links={})",
+        new="role.site, role.site",
+        tests=(
+            "tests/algorithms/test_other_rows.py",
+            "tests/algorithms/test_check_algorithm.py",
+            "tests/jobs/test_everyone.py",
+        ),
+    ),
+    Break(
+        name="the weights of averaged models are swapped",
+        file="securevfl/training/pooling.py",
+        old="np.tensordot(np.asarray(weights), ",
+        new="np.tensordot(np.asarray(weights)[::-1], ",
+        tests=("tests/algorithms/test_best.py",),
+    ),
+    Break(
+        name="a verdict takes no account of the page's other tests",
+        file="securevfl/report/statistics.py",
+        old="(len(ps) - place) * ps[i]",
+        new="ps[i]",
+        tests=("tests/report/test_statistics.py",),
+    ),
+    Break(
+        name="a verdict from fewer than five seeds",
+        file="securevfl/report/statistics.py",
+        old="if sample.n >= FEWEST and sample.p is not None",
+        new="if sample.p is not None",
+        tests=("tests/report/test_statistics.py",),
+    ),
+    Break(
+        name="representations with noise are declared as without it",
+        file="securevfl/training/representations.py",
+        old="        noised=dp is not None and dp.activations is not None,\n",
+        new="        noised=False,\n",
+        tests=("tests/algorithms/test_protected.py",),
+    ),
+    Break(
+        name="a server that leaves for good drops what it said last",
+        file="securevfl/serving/gathered.py",
+        old="                        parks = False ",
+        new="                        parks = True ",
+        tests=("tests/serving/test_leaving.py",),
+    ),
+)
