@@ -160,7 +160,7 @@ class Best(SplitNN):
     def passive(self, setting: Setting) -> PassiveRole:
         return BestPassive(self, setting, {})
 
-    def scorer(self, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+    def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
         members = as_dict(as_dict(model["parts"])["members"])
         if setting.site.role == PASSIVE:
             return PassiveProgram(BestPassive(self, setting, members))

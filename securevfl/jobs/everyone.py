@@ -137,7 +137,7 @@ def score_by_sets(
             mine,
             some,
             found,
-            {name: parts[name] for name in names},
+            {name: part for name, part in parts.items() if name in names or name not in (active, *among)},
             run=f"predict{title}",
             observers=observers,
             among=among,

@@ -28,11 +28,18 @@ class Model:
 
     Attributes:
         job: that it was trained by; predicting needs the same one.
-        parts: party → its own part: weights (or shares of them) and how it encodes its columns.
+        parts: party → its own part: weights (or shares of them) and how it encodes its columns; of a coordinator
+            that computes on shares, too.
     """
 
     job: Job
     parts: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def coordinator(self) -> str:
+        """Name of the party without data that takes part in predicting; empty where there is none."""
+        with_data = [name for name, part in self.parts.items() if part.get("encoder", True)]
+        return self.job.protection.coordinator_among(with_data)
 
     def save(self, folder: str | Path) -> Path:
         """Write each party's part to ``<party>.model.safetensors`` in `folder`, and the name of their run to
@@ -119,13 +126,18 @@ def predict(
         PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
         SecureVFLError: whatever ended it.
     """
-    unknown = [name for name in parties if name not in model.parts]
-    active, job = parties.active.name, model.job
+    active, job, helper = parties.active.name, model.job, model.coordinator
+    owners = [name for name in model.parts if name != helper]
     passive = sorted(name for name in parties if name != active)
-    trained_with = sorted(name for name in model.parts if name != active)
-    who = f"the model belongs to {', '.join(model.parts)}; the tables to {', '.join(parties)}"
-    if unknown or active not in model.parts:
+    trained_with = sorted(name for name in owners if name != active)
+    who = f"the model belongs to {', '.join(owners)}; the tables to {', '.join(parties)}"
+    if any(name not in owners for name in parties) or active not in owners:
         raise InputError(who)
+    if helper and helper not in model.parts:
+        raise InputError(
+            f"{helper!r}, which has no data, computed on shares and holds a part of this model: bring "
+            f"{helper}{PART} along with the others"
+        )
     try:
         job.algorithm.check_subset(passive, trained_with)
     except InputError as error:
@@ -133,6 +145,11 @@ def predict(
     sets: list[tuple[str, ...]] = [tuple(passive)]
     if everyone:
         job.algorithm.check_subset((), trained_with)
+        if job.protection.on_shares:
+            raise InputError(
+                "the model is in shares, and no party can score rows by itself: leave everyone out, and predict the "
+                "rows that all parties hold"
+            )
         sets = every_set(job.algorithm.subsets, passive)
     if len(sets) > 2:
         consent_parties([job], parties, pairwise=True)

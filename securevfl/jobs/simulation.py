@@ -249,7 +249,7 @@ def predict_parties(
         job: that the model was trained by.
         parties: their tables, with one label owner.
         aligned: the verified alignment of these tables.
-        models: party → its part of the model.
+        models: party → its part of the model; of a coordinator, too, where one computed.
         run: name, for the ledgers.
         observers: party → what hears of it.
         among: see `consent_party`.
@@ -258,7 +258,15 @@ def predict_parties(
 
     async def program(site: Site, table: PartyTable | None) -> np.ndarray:
         await consent_party(site, table, job, among=among)
-        return await predict_party(site, parties[site.name], aligned.parties[site.name], job, models[site.name])
+        return await predict_party(site, table, aligned.parties.get(site.name), job, models[site.name])
 
-    found, sites = Simulated(job=job, parties=parties, run=run, observers=observers, looks=looks).play(program)
+    at = Simulated(
+        job=job,
+        parties=parties,
+        run=run,
+        coordinated=job.protection.on_shares,
+        observers=observers,
+        looks=looks,
+    )
+    found, sites = at.play(program)
     return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}

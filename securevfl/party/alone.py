@@ -49,6 +49,10 @@ class Alone:
         if name in trained_with:
             raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
         job.algorithm.check_subset((), trained_with)
+        if job.protection.on_shares:
+            raise InputError(
+                "the model is in shares, and no party can score rows by itself: predict the rows that all parties hold"
+            )
         self.ledger = Ledger(name, run=run, job=job.digest)
         self.site = Site(
             name=name,
@@ -81,7 +85,7 @@ class Alone:
             trained_with=trained_with,
             widest=int(model.get("widest", 0)),
         )
-        program = job.algorithm.scorer(setting, model)
+        program = job.algorithm.scorer(self.site, setting, model)
         if not isinstance(program, ActiveProgram):
             raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
         self._role = program.role

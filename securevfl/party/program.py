@@ -29,7 +29,7 @@ from securevfl.party.watch import watched
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
-from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Setting, Split, Trained
+from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Plan, Setting, Split, Trained
 from securevfl.transport import ACTIVE, PASSIVE
 
 __all__ = [
@@ -173,14 +173,14 @@ async def train_party(
 
 
 async def predict_party(
-    site: Site, table: PartyTable, alignment: Alignment, job: Job, model: Mapping[str, Any]
+    site: Site, table: PartyTable | None, alignment: Alignment | None, job: Job, model: Mapping[str, Any]
 ) -> np.ndarray:
     """This party's part in predicting the aligned rows, all of them, once; see `scoring_program`.
 
     Args:
-        site: its place, in the federation of one label owner.
-        table: its own; the active party needs no labels.
-        alignment: its own, verified.
+        site: its place, with one label owner.
+        table: its own; the active party needs no labels. None at a coordinator, which has none.
+        alignment: its own, verified; likewise.
         job: that trained the model.
         model: this party's part of it.
 
@@ -191,6 +191,9 @@ async def predict_party(
         PolicyError: as in training, and before anything is sent: the party's policy allows less than the plan spends.
         InputError: other columns than in training.
     """
+    if table is None or alignment is None:
+        helper = job.algorithm.helper(site, job.protection, _plan_of(job, model))
+        return await helper.predict(dict(model), np.arange(0))
     program = scoring_program(site, table, alignment, job, model)
     found = await program.predict(dict(model), np.arange(len(alignment.rows)))
     note_spent(site.ledger, program.spent())
@@ -207,9 +210,9 @@ def scoring_program(
     predicted with the same features, so repeating it tells nothing more; noise on z is drawn anew.
 
     Args:
-        site: its place, in the federation of one label owner.
+        site: its place, with one label owner.
         table: its own; the active party needs no labels.
-        alignment: its own, verified with all peers.
+        alignment: its own, verified with all peers that have a table.
         job: that trained the model.
         model: this party's part of it.
 
@@ -221,7 +224,8 @@ def scoring_program(
         PolicyError: the party's policy allows less than the plan spends.
         InputError: other columns than in training.
     """
-    alignment.require_verified(site)
+    member = site.federation(site.active)
+    alignment.require_verified(member)
     x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
@@ -237,19 +241,22 @@ def scoring_program(
     )
     if site.observer.listening:
         site.observer.numbered(site.name, site.active, mine)
-    # As often as training planned to use a row: there are no training rows here to derive it from.
-    plan = replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
     repeated = _repeated(model, names)
     setting = Setting(
-        site=site,
-        plan=plan,
+        site=member,
+        plan=_plan_of(job, model),
         protection=job.protection,
         table=mine,
         repeated=repeated,
         trained_with=tuple(map(str, model.get("passive", ()))),
         widest=int(model.get("widest", 0)),
     )
-    return job.algorithm.scorer(setting, model)
+    return job.algorithm.scorer(site, setting, model)
+
+
+def _plan_of(job: Job, model: Mapping[str, Any]) -> Plan:
+    """As often as training planned to use a row: there are no training rows in a prediction to derive it from."""
+    return replace(job.plan, batch_size=int(model["batch_size"]), epochs=int(model["times"]), steps=None)
 
 
 def _repeated(model: Mapping[str, Any], names: Sequence[str]) -> RepeatedNoise | None:

@@ -181,27 +181,37 @@ class Algorithm(Config):
             return SharesPassive(self.passive(setting), sharing)
         return SharesActive(self.active(setting), sharing)
 
-    def scorer(self, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
-        """What scores rows by a trained model at the party at `setting.site`, before it has come back to it.
+    def scorer(self, site: Site, setting: Setting, model: Mapping[str, Any]) -> ActiveProgram | PassiveProgram:
+        """What scores rows by a trained model at the party at `site`, before it has come back to it.
 
         Args:
-            setting: the party's, with the rows to score.
+            site: the party's place, linked with all its peers: one that computes without data, too.
+            setting: the party's among those with data, with the rows to score.
             model: the party's part of the model.
         """
-        site, protection = setting.site, setting.protection
+        protection = setting.protection
         if not protection.on_shares:
             mine = PassiveProgram(self.passive(setting)) if site.role == PASSIVE else None
             return mine or ActiveProgram(self.active(setting))
-        absent = protection.coordinator_among((site.active, *site.passive))
-        if absent:
-            raise InputError(
-                f"{absent!r}, which has no data, holds shares of this model and takes part in training alone: train "
-                "with three computing parties that have data, to predict with the model"
-            )
         sharing = Sharing(algorithm=self, protection=protection, site=site, plan=setting.plan)
         if site.role == PASSIVE:
             return SharesPassive(self.passive(setting), sharing)
         return SharesActive(self.active(setting), sharing)
+
+    def helper(self, site: Site, protection: Protection, plan: Plan) -> SharesCoordinator:
+        """What takes part in scoring rows at a party without data, before it has come back to the model.
+
+        Args:
+            site: its place, linked with all parties.
+            protection: of the job that trained the model.
+            plan: of that job.
+
+        Raises:
+            InputError: a protection under which such a party has no part of a model.
+        """
+        if not protection.on_shares:
+            raise InputError(f"under {protection.title} a party without data has no part of a model to predict with")
+        return SharesCoordinator(Sharing(algorithm=self, protection=protection, site=site, plan=plan))
 
     def check(self, protection: Protection) -> None:
         """Refuse a protection that this algorithm cannot have.

@@ -401,10 +401,44 @@ class SharesCoordinator(Program):
         self.sharing = sharing
         self.trained = Trained()
         self.model = SharedModel()
+        self.course: Course
+        self._batch_size = 0
+        self._classes = 0
 
     async def run(self) -> Trained:
         with _by_name(self.sharing.computing):
             return await self._run()
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Take part in predicting; nothing comes back here, (0, 0).
+
+        Args:
+            model: this party's part of it.
+            rows: none: the active party tells how many there are.
+        """
+        with _by_name(self.sharing.computing):
+            await self.come_back(model)
+            await self.answer()
+        return np.empty((0, 0))
+
+    async def come_back(self, model: State) -> None:
+        """Set up, and take this party's shares of a trained model."""
+        await self._setup()
+        self.model.restore(as_dict(model["parts"])["shares"])
+
+    async def answer(self) -> None:
+        """Take part in scoring the rows that the active party announces."""
+        await self.model.freshen()
+        _, scored = await _epoch(self.sharing.site.links[self.sharing.site.active])
+        await self.course.predict(scored, None)
+
+    async def _setup(self) -> None:
+        sharing, site = self.sharing, self.sharing.site
+        widths, self._classes, self._batch_size, rows = await _plan(site.links[site.active], len(site.passive) + 1)
+        member = sharing.member(rows, self._classes)
+        await member.setup()
+        self.course = sharing.course(member, sharing.shape(widths, self._classes), self._batch_size)
+        self.model.network = self.course.network
 
     async def _run(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
@@ -412,11 +446,8 @@ class SharesCoordinator(Program):
         observer.phase("setup")
         site.clock.lap()
         saved = site.keeper.saved()
-        widths, classes, batch_size, rows = await _plan(chief, len(site.passive) + 1)
-        member = sharing.member(rows, classes)
-        await member.setup()
-        course = sharing.course(member, sharing.shape(widths, classes), batch_size)
-        self.model.network = course.network
+        await self._setup()
+        course = self.course
         epoch, stop, kept = 0, False, self.model.snapshot()
         if saved is not None:
             self.model.load(as_dict(saved["shares"]))
@@ -439,13 +470,18 @@ class SharesCoordinator(Program):
             self._keep(epoch, kept, stop=stop)
             observer.epoch(epoch, math.nan, {})
         self.model.restore(kept)
-        await self.model.freshen()
         observer.phase("test")
-        _, scored = await _epoch(chief)
-        await course.predict(scored, None)
+        await self.answer()
         trained.finish = site.clock.lap()
+        trained.model = self._part()
         trained.notes += _notes(course, sharing)
         return trained
+
+    def _part(self) -> State:
+        """This party's part of the model: its shares. It has no columns to encode, and no names of classes."""
+        part: State = {"parts": {"shares": self.model.snapshot()}, "batch_size": self._batch_size}
+        part |= {"times": self.sharing.plan.epochs, "passive": list(self.sharing.site.passive)}
+        return part | {"encoder": {}, "classes": self._classes, "names": []}
 
     def _keep(self, epoch: int, kept: object, *, stop: bool) -> None:
         keeper = self.sharing.site.keeper
