@@ -231,7 +231,7 @@ class Site:
     clock: Clock
     job: str
     seed: int
-    secret: PartySecret
+    secret: PartySecret = field(repr=False)
     owners: tuple[str, ...] = ()
     coordinator: str = ""
     observer: Observer = field(default_factory=Observer)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from securevfl_psi.errors import MalformedError
@@ -76,7 +76,7 @@ class Frame:
     """
 
     kind: Kind
-    payload: bytes
+    payload: bytes = field(repr=False)
 
 
 class FrameWriter:

@@ -36,11 +36,11 @@ class Alignment:
             its own name. Empty unless the active party has a label book.
     """
 
-    rows: np.ndarray
+    rows: np.ndarray = field(repr=False)
     digest: str
     verified_by: tuple[str, ...]
     pairwise: dict[str, int]
-    labelled: Mapping[str, np.ndarray] = field(default_factory=dict)
+    labelled: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
     def require_verified(self, site: Site) -> None:
         """Refuse rows that were not verified with every peer of `site`.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import securevfl_crypto as crypto
@@ -145,10 +145,10 @@ class _Peer:
     """What the active party keeps of one passive party; `back` and `guard` where its bottom has parameters."""
 
     owner: crypto.Owner
-    share: crypto.Share
+    share: crypto.Share = field(repr=False)
     back: crypto.Holder | None = None
     guard: Guard = NO_GUARD
-    theirs: np.ndarray | None = None
+    theirs: np.ndarray | None = field(default=None, repr=False)
 
 
 class SealedActive:
@@ -300,7 +300,7 @@ class _Mine:
     """What a passive party keeps once it is set up; `own` where its bottom has parameters."""
 
     holder: crypto.Holder
-    share: crypto.Share
+    share: crypto.Share = field(repr=False)
     guard: Guard
     own: crypto.Owner | None
     own_guard: Guard

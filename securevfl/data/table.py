@@ -41,7 +41,7 @@ class LabelBook:
     """
 
     ids: tuple[str, ...]
-    label: np.ndarray
+    label: np.ndarray = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,10 +69,10 @@ class PartyTable:
 
     name: str
     ids: Sequence[str]
-    columns: Mapping[str, np.ndarray]
+    columns: Mapping[str, np.ndarray] = field(repr=False)
     categorical: frozenset[str] = frozenset()
-    label: np.ndarray | None = None
-    classes: tuple[object, ...] = ()
+    label: np.ndarray | None = field(default=None, repr=False)
+    classes: tuple[object, ...] = field(default=(), repr=False)
     label_name: str = ""
     fold: np.ndarray | None = None
     book: LabelBook | None = None

@@ -41,8 +41,8 @@ class Step:
     """
 
     parties: tuple[str, ...]
-    rows: np.ndarray
-    probabilities: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
     tells: str = ""
     why: str = ""
     ledgers: Ledgers = field(default_factory=dict)

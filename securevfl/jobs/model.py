@@ -87,7 +87,7 @@ class Prediction:
     """
 
     ids: tuple[str, ...]
-    probabilities: np.ndarray
+    probabilities: np.ndarray = field(repr=False)
     classes: tuple[str, ...]
     used: tuple[tuple[str, ...], ...] = ()
     steps: tuple[Step, ...] = ()

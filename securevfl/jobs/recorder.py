@@ -33,9 +33,9 @@ class _Notes:
     rows: NumberedRows | None = None
     looks: dict[tuple[Seen, str], list[Look]] = field(default_factory=lambda: defaultdict(list))
     steps: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
-    arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict)
+    arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict, repr=False)
     epoch: int = 0
-    fed: np.ndarray = field(default_factory=lambda: np.arange(0))
+    fed: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
     rule: Rule | None = None
     network: nn.Module | None = None
 

@@ -35,7 +35,7 @@ class Result:
 
     record: Record
     ledgers: Mapping[str, Mapping[str, Ledger]]
-    scores: Mapping[str, np.ndarray]
+    scores: Mapping[str, np.ndarray] = field(repr=False)
     test_ids: Sequence[str]
     models: dict[str, Model] = field(default_factory=dict)
     signing: Ledgers = field(default_factory=Ledgers, repr=False, compare=False)

@@ -16,7 +16,7 @@ The class does nothing by itself: it hears what happened and says what to do, in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeVar
 
 import msgspec
@@ -32,7 +32,7 @@ class Say:
     """Send a note to a peer."""
 
     peer: str
-    payload: bytes
+    payload: bytes = field(repr=False)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ rows train, validate and test, and each numbers its own rows in the order that a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -51,7 +51,7 @@ class Agreed:
     classes: int
     shared: int
     split: Split
-    others: np.ndarray
+    others: np.ndarray = field(repr=False)
 
 
 async def agree_rows(

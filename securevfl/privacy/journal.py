@@ -174,6 +174,11 @@ class Journal:
         )
         self._append(line)
 
+    def times(self, release: str, epoch: int) -> int:
+        """How often a release may have happened in this epoch, over all attempts, this one included."""
+        found = (one.counts[release] for one in self._epochs if one.epoch == epoch and release in one.counts)
+        return sum(int(counts.max(initial=0)) for counts in found)
+
     def before(self, release: str, rows: int, start: int) -> Counts:
         """What earlier attempts released, for a run that goes on after epoch `start`.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -31,7 +31,7 @@ class Answer:
     model: Literal["joint", "local"]
     digest: str
     classes: tuple[str, ...]
-    probabilities: np.ndarray
+    probabilities: np.ndarray = field(repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class JointScores:
     counts: DailyCounts
     answers: Answers | None = None
     tags: Sequence[str] = ()
-    groups: Sequence[np.ndarray] = ()
+    groups: Sequence[np.ndarray] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         self.names = self.index.names

@@ -58,7 +58,7 @@ class Place:
     load: Callable[[], PartyTable]
     folder: Path
     policy: ServingPolicy = field(default_factory=ServingPolicy)
-    key: PrivateKey = field(default_factory=PrivateKey.generate)
+    key: PrivateKey = field(default_factory=PrivateKey.generate, repr=False)
     looks: Path | None = None
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"

@@ -12,7 +12,7 @@ import numpy as np
 from securevfl_crypto.replicated import Share
 from securevfl_crypto.ring import FRACTION, decode
 
-from securevfl.errors import ProtocolError
+from securevfl.errors import PolicyError, ProtocolError
 from securevfl.shares.engine import products, scaled
 from securevfl.shares.member import Member
 from securevfl.shares.metrics import METRIC_BITS, Scores
@@ -27,6 +27,10 @@ _DEALT = 1 << 20
 """Words that are dealt in one message."""
 
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+MOST_OPENED = 3
+"""How often metrics of one epoch, and predictions at the end, may be opened over all attempts at a run: an attempt that
+repeats what one before it opened rounds it by another chance."""
 
 PREDICTION_BITS = 8
 """Fractional bits of predictions that are opened."""
@@ -44,6 +48,8 @@ class Course:
         steps: training steps so far.
         rounds: of those steps.
         sent: bytes that this party sent as a computing one in those steps.
+        epoch: that runs.
+        repeated: how often something was opened that an attempt which broke off may have opened before.
     """
 
     member: Member
@@ -53,6 +59,39 @@ class Course:
     steps: int = 0
     rounds: int = 0
     sent: int = 0
+    epoch: int = 0
+    repeated: int = 0
+
+    def begin_epoch(self, epoch: int, *, validates: bool) -> None:
+        """What this party lets be opened until the next epoch begins: where it validates, one range bit and one set of
+        metrics; else neither."""
+        self.epoch = epoch
+        if self.network is not None:
+            self.network.engine.stage(*(("range", "metrics") if validates else ()))
+
+    def _count(self, what: str, epoch: int) -> None:
+        """Write into this party's journal that something is about to be opened: when this attempt is killed behind it,
+        the next one trains the epoch again and opens it again.
+
+        Raises:
+            PolicyError: attempts that broke off may have opened it so often that this party allows no more.
+        """
+        if self.network is None:
+            return
+        site = self.member.site
+        journal, name = site.keeper.journal, f"opened {what}"
+        journal.begin(site.keeper.start or 0)
+        before = journal.times(name, epoch)
+        if before >= MOST_OPENED:
+            of = f"{what} of epoch {epoch}" if epoch else what
+            raise PolicyError(
+                f"{site.name!r} refuses to open {of}: attempts that broke off may have opened it {before} times, "
+                f"and {MOST_OPENED} are allowed; it was not opened: find out who breaks off, and begin anew in another "
+                "folder"
+            )
+        if before:
+            self.repeated += 1
+        journal.reserve(epoch, name, 1, 1)
 
     async def train(
         self, sizes: Sequence[int], words: Words | None, *, told: Callable[[int], None] = lambda done: None
@@ -97,6 +136,7 @@ class Course:
         if scores is None or self.network is None:
             return None
         found = await scores.rounded(dealt[active][0])
+        self._count("metrics", self.epoch)
         engine, to = self.network.engine, [self.member.computing.index(active)]
         in_range = await engine.open("range", await self.network.in_range(), to)
         if in_range is not None and not int(in_range[0]):
@@ -118,6 +158,8 @@ class Course:
         """
         found = []
         to = [self.member.computing.index(self.member.site.active)]
+        if sizes:
+            self._count("predictions", 0)
         async for inputs, _ in self._batches(sizes, words):
             if self.network is None:
                 continue

@@ -48,6 +48,7 @@ class Member:
 
     Attributes:
         engine: computes; None at a party that only deals, and before `setup`.
+        openings: what this party lets be opened.
         sources: names of the data parties, the active one first.
     """
 
@@ -56,7 +57,7 @@ class Member:
         self.computing = tuple(computing)
         self.sources = (site.active, *site.passive)
         self.engine: Computing | None = None
-        self._openings = openings
+        self.openings = openings
 
     @property
     def computes(self) -> bool:
@@ -71,7 +72,7 @@ class Member:
     async def setup(self) -> None:
         """Fresh keys with the other computing parties."""
         if self.computes:
-            self.engine = await computing_at(self.site, self.computing, self._openings)
+            self.engine = await computing_at(self.site, self.computing, self.openings)
 
     async def share(self, words: Sequence[np.ndarray] | None, shapes: Mapping[str, Shapes]) -> dict[str, list[Share]]:
         """Deal this party's arrays to the computing parties, and take what all data parties deal.

@@ -7,7 +7,7 @@ layer's weight gradient and the gradient at its input, the bottoms of all partie
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -29,8 +29,8 @@ class Tape:
         gates: layer → bits of where its ReLU passes, (n, outputs).
     """
 
-    entered: dict[str, Share]
-    gates: dict[str, Share]
+    entered: dict[str, Share] = field(repr=False)
+    gates: dict[str, Share] = field(repr=False)
 
 
 class Network:

@@ -36,9 +36,9 @@ class Batch:
         noise: party → its share of the noise on z; empty for none.
     """
 
-    activations: Mapping[str, torch.Tensor | Noised[torch.Tensor]]
-    gradient: torch.Tensor | Noised[torch.Tensor]
-    noise: Mapping[str, NoiseShare] = field(default_factory=dict)
+    activations: Mapping[str, torch.Tensor | Noised[torch.Tensor]] = field(repr=False)
+    gradient: torch.Tensor | Noised[torch.Tensor] = field(repr=False)
+    noise: Mapping[str, NoiseShare] = field(default_factory=dict, repr=False)
 
     @property
     def rows(self) -> int:
@@ -66,11 +66,11 @@ class CutRun:
     """
 
     sites: dict[str, Site]
-    weights: dict[str, torch.Tensor] = field(default_factory=dict)
-    z: list[torch.Tensor] = field(default_factory=list)
-    back: dict[str, list[torch.Tensor | None]] = field(default_factory=dict)
-    restored: list[torch.Tensor] = field(default_factory=list)
-    kept: list[torch.Tensor] = field(default_factory=list)
+    weights: dict[str, torch.Tensor] = field(default_factory=dict, repr=False)
+    z: list[torch.Tensor] = field(default_factory=list, repr=False)
+    back: dict[str, list[torch.Tensor | None]] = field(default_factory=dict, repr=False)
+    restored: list[torch.Tensor] = field(default_factory=list, repr=False)
+    kept: list[torch.Tensor] = field(default_factory=list, repr=False)
 
 
 def batches(spec: CutSpec, passive: Sequence[str], *, sizes: Sequence[int] = (8, 5, 1), seed: int = 0) -> list[Batch]:

@@ -37,9 +37,9 @@ class _Peers:
     theirs: CutSpec = SPEC
     trainable: bool = False
     rows: int = _ROWS
-    fed: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, WIDTHS["p1"]))
+    fed: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, WIDTHS["p1"]), repr=False)
     train: bool = True
-    gradient: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, SPEC.width))
+    gradient: torch.Tensor = field(default_factory=lambda: torch.zeros(_ROWS, SPEC.width), repr=False)
 
 
 def _meet(protection: Protection, peers: _Peers) -> None:

@@ -8,7 +8,7 @@ crosses is what the members declare, and nothing else. A member that exchanges n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -57,10 +57,10 @@ class Done:
     """
 
     name: str
-    model: State
-    scores: np.ndarray
-    valid_scores: np.ndarray
-    alone_scores: np.ndarray
+    model: State = field(repr=False)
+    scores: np.ndarray = field(repr=False)
+    valid_scores: np.ndarray = field(repr=False)
+    alone_scores: np.ndarray = field(repr=False)
     epochs: Sequence[Epoch]
     readings: Sequence[Reading]
     told: Sequence[str]

@@ -80,20 +80,22 @@ class Sharing:
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
     def member(self, rows: int, classes: int) -> Member:
-        """This party's part, and all that it lets be opened: one set of metrics and one bit for each epoch that is not
-        done, and predictions of so many rows, once; to the active party.
+        """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
+        done and validates, and predictions of so many rows, once; to the active party.
 
         Args:
             rows: that are tested, or predicted.
             classes: number of classes.
         """
         saved, names = self.site.keeper.saved(), self.computing
-        left = self.plan.epochs - (0 if saved is None else as_int(saved["epoch"]))
+        done = 0 if saved is None else as_int(saved["epoch"])
+        left = sum(self.plan.validates(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
         to, outputs = (names.index(self.site.active),), 1 if classes == 2 else classes
+        most = self.plan.eval_rows
         openings = {
-            "range": Opening(left, to, 1),
-            "metrics": Opening(left, to, 3 if classes == 2 else 2),
-            "predictions": Opening(-(-rows // self.plan.eval_rows), to, self.plan.eval_rows * outputs),
+            "range": Opening(left, to, 1, each=1),
+            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),
+            "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
         return Member(self.site, names, openings)
 
@@ -229,6 +231,7 @@ class SharesActive(ActiveProgram):
     async def train_epoch(self, epoch: int) -> float:
         """One pass over an epoch's batches; the loss is not opened."""
         role, site = self.role, self.sharing.site
+        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))
         batches = role.batches(epoch)
         await self._announce(batches, _sizes(list(chunks(role.table.split.valid, role.plan.eval_rows))))
 
@@ -364,6 +367,7 @@ class SharesPassive(PassiveProgram):
         """Take part in an epoch's batches."""
         role, site = self.role, self.role.site
         await role.begin_epoch(epoch)
+        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))
         batches = role.batches(epoch)
 
         def words(number: int) -> list[np.ndarray]:
@@ -459,6 +463,7 @@ class SharesCoordinator(Program):
         while not stop:
             epoch += 1
             sizes, scored = await _epoch(chief)
+            course.begin_epoch(epoch, validates=sharing.plan.validates(epoch))
             await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
             if sharing.plan.validates(epoch):
                 await course.validate(scored, None, None)
@@ -548,9 +553,15 @@ def _whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
 
 
 def _notes(course: Course, sharing: Sharing) -> list[str]:
+    again = course.repeated
+    found = [
+        f"{again} set{'s' * (again > 1)} of metrics or predictions were opened again, because an attempt that broke "
+        "off may have opened them before: each is rounded by another chance"
+    ] * bool(again)
     if course.network is None or not course.steps:
-        return []
+        return found
     return [
         f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "
-        f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB"
+        f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        *found,
     ]

@@ -153,8 +153,8 @@ class Progress:
         stop: whether training is over.
     """
 
-    kept: object
-    scores: torch.Tensor | None = None
+    kept: object = field(repr=False)
+    scores: torch.Tensor | None = field(default=None, repr=False)
     best: float = -math.inf
     since: int = 0
     epoch: int = 0

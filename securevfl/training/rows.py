@@ -77,18 +77,18 @@ class NumberedRows:
         person: at the active party, for each numbered row the first number of the same person; None where all differ.
     """
 
-    x: torch.Tensor
+    x: torch.Tensor = field(repr=False)
     split: Split
     name: str = ""
     names: tuple[str, ...] = ()
     columns: int = 0
     rest: Mapping[str, int] = field(default_factory=dict)
-    y: torch.Tensor | None = None
+    y: torch.Tensor | None = field(default=None, repr=False)
     classes: int = 0
     labelled: Mapping[str, int] = field(default_factory=dict)
     shared: int = 1
-    spare: torch.Tensor | None = None
-    person: np.ndarray | None = None
+    spare: torch.Tensor | None = field(default=None, repr=False)
+    person: np.ndarray | None = field(default=None, repr=False)
 
     @property
     def aligned(self) -> int:
@@ -226,17 +226,17 @@ class Trained:
     finish: Reading | None = None
     spent: list[Spent] = field(default_factory=list)
     epochs: list[Epoch] = field(default_factory=list)
-    model: State = field(default_factory=dict)
+    model: State = field(default_factory=dict, repr=False)
     best_epoch: int = 0
     stopped: str = ""
     rows: int = 0
     extra: dict[str, float] = field(default_factory=dict)
     test: dict[str, float] = field(default_factory=dict)
-    scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
-    valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     alone: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Calibration] = field(default_factory=dict)
-    alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     notes: list[str] = field(default_factory=list)
     self_training: str = ""
     warnings: list[str] = field(default_factory=list)

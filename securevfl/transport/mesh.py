@@ -77,7 +77,7 @@ class Noted:
     """
 
     peer: str
-    payload: bytes
+    payload: bytes = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

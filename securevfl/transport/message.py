@@ -150,7 +150,7 @@ class Message:
 
     kind: Kind
     what: str
-    arrays: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}))
+    arrays: Mapping[str, Array] = field(default_factory=lambda: MappingProxyType({}), repr=False)
     meta: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     guard: Guard = NO_GUARD
     written: tuple[int, str] | None = field(default=None, init=False, repr=False, compare=False)

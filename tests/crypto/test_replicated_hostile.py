@@ -194,6 +194,41 @@ def test_an_opening_more_often_than_declared_is_refused_also_after_a_restart() -
         run_three(program)
 
 
+def test_openings_of_stages_are_not_saved_up() -> None:
+    """Three in all, one in each stage that names it: none before the first, none twice, none in a stage without it."""
+    for engine in (run_three(_itself, openings=_STAGES).results[0], Clear(openings=_STAGES)):
+        refused = pytest.raises(UndeclaredOpening, match="1 times in each stage that allows it, and this one")
+        for names, passes in (((), 0), (("auc",), 1), ((), 0), (("auc",), 1)):
+            engine.stage(*names)
+            for _ in range(passes):
+                engine._openings.take("auc", engine.constant(X[0]), (0,))
+            with refused:
+                engine._openings.take("auc", engine.constant(X[0]), (0,))
+        with pytest.raises(MalformedError, match="'loss', which is not declared as an opening by stages"):
+            engine.stage("loss")
+
+
+async def _itself(party: Computing) -> Computing:
+    return party
+
+
+_STAGES = {"auc": Opening(3, each=1), "loss": Opening(1)}
+
+
+def test_an_opening_has_so_many_values_in_all() -> None:
+    async def program(party: Computing) -> dict[str, int | Opening]:
+        for rows in (2, 1):
+            await party.open("scores", party.constant(X[:rows]), to=(0,))
+        return party.openings_left
+
+    left = run_three(program, openings={"scores": Opening(3, values=6, total=10)}).results
+    assert left[0]["scores"] == Opening(1, values=6, total=1)
+    with pytest.raises(UndeclaredOpening, match=r"8 values in all, 6 were opened and this one has 3; nothing was sent"):
+        run_three(program, openings={"scores": Opening(3, values=6, total=8)})
+    with pytest.raises(MalformedError, match="a count is not negative"):
+        Opening(1, total=-1)
+
+
 def test_receivers_are_named() -> None:
     for to in ((), (3,), (-1,)):
         with pytest.raises(MalformedError, match="name some of 0, 1 and 2"):

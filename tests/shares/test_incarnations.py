@@ -5,8 +5,10 @@ nothing be opened but what a job is for."""
 from __future__ import annotations
 
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +21,10 @@ from securevfl_crypto.ring import Stream
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.shares import Course
+from securevfl.shares.course import MOST_OPENED
+from securevfl.site import Keeper
+from securevfl.training.on_shares import Sharing
+from securevfl.training.rows import Plan
 from securevfl.training.shared_model import SharedModel
 from securevfl.transport import Message
 
@@ -156,11 +162,53 @@ def test_each_party_lets_be_opened_what_the_job_is_for_and_no_more(
     assert len(declared) == 3
     for one in declared:
         assert set(one) == {"range", "metrics", "predictions"}
-        assert one["range"] == Opening(EPOCHS, (0,), 1)
-        assert one["metrics"] == Opening(EPOCHS, (0,), 3)
-        assert one["predictions"].times == 1
-        assert one["predictions"].to == (0,)
-        assert one["predictions"].values is not None
+        assert one["range"] == Opening(EPOCHS, (0,), 1, each=1)
+        assert one["metrics"] == Opening(EPOCHS, (0,), 3, each=1)
+        rows = one["predictions"].total
+        assert one["predictions"] == Opening(1, (0,), rows, total=rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "classes", "most", "expected"),
+    [(17, 2, 2048, (1, 17, 17)), (20, 3, 8, (3, 24, 60)), (0, 2, 2048, (0, 0, 0))],
+)
+def test_predictions_are_opened_of_so_many_rows_and_no_more(
+    rows: int, classes: int, most: int, expected: tuple[int, int, int]
+) -> None:
+    """Of 17 rows 17 values: not as many as a part of the rows might have."""
+    site: Any = SimpleNamespace(name="a", active="a", passive=("b", "c"), coordinator="", keeper=Keeper())
+    plan = Plan(epochs=EPOCHS, batch_size=8, patience=None, eval_rows=most)
+    algorithm: Any = sv.SplitNN()
+    member = Sharing(algorithm=algorithm, protection=sv.Shares(), site=site, plan=plan).member(rows, classes)
+    times, values, total = expected
+    assert member.openings["predictions"] == Opening(times, (0,), values, total=total)
+
+
+def test_epochs_that_do_not_validate_let_nothing_be_opened(people: Parties, declared: list[dict[str, Opening]]) -> None:
+    """Every second epoch, and the last: of three epochs, two sets of metrics."""
+    sv.simulate(_job(valid_every=2), people)
+    assert {one["metrics"].times for one in declared} == {2}
+    assert {one["range"].times for one in declared} == {2}
+
+
+@pytest.mark.parametrize("wanted", ["metrics", "range"])
+def test_what_an_epoch_may_open_is_not_opened_in_another(
+    people: Parties, wanted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second and third epochs' metrics in the first, or metrics in an epoch that does not validate: the count over
+    the whole run would let both pass."""
+    train = Course.train
+
+    async def greedy(course: Course, *given: Any, **more: Any) -> None:
+        await train(course, *given, **more)
+        if course.network is not None:
+            engine = course.network.engine
+            await engine.open(wanted, engine.constant(np.zeros(1, np.uint64)), [0])
+
+    monkeypatch.setattr(Course, "train", greedy)
+    for every in (1, 2):
+        with pytest.raises(sv.ProtocolError, match=r"in each stage that allows it.*nothing was sent"):
+            sv.simulate(_job(valid_every=every), people)
 
 
 @pytest.mark.parametrize("wanted", ["logits", "metrics", "range"])
@@ -180,6 +228,36 @@ def test_an_opening_by_code_of_training_is_refused_and_nothing_is_sent(
     with pytest.raises(sv.ProtocolError, match=r"nothing was sent") as caught:
         sv.simulate(_job(), people)
     assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())
+
+
+class _Killed(sv.Observer):
+    """Ends each attempt behind the second epoch's metrics, before any party keeps that epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self.last = epoch
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == self.last:
+            raise RuntimeError("the power failed")
+
+
+def test_metrics_that_an_attempt_opened_and_lost_are_counted_by_the_next(people: Parties, tmp_path: Path) -> None:
+    """Three attempts open them, the fourth does not, and says so; a run that goes on in time tells what it repeated."""
+
+    def attempt(**more: Any) -> Any:
+        return sv.simulate(_job(), people, checkpoints=tmp_path / "run", **more)
+
+    for _ in range(MOST_OPENED):
+        with pytest.raises(sv.PartyFailed):
+            attempt(observer=_Killed(2))
+        for party in people:  # as if it had been killed before the epoch was kept
+            (tmp_path / "run" / f"{party}.epoch-2.safetensors").unlink(missing_ok=True)
+        if not (tmp_path / "once").exists():
+            shutil.copytree(tmp_path / "run", tmp_path / "once")
+    with pytest.raises(sv.PolicyError, match=r"metrics of epoch 2: .* opened it 3 times, and 3 .* it was not opened"):
+        attempt()
+    found = sv.simulate(_job(), people, checkpoints=tmp_path / "once")
+    assert any("1 set of metrics or predictions were opened again" in note for note in found.record.runs[-1].notes)
 
 
 def test_metrics_are_opened_once_an_epoch(people: Parties) -> None:

@@ -96,6 +96,15 @@ class Computing(Functions, Party):
         self.begin()
         return await opened(self, name, x, to)
 
+    def stage(self, *names: str) -> None:
+        """Begin a stage, such as an epoch: until the next one, of the openings that are counted by stages these are
+        allowed, each `Opening.each` times. What an earlier stage did not use is lost.
+
+        Raises:
+            MalformedError: a name that was not declared, or is not counted by stages.
+        """
+        self._openings.stage(names)
+
     @property
     def openings_left(self) -> dict[str, int | Opening]:
         """The openings that remain, for the `Computing` of the next incarnation: a restart must not renew them."""

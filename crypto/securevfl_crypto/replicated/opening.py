@@ -25,15 +25,21 @@ class Opening:
         times: how often.
         to: the only parties that may get it; any of the three if None.
         values: at most so many values each time; any number if None.
+        total: at most so many values in all times together; any number if None.
+        each: how often in one stage, see `Computing.stage`; None where stages do not matter. Before the first stage
+            that names it, an opening with `each` is refused.
     """
 
     times: int
     to: tuple[int, ...] | None = None
     values: int | None = None
+    total: int | None = None
+    each: int | None = None
 
     def __post_init__(self) -> None:
-        if self.times < 0:
-            raise MalformedError(f"an opening of {self.times} times; a count is not negative")
+        for count in (self.times, self.values, self.total, self.each):
+            if count is not None and count < 0:
+                raise MalformedError(f"an opening of {count} times or values; a count is not negative")
 
 
 class Openings:
@@ -42,6 +48,22 @@ class Openings:
     def __init__(self, declared: Mapping[str, int | Opening]) -> None:
         self._declared = {name: Opening(item) if isinstance(item, int) else item for name, item in declared.items()}
         self._done = dict.fromkeys(declared, 0)
+        self._values = dict.fromkeys(declared, 0)
+        self._now: dict[str, int] = {}
+
+    def stage(self, names: Sequence[str]) -> None:
+        """Begin a stage: of the openings that are counted by stages, these may happen in it, each `Opening.each` times.
+
+        Raises:
+            MalformedError: a name that was not declared, or is not counted by stages.
+        """
+        found = {}
+        for name in names:
+            each = self._declared[name].each if name in self._declared else None
+            if each is None:
+                raise MalformedError(f"a stage allows {name!r}, which is not declared as an opening by stages")
+            found[name] = each
+        self._now = found
 
     def take(self, name: str, x: Share, to: Sequence[int]) -> None:
         """Count one opening.
@@ -58,6 +80,16 @@ class Openings:
             raise UndeclaredOpening(f"{name!r} is not among the declared openings ({known}); nothing was sent")
         if self._done[name] >= limit.times:
             raise UndeclaredOpening(f"{name!r} was declared to be opened {limit.times} times; nothing was sent")
+        if limit.each is not None and not self._now.get(name):
+            raise UndeclaredOpening(
+                f"{name!r} was declared to be opened {limit.each} times in each stage that allows it, and this one "
+                "allows no more; nothing was sent"
+            )
+        if limit.total is not None and self._values[name] + x.size > limit.total:
+            raise UndeclaredOpening(
+                f"{name!r} was declared with {limit.total} values in all, {self._values[name]} were opened and this "
+                f"one has {x.size}; nothing was sent"
+            )
         if limit.values is not None and x.size > limit.values:
             raise UndeclaredOpening(
                 f"{name!r} was declared with {limit.values} values at most, this one has {x.size}; nothing was sent"
@@ -65,10 +97,20 @@ class Openings:
         if limit.to is not None and not set(to) <= set(limit.to):
             raise UndeclaredOpening(f"{name!r} was declared for {limit.to}, not for {tuple(to)}; nothing was sent")
         self._done[name] += 1
+        self._values[name] += x.size
+        if limit.each is not None:
+            self._now[name] -= 1
 
     def left(self) -> dict[str, int | Opening]:
         """What remains of each declaration."""
-        return {name: replace(item, times=item.times - self._done[name]) for name, item in self._declared.items()}
+        return {
+            name: replace(
+                item,
+                times=item.times - self._done[name],
+                total=None if item.total is None else item.total - self._values[name],
+            )
+            for name, item in self._declared.items()
+        }
 
 
 def _digest(label: str, arrays: Sequence[U64]) -> np.ndarray:

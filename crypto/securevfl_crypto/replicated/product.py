@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -44,13 +44,13 @@ class Product:
         MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are asked for.
     """
 
-    left: Share
-    right: Share
+    left: Share = field(repr=False)
+    right: Share = field(repr=False)
     how: Literal["matmul", "times"] = "matmul"
     shift: int = 0
     then: Function | None = None
-    gate: Share | None = None
-    add: Share | None = None
+    gate: Share | None = field(default=None, repr=False)
+    add: Share | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.how not in {"matmul", "times"}:

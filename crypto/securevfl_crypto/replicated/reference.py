@@ -100,6 +100,10 @@ class Clear(Functions):
         found = [total] * bool(curve.slopes) + [gate] * bool(curve.gates)
         return [self.constant(words) for words in (found or [np.stack(bits)])]
 
+    def stage(self, *names: str) -> None:
+        """As `Computing.stage`."""
+        self._openings.stage(names)
+
     async def open(self, name: str, x: Share, to: Sequence[int]) -> U64 | None:
         """x, if the opening was declared."""
         self._openings.take(name, x, to)

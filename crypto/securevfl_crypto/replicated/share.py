@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,8 +51,8 @@ class Share:
         MalformedError: the two arrays are not uint64, or differ in shape.
     """
 
-    mine: U64
-    next: U64
+    mine: U64 = field(repr=False)
+    next: U64 = field(repr=False)
 
     __array_ufunc__ = None  # so that `array * share` asks the share
 
@@ -145,7 +145,7 @@ class Dealt:
     """
 
     shape: tuple[int, ...]
-    parts: tuple[np.ndarray, np.ndarray]
+    parts: tuple[np.ndarray, np.ndarray] = field(repr=False)
 
     def __post_init__(self) -> None:
         for part in self.parts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -33,10 +33,10 @@ class Task:
         gate: bits by which the truncated values are multiplied.
     """
 
-    summand: U64
+    summand: U64 = field(repr=False)
     shift: int = 0
     curve: Curve | None = None
-    gate: Share | None = None
+    gate: Share | None = field(default=None, repr=False)
 
     @cached_property
     def size(self) -> int:

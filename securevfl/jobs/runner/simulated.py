@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
@@ -64,7 +64,7 @@ class Simulated:
     observer: Observer | None = None
     observers: Mapping[str, Observer] | None = None
     keepers: Mapping[str, Keeper] | None = None
-    secrets: Mapping[str, PartySecret] | None = None
+    secrets: Mapping[str, PartySecret] | None = field(default=None, repr=False)
     signing: Ledgers | None = None
     looks: Mapping[str, LookBook] | None = None
 

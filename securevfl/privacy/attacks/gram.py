@@ -9,7 +9,7 @@ the rotation that it leaves.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -32,13 +32,13 @@ class Shown:
         order: for each row of the estimate its number, (n + m,).
     """
 
-    batches: list[np.ndarray]
-    z: list[np.ndarray]
-    steps: list[np.ndarray]
-    looks: np.ndarray
+    batches: list[np.ndarray] = field(repr=False)
+    z: list[np.ndarray] = field(repr=False)
+    steps: list[np.ndarray] = field(repr=False)
+    looks: np.ndarray = field(repr=False)
     rule: Rule
     width: int
-    order: np.ndarray
+    order: np.ndarray = field(repr=False)
 
     @property
     def trained(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -57,8 +57,8 @@ class Estimate:
         either_way: whether a score's sign is open, which costs the attacker one bit: which class is the rarer one.
     """
 
-    rows: np.ndarray
-    values: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
     either_way: bool = False
 
     def without(self, rows: np.ndarray) -> Estimate:
@@ -76,8 +76,8 @@ class Known:
         values: of the target, (k,) or (k, d).
     """
 
-    rows: np.ndarray
-    values: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -48,8 +48,8 @@ class Look:
         epoch: from 1, or 0 where the rows were scored only (validation, test, prediction).
     """
 
-    rows: np.ndarray
-    values: np.ndarray
+    rows: np.ndarray = field(repr=False)
+    values: np.ndarray = field(repr=False)
     epoch: int
 
 
@@ -155,17 +155,17 @@ class View:
     passive: tuple[str, ...]
     widths: Mapping[str, int]
     aligned: int
-    x: np.ndarray
-    y: np.ndarray | None
+    x: np.ndarray = field(repr=False)
+    y: np.ndarray | None = field(repr=False)
     classes: int
-    train: np.ndarray
-    valid: np.ndarray
-    test: np.ndarray
+    train: np.ndarray = field(repr=False)
+    valid: np.ndarray = field(repr=False)
+    test: np.ndarray = field(repr=False)
     looks: Mapping[tuple[Seen, str], Looks] = field(default_factory=dict)
     steps: Mapping[str, Looks] = field(default_factory=dict)
     rule: Rule | None = None
-    embed: Callable[[np.ndarray], np.ndarray] | None = None
-    scores: np.ndarray | None = None
+    embed: Callable[[np.ndarray], np.ndarray] | None = field(default=None, repr=False)
+    scores: np.ndarray | None = field(default=None, repr=False)
     messages: Sequence[Message] = ()
 
     @property
@@ -204,9 +204,9 @@ class Truth:
         others: party → its features of its rows that are not aligned, (n, d), in the order of their numbers.
     """
 
-    x: Mapping[str, np.ndarray]
-    y: np.ndarray
-    others: Mapping[str, np.ndarray] = field(default_factory=dict)
+    x: Mapping[str, np.ndarray] = field(repr=False)
+    y: np.ndarray = field(repr=False)
+    others: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)
