@@ -11,6 +11,9 @@ _PROGRAMS = "securevfl/training/on_shares.py"
 _MODEL = "securevfl/training/shared_model.py"
 _SHARE = "crypto/securevfl_crypto/replicated/share.py"
 _KEYS = "crypto/securevfl_crypto/replicated/keys.py"
+_RESHARING = "crypto/securevfl_crypto/replicated/resharing.py"
+_TRUNCATION = "crypto/securevfl_crypto/replicated/truncation.py"
+_HIDING = "tests/crypto/test_replicated_hiding.py::"
 _TESTS = "tests/shares/test_incarnations.py::"
 _VIEWS = "tests/shares/test_views.py"
 _RANDOM = (_TESTS + "test_two_runs_of_one_job_and_a_resume_share_no_randomness",)
@@ -68,8 +71,8 @@ BREAKS = (
     Break(
         name="an opening declared without a bound on its values",
         file=_PROGRAMS,
-        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
-        new='            "metrics": Opening(left, to),\n',
+        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
+        new='            "metrics": Opening(left, to, each=1),\n',
         tests=_OPENED,
     ),
     Break(
@@ -83,9 +86,88 @@ BREAKS = (
     Break(
         name="metrics opened twice in an epoch, and declared so",
         file=_PROGRAMS,
-        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
-        new='            "metrics": Opening(2 * left, to, 3 if classes == 2 else 2),\n',
+        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
+        new='            "metrics": Opening(2 * left, to, 3 if classes == 2 else 2, each=2),\n',
         tests=_OPENED,
+    ),
+    Break(
+        name="metrics counted over the run, not by epochs",
+        file=_PROGRAMS,
+        old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
+        new='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
+        tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another", *_OPENED),
+    ),
+    Break(
+        name="metrics may be opened in epochs that do not validate",
+        file=_PROGRAMS,
+        old="        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))\n        batches = role.batches(epoch)\n\n"
+        "        def words",
+        new="        self.course.begin_epoch(epoch, validates=True)\n        batches = role.batches(epoch)\n\n        def words",
+        tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another",),
+    ),
+    Break(
+        name="attempts that broke off forget what they opened",
+        file=_COURSE,
+        old="        journal.reserve(epoch, name, 1, 1)\n",
+        new="",
+        tests=(_TESTS + "test_metrics_that_an_attempt_opened_and_lost_are_counted_by_the_next",),
+    ),
+    Break(
+        name="predictions of as many rows as a part may have",
+        file=_PROGRAMS,
+        old="min(rows, most) * outputs, total=rows * outputs",
+        new="most * outputs",
+        tests=(_TESTS + "test_predictions_are_opened_of_so_many_rows_and_no_more",),
+    ),
+    Break(
+        name="rows dealt twice under one mask",
+        file=_SHARE,
+        old="    seeds = [os.urandom(_SEED) for _ in range(2)]\n",
+        new="    seeds = _OLD.setdefault(0, [os.urandom(_SEED) for _ in range(2)])\n",
+        tests=(_HIDING + "test_dealings_are_unrelated", _VIEWS),
+    ),
+    Break(
+        name="a counter of a common stream that starts again with each operation",
+        file=_KEYS,
+        old="        words = self.words(key, (sum(sizes),))\n",
+        new="        words = self.__dict__.setdefault(f'{key} {sum(sizes)}', self.words(key, (sum(sizes),)))\n",
+        tests=(_VIEWS, _HIDING + "test_each_partys_view_is_uniform"),
+    ),
+    Break(
+        name="shares of zero dropped where products are shared anew",
+        file=_RESHARING,
+        old="            flat += party.streams.words(party.index, flat.shape)\n"
+        "            flat -= party.streams.words(party.after, flat.shape)\n",
+        new="",
+        tests=(_HIDING + "test_each_partys_view_is_uniform", _VIEWS),
+    ),
+    Break(
+        name="a mask of 63 bits",
+        file=_TRUNCATION,
+        old="        self._mask = streams.words(None, (sizes.values,))\n",
+        new="        self._mask = streams.words(None, (sizes.values,)) >> np.uint64(1)\n",
+        tests=(_HIDING + "test_each_partys_view_is_uniform",),
+    ),
+    Break(
+        name="a truncation pair in the open",
+        file=_TRUNCATION,
+        old="            message.append(self._known(masks) - self._ahead)\n",
+        new="            message.append(self._known(masks))\n",
+        tests=(_HIDING + "test_each_partys_view_is_uniform",),
+    ),
+    Break(
+        name="what is opened behind a mask without shares of zero",
+        file=_TRUNCATION,
+        old="        self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros\n",
+        new="        self._opening = np.concatenate([task.summand.ravel() for task in work])\n",
+        tests=(_HIDING + "test_each_partys_view_is_uniform", "tests/crypto/test_replicated.py"),
+    ),
+    Break(
+        name="shares in the repr of a share",
+        file=_SHARE,
+        old="    mine: U64 = field(repr=False)\n",
+        new="    mine: U64\n",
+        tests=("tests/test_printed.py",),
     ),
     Break(
         name="rows dealt from numpy's generator",
