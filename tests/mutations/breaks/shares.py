@@ -99,10 +99,9 @@ BREAKS = (
     ),
     Break(
         name="metrics may be opened in epochs that do not validate",
-        file=_PROGRAMS,
-        old="        self.course.begin_epoch(epoch, validates=role.plan.validates(epoch))\n        batches = role.batches(epoch)\n\n"
-        "        def words",
-        new="        self.course.begin_epoch(epoch, validates=True)\n        batches = role.batches(epoch)\n\n        def words",
+        file=_COURSE,
+        old='self.network.engine.stage(*(("range", "metrics") if validates else ()))',
+        new='self.network.engine.stage("range", "metrics")',
         tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another",),
     ),
     Break(
@@ -123,7 +122,7 @@ BREAKS = (
         name="rows dealt twice under one mask",
         file=_SHARE,
         old="    seeds = [os.urandom(_SEED) for _ in range(2)]\n",
-        new="    seeds = _OLD.setdefault(0, [os.urandom(_SEED) for _ in range(2)])\n",
+        new="    seeds = deal.__dict__.setdefault(0, [os.urandom(_SEED) for _ in range(2)])\n",
         tests=(_HIDING + "test_dealings_are_unrelated", _VIEWS),
     ),
     Break(
@@ -138,7 +137,7 @@ BREAKS = (
         file=_RESHARING,
         old="            flat += party.streams.words(party.index, flat.shape)\n"
         "            flat -= party.streams.words(party.after, flat.shape)\n",
-        new="",
+        new="            flat += np.uint64(0)\n",
         tests=(_HIDING + "test_each_partys_view_is_uniform", _VIEWS),
     ),
     Break(
@@ -154,13 +153,6 @@ BREAKS = (
         old="            message.append(self._known(masks) - self._ahead)\n",
         new="            message.append(self._known(masks))\n",
         tests=(_HIDING + "test_each_partys_view_is_uniform",),
-    ),
-    Break(
-        name="what is opened behind a mask without shares of zero",
-        file=_TRUNCATION,
-        old="        self._opening = np.concatenate([task.summand.ravel() for task in work]) + zeros\n",
-        new="        self._opening = np.concatenate([task.summand.ravel() for task in work])\n",
-        tests=(_HIDING + "test_each_partys_view_is_uniform", "tests/crypto/test_replicated.py"),
     ),
     Break(
         name="shares in the repr of a share",
