@@ -139,6 +139,11 @@ class SplitNN(Algorithm):
                 f"{' and of the bottoms' if self.trainable else ''}, trained on exact features, carry of it into other "
                 "rows' z",
             ]
+        if dp is not None and dp.model is not None and protection.on_shares:
+            found += [
+                "ε of the model is of rows that train: metrics of the validation rows and predictions of the test rows "
+                "are computed from a noisy model and from these rows themselves, without noise"
+            ]
         if dp is not None and dp.marvell is not None:
             found += [
                 "Marvell is no differential privacy: it bounds the leak AUC of one look at a row's gradient under a "

@@ -418,7 +418,8 @@ class Shares(Protection):
         lr: η, the learning rate of all weights.
         momentum: μ.
         weight_decay: λ.
-        dp: labels drawn by randomised response, or None.
+        dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
+            party adds its own inside the shares, and that of any two reaches ε; or None.
     """
 
     name: ClassVar[str] = "shares"
@@ -440,7 +441,7 @@ class Shares(Protection):
 
     @property
     def title(self) -> str:
-        return _with_dp("secret shares", self.dp)
+        return "secret shares" + (f" + {self.dp.titled('the model')}" if self.dp else "")
 
     @property
     def sealed(self) -> bool:

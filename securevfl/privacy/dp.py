@@ -29,7 +29,8 @@ class DP(Config):
             on z, their sum, inside the ciphertext.
         labels: protected from the passive parties: `Gaussian` on the gradients at the logits, `RandomisedResponse`
             (labels are drawn once), or `Marvell` (no differential privacy; noise at the cut against leaks of labels).
-        model: of a party that trains alone, protected from whoever gets it: DP-SGD. Nothing else is released then.
+        model: protected from whoever gets it or what it predicts: DP-SGD. Of a party that trains alone, or, on shares,
+            of a model of one layer that nobody has; see `securevfl.shares.dp_steps`. No other noise then.
 
     Raises:
         InputError: nothing is protected, a model beside something else, or keywords that `DP` had before; the message
@@ -44,11 +45,12 @@ class DP(Config):
         if self.features is None and self.labels is None and self.model is None:
             return [
                 "dp protects nothing: give features=sv.Gaussian(epsilon=8), labels=sv.Gaussian(epsilon=8) or both (or "
-                "model=… for a party that trains alone), or leave dp out"
+                "model=… for a party that trains alone, or on shares), or leave dp out"
             ]
         if self.model is not None and (self.features is not None or self.labels is not None):
             return [
-                "dp.model is for a party that trains alone and releases nothing else: leave features and labels out"
+                "dp.model is for a party that trains alone, or for shares, and releases nothing else: leave features "
+                "and labels out"
             ]
         return []
 
@@ -116,10 +118,18 @@ class DP(Config):
     @property
     def title(self) -> str:
         """For titles: ``DP on features + labels, ε = 8``."""
+        return self.titled("the local model")
+
+    def titled(self, model: str) -> str:
+        """`title`.
+
+        Args:
+            model: what `model` is about.
+        """
         parts = [
             ("features at z" if self.joint else "features", self.features),
             ("randomised labels" if self.randomised else "labels", None if self.marvell else self.labels),
-            ("the local model", self.model),
+            (model, self.model),
         ]
         noisy = [(what, mechanism.size) for what, mechanism in parts if mechanism is not None]
         if len({size for _, size in noisy}) == 1:

@@ -80,7 +80,8 @@ class Gaussian(GaussianNoise):
     """Gaussian noise on each row that is released.
 
     On features a passive party's activations are clipped and noised before the cut. On labels ``∂loss/∂logits`` of each
-    row is, which is where labels enter; all that follows is computed from that. Of a model it is DP-SGD.
+    row is, which is where labels enter; all that follows is computed from that. Of a model it is DP-SGD; on shares,
+    where nobody can clip a gradient, `clip` is the largest norm of a row itself, over all parties.
     """
 
     mechanism: ClassVar[str] = "gaussian"

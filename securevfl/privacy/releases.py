@@ -27,6 +27,7 @@ from securevfl.privacy.policy import Policy
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.privacy.rows import GaussianRows, RowRelease
 from securevfl.privacy.sgd import PrivateSteps
+from securevfl.privacy.shared_steps import SharedSteps
 from securevfl.privacy.spent import Counted, Spent, protects
 
 __all__ = ["Releases", "check_together"]
@@ -178,6 +179,22 @@ class Releases:
             delta=mechanism.delta,
             entropy=self._entropy,
         )
+        self._plan(release, mechanism)
+        return release
+
+    def shared_steps(self, mechanism: Gaussian, *, rows: int, times: int) -> SharedSteps:
+        """Uses of this party's rows in noisy steps on shares.
+
+        Args:
+            mechanism: the budget and the clipping norm of a row.
+            rows: number of rows that exist.
+            times: planned number of uses of one row.
+
+        Raises:
+            PolicyError: see `rows`.
+        """
+        sigma = mechanism.sigma(times)
+        release = SharedSteps(rows=rows, times=times, sigma=sigma, clip=mechanism.clip, delta=mechanism.delta)
         self._plan(release, mechanism)
         return release
 

@@ -2,6 +2,7 @@
 what is opened. It imports `cut`, `privacy`, `transport` and `site`; the programs around it are in `training`."""
 
 from securevfl.shares.course import Course, Words, check_sizes
+from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
 from securevfl.shares.member import Member, input_words
 from securevfl.shares.metrics import Scores, named
 from securevfl.shares.network import Network
@@ -16,8 +17,14 @@ __all__ = [
     "NetworkShape",
     "Rule",
     "Scores",
+    "StepNoise",
     "Words",
+    "check_clipped",
+    "check_logits",
     "check_sizes",
+    "clipped",
+    "gradient_bound",
     "input_words",
     "named",
+    "row_bounds",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
 
+from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import ONE, Engine, products, scaled
 from securevfl.shares.shape import Layer, NetworkShape, Rule
 
@@ -42,16 +43,27 @@ class Network:
         batch_size: nominal rows in a batch.
         engine: computes on shares.
         seed: the job's; the first weights follow from it.
+        noise: this party's part of the noise on each sum of gradients, or None for none.
 
     Attributes:
         weights: layer → (inputs + 1, outputs), the bias last, 16 fractional bits.
         moving: layer → the momentum M, likewise.
     """
 
-    def __init__(self, shape: NetworkShape, rule: Rule, batch_size: int, engine: Engine, seed: int) -> None:
+    def __init__(
+        self,
+        shape: NetworkShape,
+        rule: Rule,
+        batch_size: int,
+        engine: Engine,
+        seed: int,
+        *,
+        noise: StepNoise | None = None,
+    ) -> None:
         self.shape = shape
         self.engine = engine
-        self._steps = shape.steps(rule, batch_size)
+        self.noise = noise
+        self._steps = shape.steps(rule, batch_size, 0.0 if noise is None else noise.largest)
         first = shape.first_weights(seed)
         self.weights = {name: engine.constant(words) for name, words in first.items()}
         self.moving = {name: engine.constant(np.zeros_like(words)) for name, words in first.items()}
@@ -159,7 +171,10 @@ class Network:
         kept = self.moving[name] * step.keep
         if step.decay:
             kept = kept + self.weights[name] * step.decay
-        return Product((tape.entered[name] * step.factor).T, gradient, shift=step.shift, add=kept)
+        own = None
+        if self.noise is not None:  # before the truncation, so that all that follows is computed from the noisy sum
+            own = self.noise.words((layer.inputs + 1, layer.outputs)) * np.uint64(step.factor)
+        return Product((tape.entered[name] * step.factor).T, gradient, shift=step.shift, add=kept, own=own)
 
     def _back_job(self, layer: Layer, gradient: Share, gate: Share, finer: int = 0) -> Product:
         return Product(gradient, self.weights[layer.name][:-1].T, shift=FRACTION + finer, gate=gate)

@@ -189,12 +189,13 @@ class NetworkShape:
             )
         return {name: (forward[name], back[name]) for name in forward}
 
-    def steps(self, rule: Rule, batch_size: int) -> dict[str, Step]:
+    def steps(self, rule: Rule, batch_size: int, noise: float = 0.0) -> dict[str, Step]:
         """Layer → its step in integers.
 
         Args:
             rule: of the optimiser.
             batch_size: nominal rows in a batch: the loss is the sum over a batch divided by it.
+            noise: the largest size of the noise that is added to a sum over a batch.
 
         Raises:
             InputError: a batch so large, or a rate so small or large, that a step could wrap.
@@ -202,14 +203,15 @@ class NetworkShape:
         rate = rule.lr / batch_size
         found = {}
         for name, (entering, back) in self.ranges().items():
-            room = _LARGEST - 1 - 2 * FRACTION - math.ceil(math.log2(batch_size * entering * back))
+            sums = math.log2(batch_size * entering * back + noise)
+            room = _LARGEST - 1 - 2 * FRACTION - math.ceil(sums)
             bits = min(room, _RATE_BITS)
             more = bits - 1 - math.floor(math.log2(rate))
             shift = FRACTION + more
             if bits < 1 or not FRACTION <= shift <= 44:
                 raise InputError(
                     f"on shares a step of {name} with {batch_size} rows and lr {rule.lr:g} could wrap: the sum over "
-                    f"the batch may reach 2^{math.log2(batch_size * entering * back):.1f}, and lr over the batch size "
+                    f"the batch may reach 2^{sums:.1f}, and lr over the batch size "
                     f"is 2^{math.log2(rate):.1f}: take smaller batches, or a network with fewer layers"
                 )
             factor = round(rate * 2.0**more)

@@ -220,7 +220,8 @@ class Algorithm(Config):
             PolicyError: it hands over by design what the protection would seal.
             InputError: a kind of differential privacy that it cannot have.
         """
-        for kind in sorted(_wanted(protection.dp) - type(self).__dict__.get("protects", frozenset())):
+        able = type(self).__dict__.get("protects", frozenset()) | ({"model"} if protection.on_shares else frozenset())
+        for kind in sorted(_wanted(protection.dp) - able):
             raise InputError(
                 f"{self.title} has no dp with {_KINDS[kind]}; leave it out, or use an algorithm that has it"
             )
@@ -231,16 +232,40 @@ class Algorithm(Config):
                 "entity_augmentation, or a protection of the cut ('bfv')"
             )
         dp = protection.dp
-        if protection.on_shares and dp is not None and (dp.randomised is None or dp.features or dp.model):
-            raise InputError(
-                "on shares nothing of a row is sent that could carry noise: leave dp out, or draw labels by "
-                "dp=sv.DP(labels=sv.RandomisedResponse(…)); noise inside the shares is not there yet"
-            )
+        if protection.on_shares and dp is not None:
+            self._check_noise_on_shares(dp)
         if self.reveals and protection.sealed:
             raise PolicyError(
                 f"{self.title} {self.reveals}, so {protection.name!r} cannot seal it: use protection "
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
                 "stays at the cut layer (splitnn, entity_augmentation, risa)"
+            )
+
+    def _check_noise_on_shares(self, dp: DP) -> None:
+        """Refuse noise that cannot be on shares.
+
+        Raises:
+            InputError: noise on what nobody sends, or on a model whose gradients nobody can bound.
+        """
+        if dp.model is None:
+            if dp.randomised is None or dp.features:
+                raise InputError(
+                    "on shares nothing of a row is sent that could carry noise: leave dp out, draw labels by "
+                    "dp=sv.DP(labels=sv.RandomisedResponse(…)), or add noise to the steps of the model by "
+                    "dp=sv.DP(model=sv.Gaussian(…))"
+                )
+            return
+        if self.uses_book or self.trainable or self.architecture(1).top is not None:
+            raise InputError(
+                f"{self.title} cannot train on shares with dp.model: noise is sized by the largest gradient of one "
+                "row, which follows from the row's norm in a model of one layer. With hidden layers the bound has the "
+                "norms of all weights above as factors, and on shares nobody can clip a gradient: use "
+                "logistic_regression"
+            )
+        if self.learns_alone:
+            raise InputError(
+                "dp.model covers what is trained on shares, and not features that a party learned from its rows alone: "
+                "leave learned out of sv.Frozen"
             )
 
     def check_subset(self, present: Sequence[str], everyone: Sequence[str]) -> None:
@@ -380,7 +405,8 @@ class Algorithm(Config):
 
 
 _KINDS = {
-    "model": "model=… (DP-SGD; only 'local' trains a model that a party has by itself)",
+    "model": "model=… (DP-SGD; only 'local' trains a model that a party has by itself, and logistic_regression on "
+    "shares one that nobody has)",
     "marvell": "labels=sv.Marvell(…) (for gradients at the cut of two classes, whose labels are used nowhere else)",
     "stop": "on_budget='stop' (all parties have to find the same last epoch from what is public)",
     "joint": "features=sv.JointNoise(…) (noise inside the ciphertext, on the sum over the parties)",

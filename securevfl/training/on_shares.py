@@ -20,9 +20,25 @@ from securevfl_crypto.replicated import Opening
 
 from securevfl.cut import Protection
 from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
-from securevfl.errors import ProtocolError, RangeError
-from securevfl.privacy import Link, fan_out
-from securevfl.shares import Course, Member, Network, NetworkShape, Rule, Words, check_sizes, input_words, named
+from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
+from securevfl.privacy import Gaussian, Link, SharedSteps, fan_out
+from securevfl.shares import (
+    Course,
+    Member,
+    Network,
+    NetworkShape,
+    Rule,
+    StepNoise,
+    Words,
+    check_clipped,
+    check_logits,
+    check_sizes,
+    clipped,
+    gradient_bound,
+    input_words,
+    named,
+    row_bounds,
+)
 from securevfl.site import Site
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program, Progress
@@ -107,12 +123,49 @@ class Sharing:
         hidden = () if found.top is None else (found.hidden, *found.top)
         return NetworkShape(tuple(widths), bottom, hidden, classes)
 
-    def course(self, member: Member, shape: NetworkShape, batch_size: int) -> Course:
+    @property
+    def mechanism(self) -> Gaussian | None:
+        """The noise on the model's steps."""
+        return None if self.protection.dp is None else self.protection.dp.model
+
+    def noise(self, shape: NetworkShape, times: int) -> StepNoise | None:
+        """This party's part of that noise, where it computes.
+
+        Args:
+            shape: of the network.
+            times: how often one row trains, as planned.
+        """
+        mechanism = self.mechanism
+        if mechanism is None:
+            return None
+        return StepNoise(mechanism.sigma(times), 2 * gradient_bound(shape, mechanism.clip))
+
+    def course(self, member: Member, shape: NetworkShape, batch_size: int, times: int) -> Course:
         """This party's way through training, with the network where it computes."""
         network = None
         if member.engine is not None:
-            network = Network(shape, rule_of(self.protection), batch_size, member.engine, self.site.seed)
+            rule, noise = rule_of(self.protection), self.noise(shape, times)
+            network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
         return Course(member, shape.inputs, shape.outputs, network)
+
+    def counted(self, role: Role) -> SharedSteps | None:
+        """Uses of a data party's rows in noisy steps; None without noise, and in a prediction."""
+        mechanism = self.mechanism
+        if mechanism is None or not len(role.training_rows(1)):
+            return None
+        return role.releases.shared_steps(mechanism, rows=role.release_rows(), times=role.times(role.plan.epochs))
+
+    def check_noise(self, role: Role, shape: NetworkShape) -> None:
+        """Refuse noise with which logits could wrap within the planned steps.
+
+        Raises:
+            InputError: they could.
+        """
+        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.times(role.plan.epochs))
+        if mechanism is None or noise is None or not len(role.training_rows(1)):
+            return
+        steps, rule = plan.epochs * len(role.batches(1)), rule_of(self.protection)
+        check_logits(shape, rule, plan.batch_size, steps, self.site.seed, clip=mechanism.clip, noise=noise.largest)
 
 
 def rule_of(protection: Protection) -> Rule:
@@ -146,12 +199,16 @@ class _Fed:
         role: the party's.
         half: its half of the network, whose bottom is used where it has no parameters.
         trainable: whether the bottom is trained, and so on shares.
+
+    Attributes:
+        bound: the largest norm of a row that it deals; longer ones are scaled down. None for any.
     """
 
     def __init__(self, role: Role, half: ActiveHalf | PassiveHalf, trainable: bool) -> None:
         self._role = role
         self._half = half
         self._trainable = trainable
+        self.bound: float | None = None
 
     def width(self) -> int:
         """Columns of what it deals."""
@@ -159,7 +216,13 @@ class _Fed:
 
     def words(self, rows: np.ndarray) -> np.ndarray:
         """Numbered rows in fixed point, uint64 (n, d)."""
-        return input_words(self._role.site.name, self._of(rows))
+        entering = self._of(rows)
+        name = self._role.site.name
+        if self.bound is None:
+            return input_words(name, entering)
+        words = input_words(name, clipped(entering, self.bound))
+        check_clipped(name, words, self.bound)
+        return words
 
     def _of(self, rows: np.ndarray) -> torch.Tensor:
         features = self._role.features(rows)
@@ -187,6 +250,7 @@ class SharesActive(ActiveProgram):
         self.fed = _Fed(role, half, sharing.algorithm.trainable)
         self.half = half
         self.model = SharedModel()
+        self.uses = sharing.counted(role)
         role.parts = {"shares": self.model}
         self.course: Course
 
@@ -207,7 +271,7 @@ class SharesActive(ActiveProgram):
             widths.append(_whole(message, name, "width", 0, _MOST_WIDTH))
         classes, rows = role.task.classes, len(role.table.split.test)
         told = np.array(widths, dtype=np.int64)
-        meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows}
+        meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _times(role)}
         await fan_out(self.followers(), lambda link: link.send(Kind.CONTROL, PLAN, meta=meta, widths=told))
         await self.begin(widths, classes, rows)
 
@@ -218,9 +282,10 @@ class SharesActive(ActiveProgram):
         cut = getattr(self.half, "cut", None)
         if cut is not None:
             cut.widths = joined
+        _clip(self, shape, 0)
         member = self.sharing.member(rows, classes)
         await member.setup()
-        self.course = self.sharing.course(member, shape, self.role.plan.batch_size)
+        self.course = self.sharing.course(member, shape, self.role.plan.batch_size, _times(self.role))
         self.model.network = self.course.network
 
     async def prepare(self) -> State | None:
@@ -238,6 +303,8 @@ class SharesActive(ActiveProgram):
         def words(number: int) -> list[np.ndarray]:
             rows = batches[number]
             site.observer.batch(site.name, site.active, epoch, rows)
+            if self.uses is not None:
+                self.uses.use(rows)
             return [self.fed.words(role.feed(rows)), self._targets(role, rows)]
 
         await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
@@ -329,6 +396,7 @@ class SharesPassive(PassiveProgram):
         self.sharing = sharing
         self.fed = _Fed(role, _half_of(role), sharing.algorithm.trainable)
         self.model = SharedModel()
+        self.uses = sharing.counted(role)
         role.parts = {"shares": self.model}
         self.course: Course
 
@@ -344,18 +412,20 @@ class SharesPassive(PassiveProgram):
         """Tell the width of this party's input, learn those of all, and exchange keys."""
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
-        widths, classes, batch_size, rows = await _plan(upstream, len(self.sharing.site.passive) + 1)
+        widths, classes, batch_size, rows, times = await _plan(upstream, len(self.sharing.site.passive) + 1)
         mine = dict(_named(self.sharing, widths))[self.role.site.name]
         table = self.role.table
-        wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test))
-        if (mine, classes, batch_size, rows) != wanted:
+        wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _times(self.role))
+        if (mine, classes, batch_size, rows, times) != wanted:
             raise ProtocolError(
                 f"{upstream.peer!r} plans {mine} columns of {self.role.site.name!r}, {classes} classes, batches of "
-                f"{batch_size} and {rows} test rows; {wanted} was expected: use one job file"
+                f"{batch_size}, {rows} test rows and {times} uses of a row; {wanted} was expected: use one job file"
             )
+        shape = self.sharing.shape(widths, classes)
+        _clip(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
         member = self.sharing.member(rows, classes)
         await member.setup()
-        self.course = self.sharing.course(member, self.sharing.shape(widths, classes), batch_size)
+        self.course = self.sharing.course(member, shape, batch_size, times)
         self.model.network = self.course.network
 
     async def prepare(self) -> State | None:
@@ -372,6 +442,8 @@ class SharesPassive(PassiveProgram):
 
         def words(number: int) -> list[np.ndarray]:
             site.observer.batch(site.name, site.active, epoch, batches[number])
+            if self.uses is not None:
+                self.uses.use(batches[number])
             return [self.fed.words(role.feed(batches[number]))]
 
         await self.course.train(_sizes(batches), words, told=lambda done: site.observer.step(epoch, done, len(batches)))
@@ -438,10 +510,11 @@ class SharesCoordinator(Program):
 
     async def _setup(self) -> None:
         sharing, site = self.sharing, self.sharing.site
-        widths, self._classes, self._batch_size, rows = await _plan(site.links[site.active], len(site.passive) + 1)
+        told = await _plan(site.links[site.active], len(site.passive) + 1)
+        widths, self._classes, self._batch_size, rows, times = told
         member = sharing.member(rows, self._classes)
         await member.setup()
-        self.course = sharing.course(member, sharing.shape(widths, self._classes), self._batch_size)
+        self.course = sharing.course(member, sharing.shape(widths, self._classes), self._batch_size, times)
         self.model.network = self.course.network
 
     async def _run(self) -> Trained:
@@ -507,6 +580,25 @@ async def _come_back(program: SharesActive | SharesPassive, model: State) -> Non
     program.role.restore(model["parts"])
 
 
+def _times(role: Role) -> int:
+    """How often one row trains, as planned."""
+    return role.times(role.plan.epochs)
+
+
+def _clip(program: SharesActive | SharesPassive, shape: NetworkShape, place: int) -> None:
+    """Clip what this party deals, where the model's steps are noisy, and check that the noise leaves room.
+
+    Args:
+        program: the party's.
+        shape: of the network.
+        place: of the party among those that deal.
+    """
+    mechanism = program.sharing.mechanism
+    if mechanism is not None:
+        program.fed.bound = row_bounds(mechanism.clip, shape.inputs)[place]
+        program.sharing.check_noise(program.role, shape)
+
+
 def _named(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
     return list(zip((sharing.site.active, *sharing.site.passive), widths, strict=True))
 
@@ -520,15 +612,17 @@ def _target_words(targets: torch.Tensor, classes: int) -> np.ndarray:
     return input_words("the active party", wide[:, 1:2] if classes == 2 else wide, 1.0)
 
 
-async def _plan(link: Link, parties: int) -> tuple[list[int], int, int, int]:
-    """Widths of the inputs, classes, rows of a batch and of the test, as the active party tells them."""
+async def _plan(link: Link, parties: int) -> tuple[list[int], int, int, int, int]:
+    """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
+    them."""
     message = await link.receive(Kind.CONTROL, PLAN, "widths")
     widths = np.asarray(message.arrays["widths"])
     if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= _MOST_WIDTH)).all():
         raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
     classes = _whole(message, link.peer, "classes", 2, _MOST_CLASSES)
     batch_size = _whole(message, link.peer, "batch_size", 1, _MOST_ROWS)
-    return widths.tolist(), classes, batch_size, _whole(message, link.peer, "test", 0, 1 << 24)
+    tested = _whole(message, link.peer, "test", 0, 1 << 24)
+    return widths.tolist(), classes, batch_size, tested, _whole(message, link.peer, "times", 1, 1 << 24)
 
 
 async def _epoch(link: Link) -> tuple[list[int], list[int]]:
@@ -553,6 +647,11 @@ def _whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
 
 
 def _notes(course: Course, sharing: Sharing) -> list[str]:
+    """What the report tells of this party's computing.
+
+    Raises:
+        ProtectionInactive: a step was taken without this party's noise.
+    """
     again = course.repeated
     found = [
         f"{again} set{'s' * (again > 1)} of metrics or predictions were opened again, because an attempt that broke "
@@ -560,8 +659,19 @@ def _notes(course: Course, sharing: Sharing) -> list[str]:
     ] * bool(again)
     if course.network is None or not course.steps:
         return found
+    noise = course.network.noise
+    if sharing.mechanism is not None and (noise is None or noise.draws != course.steps):
+        raise ProtectionInactive(f"{sharing.site.name!r} was to add noise to each of {course.steps} steps and did not")
+    found += [] if noise is None else [_noise_note(noise, course, sharing)]
     return [
         f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "
         f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
         *found,
     ]
+
+
+def _noise_note(noise: StepNoise, course: Course, sharing: Sharing) -> str:
+    return (
+        f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
+        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing)}"
+    )

@@ -39,6 +39,8 @@ class Product:
             function and its derivative, a bit; "sigmoid" gives the function with `SLOPE_BITS` more fractional bits.
         gate: bits, 0 or 1, of the shape of the product, by which the truncated product is multiplied; no extra round.
         add: added to the product before it is truncated, of its shape and scale.
+        own: words that this party alone knows and adds, likewise: the three parties' words add up in the product, and
+            nobody sees another's, for each party's summand is masked before it leaves. No message.
 
     Raises:
         MalformedError: shapes do not match, the shift is out of range, or both `then` and `gate` are asked for.
@@ -51,6 +53,7 @@ class Product:
     then: Function | None = None
     gate: Share | None = field(default=None, repr=False)
     add: Share | None = field(default=None, repr=False)
+    own: U64 | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.how not in {"matmul", "times"}:
@@ -71,6 +74,10 @@ class Product:
             raise MalformedError(f"a gate of shape {self.gate.shape} for a product of shape {shape}")
         if self.add is not None and self.add.shape != shape:
             raise MalformedError(f"a summand of shape {self.add.shape} for a product of shape {shape}")
+        if self.own is not None and (self.own.shape != shape or self.own.dtype != np.uint64):
+            raise MalformedError(
+                f"an own summand of {self.own.dtype} {self.own.shape} for a product of shape {shape} of uint64"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -114,4 +121,6 @@ def additive(job: Product, index: int) -> U64:
             found = left.mine * right.next + left.next * other
         else:
             found = matmul(np.concatenate([left.mine, left.next], -1), np.concatenate([right.next, other], -2))
-    return np.asarray(found if job.add is None else found + job.add.mine)
+    for more in (None if job.add is None else job.add.mine, job.own):
+        found = found if more is None else found + more
+    return np.asarray(found)
