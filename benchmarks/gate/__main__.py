@@ -93,7 +93,12 @@ def measured(found: Sequence[Figures]) -> dict[str, Any]:
     """What `securevfl.privacy.severity` reads: view → the worst that attacks got, over data, algorithms and seeds."""
     worst: dict[str, tuple[str, Got, Got | None, str]] = {}
     for cell in found:
-        for about, got, attribute in (("labels", cell.labels, None), ("features", cell.features, cell.attribute)):
+        told = None if cell.predictions is msgspec.UNSET else cell.predictions
+        for about, got, attribute in (
+            ("labels", cell.labels, None),
+            ("features", cell.features, cell.attribute),
+            ("features", told, None),
+        ):
             if got is None or not got.view:
                 continue
             held = worst.get(got.view)

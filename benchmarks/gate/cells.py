@@ -17,6 +17,7 @@ from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
+from securevfl.transport import COORDINATOR
 
 __all__ = ["ALGORITHMS", "CELLS", "PROTECTIONS", "QUICK", "Cell", "canaries", "credit", "planted"]
 
@@ -61,6 +62,7 @@ PROTECTIONS: Mapping[str, sv.cut.Protection] = {
     "sealed": sv.Plain(fixed_point=True),  # the exact twin: what a sealed cut opens, see `measure.opened`
     "bfv": sv.BFV(),
     "shares": sv.Shares(),
+    "shares, coordinator": sv.Shares(computing=("bank", "network", COORDINATOR)),
     "dp 0.5": _noise(features=sv.Gaussian(epsilon=0.5), labels=sv.Gaussian(epsilon=0.5)),
     "dp 1": _noise(features=sv.Gaussian(epsilon=1.0), labels=sv.Gaussian(epsilon=1.0)),
     "dp 8": _noise(features=sv.Gaussian(epsilon=8.0), labels=sv.Gaussian(epsilon=8.0)),
@@ -253,6 +255,8 @@ CELLS = [
     *_matrix("planted", _WHOLE, 3),
     *_matrix("canaries", _CANARIES, 3),
     *_matrix("credit", _SHARES, 3),
+    *_matrix("planted", dict.fromkeys(("splitnn, identity", "splitnn"), "shares"), 3),
+    *(Cell("credit", "splitnn", "shares, coordinator", seed) for seed in range(3)),
     Cell("credit", "splitnn", "bfv", epochs=2),
     Cell("credit", "splitnn, identity", "bfv", epochs=2),
 ]

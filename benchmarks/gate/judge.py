@@ -3,7 +3,9 @@ them cells that break each rule.
 
 *Margin.* An AUC is compared after taking `SIGMAS` standard errors off it (Hanley and McNeil 1982), an R² after taking
 off `R2_MARGIN`: an honest attack at its limit fails by chance about once in 700. Bounds of audits carry their
-confidence already, which `__main__` divides among all audits of a run.
+confidence already, which `__main__` divides among all audits of a run. On shares all that is attacked ought to be
+noise: there, an R² beside own columns may not exceed what the same attacker gets with columns of chance in place of
+those that it received by `NOISE` deviations of that over draws, nor by less than `R2_MARGIN`.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Got(msgspec.Struct, frozen=True, kw_only=True):
     without: float
     """of the same attacker without what he received"""
     error: float = 0.0
-    """standard error of `value`, of an AUC"""
+    """standard error of `value`, of an AUC; on shares, of an R² the deviation of what columns of chance get"""
     attack: str = ""
     """the best one"""
     view: str = ""
@@ -127,13 +129,13 @@ def policies_hold(cell: Figures) -> Iterator[str]:
 
 def shares_tell_nothing(cell: Figures) -> Iterator[str]:
     """Shares and masked values tell more than chance, or features more than final predictions alone do."""
-    if cell.protection != "shares":
+    if not cell.protection.startswith("shares"):
         return
     for what, got in _aucs(cell):
         if got.value - max(got.without, 0.5) > NOISE * got.error:
             yield f"{got.attack} ranks {what} with AUC {got.value:.3f} ± {got.error:.3f}; {got.without:.3f} is known"
     found, told = cell.features, cell.predictions
-    if found is not None and found.value - max(found.without, 0.0) > R2_MARGIN:
+    if found is not None and found.value - max(found.without, 0.0) > max(R2_MARGIN, NOISE * found.error):
         yield f"{_explained(found)}, final predictions included"
     if told is not msgspec.UNSET and told.severity != "leak" and _explains(told):
         yield f"says {told.severity}, and {_explained(told)}"

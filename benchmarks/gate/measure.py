@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 
 import securevfl as sv
@@ -13,6 +14,7 @@ from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
+from securevfl.cut.share_exchanges import MASKED, PREDICTED
 from securevfl.jobs import join_parties
 from securevfl.jobs.recorder import Recorder
 from securevfl.jobs.simulation import Ran, run_parties
@@ -36,6 +38,8 @@ _DELTA, _SHARES = 1e-9, (1.0, 0.2)
 few tests, for each one costs."""
 _HANDED_OVER = ("fedcvt", "few_shot_vfl", "mftl", "sfhtl")
 """Algorithms whose passive parties hand over representations and get gradients at them."""
+_VIEWS = {"features": MASKED, "predictions": PREDICTED}
+"""What ``measured.json`` calls what is attacked on shares."""
 _HIDDEN = ("part of z", "gradient at the cut")
 
 
@@ -134,10 +138,14 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
     owner = next(iter(transcript.truths))
     bank, truth = transcript.view(owner, owner), transcript.truth(owner)
     bits = {name: _bits(cell, x) for name, x in truth.x.items()}
-    computing = cell.job.protection.computing_parties(owner, bank.passive)
+    protection = cell.job.protection
+    helper = protection.coordinator_among([owner, *bank.passive])
+    computing = protection.computing_parties(owner, bank.passive, helper)
+    order = _order(cell, bank, bank.passive[0], truth.others.get(bank.passive[0])) if cell.data == "planted" else None
     found: dict[str, list[Got]] = {}
     for one in of_all(tap, transcript, owner, computing, ran.trained[owner].scores, bits, cell.seed):
-        found.setdefault(one.about, []).append(_got_on_shares(cell, bank, one))
+        got = _got_on_shares(cell, bank, one)
+        found.setdefault(one.about, []).append(msgspec.structs.replace(got, view=_VIEWS.get(one.about, "")))
     return Figures(
         name=cell.name,
         data=cell.data,
@@ -147,6 +155,7 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
         labels=_worst(found["labels"]),
         features=_worst(found["features"]),
         attribute=_worst(found["attribute"]),
+        order=order,
         predictions=_worst(found["predictions"]),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -26,6 +26,8 @@ _WIDTH = 16
 _MOST = 12
 """Messages of a step that attacks are given, the first ones: the products with the rows are among them."""
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
+_FEW, _DRAWS = 3, 60
+"""Draws of columns of chance that every attack is compared with, and those that get more than these few."""
 
 
 class Wiretap(Recorder):
@@ -239,13 +241,34 @@ def features_of(view: View, seen: Sights, victim: str, x: np.ndarray, scores: np
                 value = _explained(learner, kept, columns, known, x)
                 tried[f"features: {learner}, {name}, {which} rows"] = value, 0.0, 0.0
             own = view.own(kept) if which != "test" else _predicted(view, kept, scores)
-            value, without = (_explained("ridge", kept, c, known, x) for c in (np.hstack([columns, own]), own))
-            draw = np.random.default_rng([seed, 13])  # as many columns of chance shrink the others, and may help
-            for _ in range(3):
-                blind = np.hstack([draw.uniform(-1, 1, columns.shape), own])
-                without = max(without, _explained("ridge", kept, blind, known, x))
-            tried[f"features: ridge with own columns, {name}, {which} rows"] = value, without, 0.0
+            if not own.shape[1]:
+                continue  # a party without data: what it received is all that it has
+            value = _explained("ridge", kept, np.hstack([columns, own]), known, x)
+            without, error = _by_chance(value, kept, columns.shape[1], own, known, x, seed)
+            tried[f"features: ridge with own columns, {name}, {which} rows"] = value, without, error
     return tried
+
+
+def _by_chance(
+    value: float, rows: np.ndarray, width: int, own: np.ndarray, known: Known, x: np.ndarray, seed: int
+) -> tuple[float, float]:
+    """What the same attacker gets with columns of chance in place of those that it received, and the deviation of that
+    over draws. They are no burden alone: beside own columns they shrink all weights, which can help.
+
+    An attack that gets no more than without any, or than with the first of these draws, is not looked at closer.
+    """
+    draw = np.random.default_rng([seed, 13])
+    alone = _explained("ridge", rows, own, known, x)
+
+    def blind(count: int) -> list[float]:
+        chance = (np.hstack([draw.uniform(-1, 1, (len(rows), width)), own]) for _ in range(count))
+        return [_explained("ridge", rows, columns, known, x) for columns in chance]
+
+    first = blind(_FEW)
+    if value <= max(alone, *first):
+        return max(alone, *first), 0.0
+    found = blind(_DRAWS)  # of their own: the first ones were picked by what they are compared with
+    return max(alone, float(np.mean(found))), float(np.std(found, ddof=1))
 
 
 def predictions_of(view: View, x: np.ndarray, scores: np.ndarray, seed: int) -> Tried:
@@ -253,11 +276,16 @@ def predictions_of(view: View, x: np.ndarray, scores: np.ndarray, seed: int) -> 
     over own columns."""
     rows = view.test
     known = draw_known(rows, x, _KNOWN_RECORDS, seed)
-    tried = {}
-    for learner in ("ridge", "perceptron"):
-        value, without = (_explained(learner, rows, _predicted(view, rows, told), known, x) for told in (scores, None))
-        tried[f"features: {learner} with own columns, final predictions"] = value, without, 0.0
-    return tried
+    learners = ("ridge", "perceptron")
+    without = max(_explained(learner, rows, view.x[rows], known, x) for learner in learners)
+    return {
+        f"features: {learner} with own columns, final predictions": (
+            _explained(learner, rows, _predicted(view, rows, scores), known, x),
+            without,
+            0.0,
+        )
+        for learner in learners
+    }
 
 
 def _predicted(view: View, rows: np.ndarray, scores: np.ndarray | None) -> np.ndarray:
@@ -307,6 +335,14 @@ def labels_of(view: View, seen: Sights, y: np.ndarray, seed: int) -> Tried:
     return tried
 
 
+def _view_of(transcript: Transcript, party: str, owner: str) -> View:
+    """What a computing party has; without columns of its own, what everybody knows of rows."""
+    if (party, owner) in transcript.views:
+        return transcript.view(party, owner)
+    known = transcript.view(owner, owner)
+    return replace(known, party=party, x=known.x[:, :0], y=None, looks={}, steps={}, scores=None)
+
+
 def of_all(
     tap: Wiretap,
     transcript: Transcript,
@@ -319,7 +355,7 @@ def of_all(
     """Every attack of every computing party: labels, features, an attribute, and what predictions allow."""
     truth, widths = transcript.truth(owner), widths_of(tap)
     for party in computing:
-        view = transcript.view(party, owner)
+        view = _view_of(transcript, party, owner)
         seen = sights(tap, party, owner, widths, {"valid": view.valid, "test": view.test})
         told = scores if party == owner else None
         if party != owner:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from securevfl.cut.leakage import Revealed
+from securevfl.privacy import severity_of_view
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
-__all__ = ["METRICS", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
+__all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
 
 KEY, ROUND, CONFIRM = "shares/key", "shares/round", "shares/confirm"
 """Steps of the computing parties among themselves."""
@@ -18,8 +20,8 @@ WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shar
 METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
 """What is opened, to the active party alone; the last one to nobody else, once for each row and model."""
 
-_RESULT = Sight(of="features", severity="ok", through="rounded metrics and final predictions")
-"""What is opened is what the job is for: to the table of who reads what, the result itself."""
+MASKED, PREDICTED = "shares and masked values", "final predictions alone"
+"""What ``measured.json`` calls all that a computing party receives of rows but the result, and the result."""
 
 _TRUST = "if no two of the three computing parties put together what they hold"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
@@ -67,32 +69,49 @@ def _among() -> Iterator[Exchange]:
 
 
 def _opened() -> Iterator[Exchange]:
+    """The findings speak of data parties: a coordinator has nothing that could be told."""
+    metrics, predictions = _about_metrics(), _about_predictions()
     told = {
-        METRICS: (
-            "shares of rounded validation metrics",
-            "rounded metrics of the model on the validation rows, one set an epoch, and nothing of single rows in "
-            f"training, {_TRUST}",
-        ),
-        RANGE: ("shares of one bit: whether weights are in range", ""),
-        PREDICTIONS: (
-            "shares of final predictions",
-            f"final predictions of the rows that are scored, once for each row and model, {_TRUST}",
-        ),
+        METRICS: ("shares of rounded validation metrics", metrics),
+        RANGE: ("shares of one bit: whether weights are in range", Revealed("", "ok")),
+        PREDICTIONS: ("shares of final predictions", predictions),
     }
-    for step, (words, reveals) in told.items():
-        for sender in (PASSIVE, COORDINATOR):
-            learned = reveals if sender == PASSIVE else ""
-            yield Exchange(
-                step,
-                Kind.SHARE,
-                sender,
-                ACTIVE,
-                words,
-                reveals=learned,
-                severity="note" if learned else "ok",
-                optional=True,
-                sights=(_RESULT,) if learned else (),
-            )
+    for step, (words, learned) in told.items():
+        yield Exchange(
+            step,
+            Kind.SHARE,
+            PASSIVE,
+            ACTIVE,
+            words,
+            reveals=learned.text,
+            severity=learned.severity,
+            optional=True,
+            sights=learned.sights,
+        )
+        yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
+
+
+def _about_metrics() -> Revealed:
+    text = (
+        "rounded metrics of the model on the validation rows, one set an epoch, and nothing of single rows in "
+        f"training, {_TRUST}"
+    )
+    seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
+    return Revealed(text, "note", (seen,))
+
+
+def _about_predictions() -> Revealed:
+    """A prediction is a function of the row's columns, and so of those that the active party does not have. Under every
+    other protection it is computed from what the active party reads anyhow, and adds nothing to that."""
+    severity = severity_of_view(PREDICTED)
+    text = (
+        "final predictions of the rows that are scored, one value a row or one a class, as any training gives them to "
+        f"the active party, {_TRUST}"
+    )
+    if severity == "leak":
+        text += "; with its own columns, it can estimate from them some of the columns that the model uses"
+    seen = Sight(of="features", severity=severity, through="final predictions", view=PREDICTED, result=True)
+    return Revealed(text, severity, (seen,))
 
 
 def _share(step: str, sender: PartyRole, receiver: PartyRole, words: str) -> Exchange:

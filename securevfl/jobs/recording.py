@@ -209,6 +209,7 @@ def _sight(one: Sight) -> SightRecord:
         epsilon=None if one.epsilon is None or math.isinf(one.epsilon) else one.epsilon,
         auc=one.auc,
         budget=one.budget,
+        result=one.result,
         measured=None
         if found is None
         else FigureRecord(

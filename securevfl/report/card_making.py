@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from securevfl.privacy import OTHER_OWNERS
@@ -61,12 +61,13 @@ def make_card(
         for of in (("features", "labels") if owner.role == "active" else ("features",))
     )
     got = _attacks(attacked)
+    single = frozenset(party.name for party in parties if len(party.columns) == 1)
     return Card(
         title=title,
         assumes=assumes,
         rows=tuple(rows),
         columns=columns,
-        cells=tuple(tuple(_cell(row, column, told, got) for column in columns) for row in rows),
+        cells=tuple(tuple(_cell(row, column, told, got, single) for column in columns) for row in rows),
         rows_told=_rows_told(told),
     )
 
@@ -97,23 +98,40 @@ def _grouped(names: Sequence[str], roles: Mapping[str, str]) -> list[Group]:
     return found
 
 
-def _cell(row: Group, column: Column, told: Told, got: Mapping[tuple[str, str, str], tuple[Line, bool]]) -> Cell:
-    """The worst over the parties of a group."""
+def _cell(
+    row: Group,
+    column: Column,
+    told: Told,
+    got: Mapping[tuple[str, str, str], tuple[Line, bool]],
+    single: Collection[str],
+) -> Cell:
+    """The worst over the parties of a group; `single` are those with one column."""
     pairs = [(a, b) for a in row.names for b in column.owner.names if a != b]
     cell = Cell(reader=row.title, about=column.owner.title, of=column.of, standing="its own")
     if not pairs:
         return cell
-    found = [_of_pair(cell, told.get(pair, ()), column, got.get((*pair, column.of))) for pair in pairs]
+    found = [
+        _of_pair(cell, told.get(pair, ()), column, got.get((*pair, column.of)), single=pair[1] in single)
+        for pair in pairs
+    ]
     return min(found, key=lambda one: STANDINGS.index(one.standing))
 
 
-def _of_pair(cell: Cell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None) -> Cell:
+def _of_pair(
+    cell: Cell, learned: Sequence[LearnedRecord], column: Column, attack: tuple[Line, bool] | None, *, single: bool
+) -> Cell:
     labels = column.owner.role == "active"
     sights = [sight for line in learned for sight in _sights(line, labels=labels) if sight.of == column.of]
     worst = min(sights, key=_order, default=None)
     standing: Standing = "nothing found" if worst is None else _standing(worst)
     says = "no message tells of it" if worst is None else _says(worst)
     figure, source = ("", "") if worst is None else _figure(worst)
+    if worst is not None and worst.result:
+        besides = min((sight for sight in sights if not sight.result), key=_order, default=None)
+        beyond, measured = _beyond(besides)
+        says, figure = f"{says}, one value a row or class; {beyond}", figure + measured
+        if single:  # one value a row is as much as there is to know, and a linear model gives it away
+            standing = "reads it"
     if attack is not None:
         line, read = attack
         figure, source = _attack_figure(line), "attacks on this job"
@@ -131,6 +149,15 @@ def _of_pair(cell: Cell, learned: Sequence[LearnedRecord], column: Column, attac
         figure=figure,
         source=source,
     )
+
+
+def _beyond(besides: SightRecord | None) -> tuple[str, str]:
+    """What is told beside the result, and what was measured of that."""
+    if besides is not None and _standing(besides) != "nothing found":
+        return f"and {_says(besides)}", ""
+    if besides is None or besides.measured is None:
+        return "beyond them nothing found", ""
+    return "beyond them nothing found", f"; beyond them {_measured(besides.of, besides.measured)}"
 
 
 def _says(sight: SightRecord) -> str:
@@ -157,7 +184,7 @@ def _standing(sight: SightRecord) -> Standing:
     """Colour of a sight. What nobody knows the severity of is not harmless."""
     if sight.severity == "ok":
         return "nothing found"
-    if sight.severity == "note" or sight.budget:
+    if sight.severity == "note" or sight.budget or sight.result:
         return "bounded"
     return "bounded" if sight.epsilon is not None and sight.auc is not None and sight.auc < READ_AUC else "reads it"
 
@@ -190,7 +217,8 @@ def _measured(of: str, found: FigureRecord) -> str:
 
 def _attacks(record: AttackRecord | None) -> Mapping[tuple[str, str, str], tuple[Line, bool]]:
     """(attacker, victim, kind of data) → what gained most, and whether anything got what nobody may call nothing."""
-    kinds = {"labels": "labels", "features": "features", "attribute": "features", "others' columns": "features"}
+    kinds = {"labels": "labels"}
+    kinds |= dict.fromkeys(("features", "attribute", "others' columns", "predictions: final"), "features")
     best: dict[tuple[str, str, str], tuple[Line, bool]] = {}
     if record is None:
         return best

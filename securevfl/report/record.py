@@ -135,6 +135,8 @@ class SightRecord(msgspec.Struct, frozen=True, kw_only=True):
     """planned over all looks; None without noise, or where the plan sets no bound (`auc` is 1 then)"""
     auc: float | None = None
     budget: str = ""
+    result: bool = False
+    """whether it is what the job is for, which its receiver is given under every protection"""
     measured: FigureRecord | None = None
 
 

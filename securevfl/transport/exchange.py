@@ -36,6 +36,7 @@ class Sight:
         epsilon: that the plan spends on it over all looks; None without noise, infinite where the plan sets no bound.
         auc: largest AUC with which that ε lets anybody rank one bit of a row; None without noise.
         budget: what else bounds it, with the figure, in a few words; empty where nothing does.
+        result: whether it is what the job is for: its receiver is given it under every protection.
     """
 
     of: Literal["features", "labels", "rows"]
@@ -45,6 +46,7 @@ class Sight:
     epsilon: float | None = None
     auc: float | None = None
     budget: str = ""
+    result: bool = False
 
 
 @dataclass(frozen=True, slots=True)

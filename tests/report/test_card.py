@@ -15,10 +15,12 @@ from typer.testing import CliRunner
 import securevfl as sv
 from securevfl.cli import app
 from securevfl.cut import PROTECTIONS, Protection
+from securevfl.cut.share_exchanges import MASKED, PREDICTED
 from securevfl.jobs.recording import job_card, learned_of
 from securevfl.party import Job
 from securevfl.privacy import Finding
 from securevfl.privacy.attacks import Measured
+from securevfl.privacy.severity import measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
@@ -61,7 +63,7 @@ def test_every_leak_of_every_algorithm_stands_in_a_cell(protection: str, noise: 
             card = pair[1] if pair else None
             assert card is not None
             cells = [cell for cell in card if (cell.reader, cell.about) == (finding.party, finding.about)]
-            bounded = noise != "none" and "ε =" in finding.learns
+            bounded = (noise != "none" and "ε =" in finding.learns) or any(sight.result for sight in finding.sights)
             allowed = {"reads it", "bounded"} if bounded else {"reads it"}
             assert {cell.standing for cell in cells} & allowed, (name, finding)
             seen += 1
@@ -140,15 +142,46 @@ def test_a_budget_of_looks_bounds_while_it_is_below_the_columns(most: float, sta
     assert card.cell("bank", "retailer").standing == "reads it"
 
 
-def test_on_shares_nothing_but_the_result_is_found() -> None:
+def test_on_shares_the_result_tells_and_nothing_is_found_beyond_it() -> None:
+    """Both are visible: what attacks got from final predictions, and from everything else."""
     card = job_card(Job(protection=sv.Shares()), ["bank"], PASSIVE)
     assert card is not None
-    assert card.worst == "nothing found"
-    assert card.cell("bank", "network").says == "only rounded metrics and final predictions"
+    assert card.counts() == {"reads it": 0, "bounded": 2, "nothing found": 6}
+    cell = card.cell("bank", "network")
+    assert cell.says == "from final predictions, one value a row or class; beyond them nothing found"
+    told, rest = measured()[PREDICTED], measured()[MASKED]
+    assert severity_of_view(PREDICTED) == "leak"
+    assert rest.got - rest.without < 0.02
+    assert cell.figure == (
+        f"R² {told.got:.2f} ({max(told.without, 0):.2f} without); "
+        f"beyond them R² {rest.got:.2f} ({max(rest.without, 0):.2f} without)"
+    )
+    assert card.cell("network", "bank").says == "no message tells of it"
     assert card.assumes.startswith("no two of bank, network and retailer")
     helped = job_card(Job(protection=sv.Shares(computing=("bank", "shop", "helper"))), ["bank"], ["shop"])
     assert helped is not None
     assert helped.cell("helper", "bank", "labels").standing == "nothing found"
+
+
+def _on_shares(columns: list[str], *more: LearnedRecord) -> Card:
+    learned = learned_of(sv.SplitNN().findings(sv.Shares(), ["network"], "bank"))
+    shop = PartyRecord(name="network", role="passive", rows=9, columns=columns)
+    card = make_card([*learned, *more], [THREE[0], shop])
+    assert card is not None
+    return card
+
+
+def test_a_prediction_is_as_much_as_a_party_of_one_column_has() -> None:
+    assert _on_shares(["x"]).cell("bank", "network").standing == "reads it"
+    assert _on_shares(["x", "y"]).cell("bank", "network").standing == "bounded"
+
+
+def test_the_result_does_not_hide_what_else_is_told() -> None:
+    also = LearnedRecord(party="bank", about="network", learns="its hair", severity="note")
+    cell = _on_shares(["x", "y"], also).cell("bank", "network")
+    assert "its hair" in cell.says
+    worse = msgspec.structs.replace(also, severity="leak")
+    assert _on_shares(["x", "y"], worse).cell("bank", "network").standing == "reads it"
 
 
 @pytest.mark.parametrize(("value", "standing"), [(0.53, "nothing found"), (0.9, "reads it")])
