@@ -36,6 +36,7 @@ WAYS: dict[str, Protection] = {
     "plain + DP": sv.Plain(dp=DP),
     "sealed": sv.Paillier(),
     "sealed + DP": sv.Paillier(dp=DP),
+    "shares": sv.Shares(),
 }
 NAMES = sorted(algorithms(), key=lambda name: (name != "splitnn", name))
 """Of all algorithms, the one that the others are compared with first."""
@@ -93,7 +94,7 @@ def _cut() -> str:
         for kind, bottom in BOTTOMS.items():
             found = sv.SplitNN(bottom=bottom).findings(protection, PASSIVE, ACTIVE)
             sides = [[f for f in found if (f.party == ACTIVE) == active] for active in (True, False)]
-            rows.append([way, kind, *map(_said, sides)])
+            rows.append([way, kind, *(_said(side) or "nothing" for side in sides)])
     return _table(["protection", "bottoms", "the active party learns", "a passive party learns"], rows)
 
 
@@ -234,7 +235,7 @@ def _planted() -> str:
 def _views() -> str:
     rows = []
     for view, found in measured().items():
-        attribute = f"{found.attribute:.2f} ({found.attribute_without:.2f})" if found.about == "features" else "–"
+        attribute = f"{found.attribute:.2f} ({found.attribute_without:.2f})" if found.attribute != 0.5 else "–"
         shown = "**leak**" if found.severity == "leak" else found.severity
         figure = f"{found.got:.2f} ({max(found.without, 0.0):.2f})"
         rows.append([view, found.about, figure, attribute, shown])
