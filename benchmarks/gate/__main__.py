@@ -95,15 +95,14 @@ def measured(found: Sequence[Figures]) -> dict[str, Any]:
     worst: dict[str, tuple[str, Got, Got | None, str]] = {}
     for cell in found:
         told = None if cell.predictions is msgspec.UNSET else cell.predictions
+        noise = cell.features is not None and cell.features.view == MASKED  # its best attribute is weighed in `judge`
         for about, got, attribute in (
             ("labels", cell.labels, None),
-            ("features", cell.features, cell.attribute),
+            ("features", cell.features, None if noise else cell.attribute),
             ("features", told, None),
         ):
             if got is None or not got.view:
                 continue
-            if got.view == MASKED:
-                attribute = None  # the best of some dozens of attacks on noise: `judge` weighs it by its error
             held = worst.get(got.view)
             if held is None or _gain(got) > _gain(held[1]):
                 worst[got.view] = about, got, attribute, cell.name
