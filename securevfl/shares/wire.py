@@ -22,18 +22,24 @@ MASKED = Guard("masked", 128)
 
 _OPEN = Guard()
 _LONGEST = 80
+_SIGNED = "application/vnd.securevfl.shares.key;version=1"
 
 
 class LinkWire:
     """A `securevfl_crypto.replicated.Wire` between three parties.
 
+    Keys for randomness are signed with the parties' own keys, which their agreement names: whoever stands between two
+    of them, an authority that issues certificates among others, cannot put keys of its own in their place.
+
     Args:
         names: of the three, in their order.
-        links: name → link, at one of them.
+        site: of one of them.
     """
 
-    def __init__(self, names: Sequence[str], links: dict[str, Link]) -> None:
-        self._links = [links.get(name) for name in names]
+    def __init__(self, names: Sequence[str], site: Site) -> None:
+        self._site = site
+        self._names = tuple(names)
+        self._links = [site.links.get(name) for name in names]
         self.messages = 0
 
     async def send(self, to: int, label: str, arrays: Sequence[np.ndarray]) -> None:
@@ -41,13 +47,18 @@ class LinkWire:
         self.messages += 1
         step, kind, guard = _step(label)
         named = {str(i): array for i, array in enumerate(arrays)}
-        await self._link(to).send(kind, step, meta={"label": label}, guard=guard, **named)
+        meta = {"label": label}
+        if kind is Kind.PUBLIC_KEY:
+            content = self._key_content(self._site.name, arrays[0])
+            meta["signature"] = self._site.ledger.vouch(_SIGNED, content)
+        await self._link(to).send(kind, step, meta=meta, guard=guard, **named)
 
     async def receive(self, source: int, label: str, expect: Expected) -> list[np.ndarray]:
         """The next message of party `source`.
 
         Raises:
-            ProtocolError: it is of another step, or its arrays are not of these types and shapes.
+            ProtocolError: it is of another step, its arrays are not of these types and shapes, or a key is not signed
+                by the party that it is said to come from.
         """
         step, kind, _ = _step(label)
         names = [str(i) for i in range(len(expect))]
@@ -62,7 +73,17 @@ class LinkWire:
         found = []
         for name, (dtype, shape) in zip(names, expect, strict=True):
             found.append(_checked(link.peer, label, message, name, np.dtype(dtype), shape))
+        if kind is Kind.PUBLIC_KEY:
+            content = self._key_content(link.peer, found[0])
+            self._site.ledger.check_vouched(link.peer, _SIGNED, content, message.meta.get("signature"))
         return found
+
+    def _key_content(self, sender: str, key: np.ndarray) -> bytes:
+        """What the sender of a key signs: job and run, who computes, who sends, and the key. The randomness of two is
+        bound to both of them and to both keys besides, by `securevfl_crypto.ring.Exchange`."""
+        site = self._site
+        parts = [part.encode() for part in (site.job, site.ledger.run, *self._names, sender)]
+        return b"".join(len(part).to_bytes(4, "big") + part for part in (*parts, key.tobytes()))
 
     def _link(self, index: int) -> Link:
         link = self._links[index]
@@ -105,7 +126,7 @@ async def computing_at(site: Site, names: Sequence[str], openings: Mapping[str, 
     Raises:
         ProtocolError: a peer's key is none.
     """
-    index, wire = names.index(site.name), LinkWire(names, site.links)
+    index, wire = names.index(site.name), LinkWire(names, site)
     try:
         streams = await agreed_streams(index, wire, f"securevfl shares {site.job} {', '.join(names)}")
     except CryptoError as error:

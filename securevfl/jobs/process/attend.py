@@ -83,7 +83,9 @@ class Attending:
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]
         self.incarnation = Incarnation(*state.started())
-        self.chains = Chains(name, key, state.ledger.parent, f"securevfl {versions().get('securevfl', '')}".rstrip())
+        software = f"securevfl {versions().get('securevfl', '')}".rstrip()
+        pins = {card.name: card.key.hex for card in proposal.party}
+        self.chains = Chains(name, key, state.ledger.parent, software, pins)
         self.refusals = Refusals(self.chains, self.incarnation.count)
         self.news = Several([*(one for one in everyone if isinstance(one, News)), self.refusals])
         self.course = Course(

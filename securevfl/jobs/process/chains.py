@@ -34,14 +34,15 @@ class Chains:
         key: signs them.
         folder: of the file.
         software: name and version of what keeps them.
+        pins: party → its public key, hexadecimal, as the agreement names it.
 
     Attributes:
         own: the party's file.
     """
 
-    def __init__(self, party: str, key: PrivateKey, folder: Path, software: str) -> None:
+    def __init__(self, party: str, key: PrivateKey, folder: Path, software: str, pins: Mapping[str, str]) -> None:
         self._party = party
-        self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS])
+        self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS], pins=pins)
 
     def run(self, attempt: int) -> str:
         """Name of an attempt's chain."""

@@ -72,6 +72,7 @@ class Ledger:
         after: head of the party's chain before this one.
         software: name and version of what keeps it.
         path: file to append to; each line is there before the next is made.
+        pins: party → its public key, hexadecimal, where an agreement names it; `meet` takes no other one.
         kept: whether lines stay in memory, too. A process that trains for days keeps them in its file alone.
 
     Attributes:
@@ -93,6 +94,7 @@ class Ledger:
         software: str = "",
         path: Path | None = None,
         kept: bool = True,
+        pins: Mapping[str, str] | None = None,
     ) -> None:
         self.party = party
         self.run = run
@@ -106,6 +108,7 @@ class Ledger:
         self._count = 0
         self._closed = False
         self._peers: dict[str, Peer] = {}
+        self._pins = dict(pins or {})
         self._words: dict[str, Word] = {}
         self._file = path.open("ab", buffering=0) if path is not None else None
         self.opening = Opening(
@@ -216,7 +219,7 @@ class Ledger:
             peers: name → its role and its `introduction`.
 
         Raises:
-            ProtocolError: a peer has a ledger of another version, or sent no key.
+            ProtocolError: a peer has a ledger of another version, or sent no key, or not the one that is pinned.
         """
         found: dict[str, Peer] = {}
         for name, (role, said) in sorted(peers.items()):
@@ -230,12 +233,39 @@ class Ledger:
                 PublicKey.from_hex(key)
             except AuditError as error:
                 raise ProtocolError(f"{name!r} introduced itself without a key: {error}") from None
+            if self._pins.get(name, key) != key:
+                raise ProtocolError(
+                    f"{name!r} introduced itself with the key {PublicKey.from_hex(key).fingerprint}, and the agreement "
+                    f"names {PublicKey.from_hex(self._pins[name]).fingerprint}: somebody else may stand in its place; "
+                    "compare fingerprints with the party itself"
+                )
             if len(session) != 32 or set(session) - set("0123456789abcdef"):
                 raise ProtocolError(f"{name!r} sent the session {session[:80]!r}; 32 hexadecimal digits were expected")
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
             self._peers = found
             self._append(Roster(time=self._now(), peers=found, prev=self._head))
+
+    def vouch(self, kind: str, content: bytes) -> str:
+        """The party's signature over `content` of a `kind`, for its peers."""
+        return self._key.sign(kind, content)
+
+    def check_vouched(self, peer: str, kind: str, content: bytes, signature: object) -> None:
+        """Check a peer's `vouch` by the key that it introduced itself with.
+
+        Raises:
+            ProtocolError: nobody met the peer, or it did not sign this.
+        """
+        known = self._peers.get(peer)
+        try:
+            if known is None or not isinstance(signature, str):
+                raise AuditError("there is no signature, or no key to check it by")
+            PublicKey.from_hex(known.key).verify(kind, content, signature)
+        except AuditError as error:
+            raise ProtocolError(
+                f"what {peer!r} is said to have sent {self.party!r} is not signed by it: {error}; somebody may stand "
+                "between the two"
+            ) from None
 
     @property
     def closed(self) -> bool:

@@ -41,6 +41,7 @@ class OwnLedgers:
         path: of the file; made by the first attempt.
         software: name and version of what keeps it.
         later: names of runs that are no attempts and come after them, for example what binds the results.
+        pins: see `Ledger`.
 
     Attributes:
         dropped: bytes of a last line that was cut off, and is gone now.
@@ -57,6 +58,7 @@ class OwnLedgers:
         *,
         software: str = f"securevfl ledger {VERSION}",
         later: Sequence[str] = (),
+        pins: Mapping[str, str] | None = None,
     ) -> None:
         self.party = party
         self.dropped = 0
@@ -64,6 +66,7 @@ class OwnLedgers:
         self._path = path
         self._software = software
         self._later = tuple(later)
+        self._pins = dict(pins or {})
         self._session = os.urandom(16).hex()
         self._attempt = 0
         self._before: Ledger | None = None
@@ -163,6 +166,7 @@ class OwnLedgers:
             after=self._after if self._before is None else self._before.head,
             path=self._path,
             kept=False,
+            pins=self._pins,
         )
         self._before = ledger
         if one is not None:
