@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import securevfl_crypto as crypto
 from msgspec import Meta
@@ -78,6 +78,11 @@ class Protection(Config):
     def key_bits(self) -> int:
         """Size of a Paillier modulus; 0 without."""
         return 0
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether a model that was trained on shares is opened at the end, to each party its own part."""
+        return False
 
     def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
         """Names of the parties that train on shares; empty where each trains its own half, at a cut.
@@ -418,6 +423,9 @@ class Shares(Protection):
         lr: η, the learning rate of all weights.
         momentum: μ.
         weight_decay: λ.
+        model: what becomes of the trained model. ``"shares"``: it stays in shares. ``"parts"``: it is opened at the end
+            of training, to each data party the weights of its own columns, to the active one those above, too;
+            predictions take the parts in as shares again.
         dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
             party adds its own inside the shares, and that of any two reaches ε; or None.
     """
@@ -428,6 +436,7 @@ class Shares(Protection):
     lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
     momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
     weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    model: Literal["shares", "parts"] = "shares"
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -441,7 +450,12 @@ class Shares(Protection):
 
     @property
     def title(self) -> str:
-        return "secret shares" + (f" + {self.dp.titled('the model')}" if self.dp else "")
+        title = "secret shares" + (", model handed out" if self.hands_out else "")
+        return title + (f" + {self.dp.titled('the model')}" if self.dp else "")
+
+    @property
+    def hands_out(self) -> bool:
+        return self.model == "parts"
 
     @property
     def sealed(self) -> bool:
@@ -481,7 +495,7 @@ class Shares(Protection):
         return next((name for name in self.computing if name not in parties), "")
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
-        return share_exchanges(passive)
+        return share_exchanges(passive, parts=self.hands_out)
 
     def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
         return NoActiveCut()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from securevfl.cut.handed_exchanges import handed_exchanges
 from securevfl.cut.leakage import Revealed
 from securevfl.privacy import severity_of_view
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
@@ -27,11 +28,12 @@ _TRUST = "if no two of the three computing parties put together what they hold"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
-def share_exchanges(passive: int) -> tuple[Exchange, ...]:
+def share_exchanges(passive: int, *, parts: bool = False) -> tuple[Exchange, ...]:
     """Of training on shares; none without passive parties.
 
     Args:
         passive: number of passive parties.
+        parts: whether the model is handed out at the end.
     """
     if not passive:
         return ()
@@ -43,6 +45,7 @@ def share_exchanges(passive: int) -> tuple[Exchange, ...]:
         *_dealt(),
         *_among(),
         *_opened(),
+        *(handed_exchanges() if parts else ()),
     )
 
 
@@ -50,7 +53,7 @@ def _dealt() -> Iterator[Exchange]:
     for sender in (ACTIVE, PASSIVE):
         for receiver in _COMPUTING:
             if (sender, receiver) != (ACTIVE, ACTIVE):
-                yield _share(INPUT, sender, receiver, "shares of its rows")
+                yield _share(INPUT, sender, receiver, "shares of its rows, or of its part of a model")
 
 
 def _among() -> Iterator[Exchange]:

@@ -3,6 +3,7 @@ what is opened. It imports `cut`, `privacy`, `transport` and `site`; the program
 
 from securevfl.shares.course import Course, Words, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
+from securevfl.shares.handing import Block, Handing, blocks
 from securevfl.shares.member import Member, input_words
 from securevfl.shares.metrics import Scores, named
 from securevfl.shares.network import Network
@@ -10,7 +11,9 @@ from securevfl.shares.shape import INPUT_BOUND, Layer, NetworkShape, Rule
 
 __all__ = [
     "INPUT_BOUND",
+    "Block",
     "Course",
+    "Handing",
     "Layer",
     "Member",
     "Network",
@@ -19,6 +22,7 @@ __all__ = [
     "Scores",
     "StepNoise",
     "Words",
+    "blocks",
     "check_clipped",
     "check_logits",
     "check_sizes",

@@ -93,6 +93,14 @@ class Course:
             self.repeated += 1
         journal.reserve(epoch, name, 1, 1)
 
+    def begin_handing(self) -> None:
+        """Count that the model is about to be handed out, as often as predictions may be opened at the end.
+
+        Raises:
+            PolicyError: attempts that broke off may have handed it out so often that this party allows no more.
+        """
+        self._count("parts of the model", 0)
+
     async def train(
         self, sizes: Sequence[int], words: Words | None, *, told: Callable[[int], None] = lambda done: None
     ) -> None:

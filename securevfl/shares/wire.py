@@ -9,6 +9,7 @@ import numpy as np
 from securevfl_crypto.errors import CryptoError
 from securevfl_crypto.replicated import Computing, Dealt, Expected, Opening, agreed_streams
 
+from securevfl.cut.handed_exchanges import PART
 from securevfl.cut.share_exchanges import CONFIRM, INPUT, KEY, ROUND
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link
@@ -94,6 +95,8 @@ class LinkWire:
 
 def _step(label: str) -> tuple[str, Kind, Guard]:
     """As which step, kind and guard a message of the engine is declared: openings and digests by their own names."""
+    if label.startswith("open part "):  # of one of the parties
+        return PART, Kind.SHARE, MASKED
     if label.startswith("open "):
         return f"shares/{label}", Kind.SHARE, MASKED
     if label == "keys":

@@ -193,7 +193,7 @@ class Algorithm(Config):
         if not protection.on_shares:
             mine = PassiveProgram(self.passive(setting)) if site.role == PASSIVE else None
             return mine or ActiveProgram(self.active(setting))
-        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=setting.plan)
+        sharing = Sharing(algorithm=self, protection=protection, site=site, plan=setting.plan, trains=False)
         if site.role == PASSIVE:
             return SharesPassive(self.passive(setting), sharing)
         return SharesActive(self.active(setting), sharing)
@@ -211,7 +211,7 @@ class Algorithm(Config):
         """
         if not protection.on_shares:
             raise InputError(f"under {protection.title} a party without data has no part of a model to predict with")
-        return SharesCoordinator(Sharing(algorithm=self, protection=protection, site=site, plan=plan))
+        return SharesCoordinator(Sharing(algorithm=self, protection=protection, site=site, plan=plan, trains=False))
 
     def check(self, protection: Protection) -> None:
         """Refuse a protection that this algorithm cannot have.

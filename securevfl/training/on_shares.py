@@ -24,6 +24,7 @@ from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
 from securevfl.privacy import Gaussian, Link, SharedSteps, fan_out
 from securevfl.shares import (
     Course,
+    Handing,
     Member,
     Network,
     NetworkShape,
@@ -83,25 +84,29 @@ class Sharing:
         protection: names the computing parties and the optimiser.
         site: the party's place, linked with all.
         plan: of the job.
+        trains: whether it trains; False where a trained model predicts.
     """
 
     algorithm: OnShares
     protection: Protection
     site: Site
     plan: Plan
+    trains: bool = True
 
     @property
     def computing(self) -> tuple[str, ...]:
         """Names of the three."""
         return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
 
-    def member(self, rows: int, classes: int) -> Member:
+    def member(self, rows: int, classes: int, handed: NetworkShape | None = None) -> Member:
         """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
-        done and validates, and predictions of so many rows, once; to the active party.
+        done and validates, and predictions of so many rows, once; to the active party. Where the model is handed out,
+        to each party its own part, once.
 
         Args:
             rows: that are tested, or predicted.
             classes: number of classes.
+            handed: the network that is handed out at the end; None where it stays in shares.
         """
         saved, names = self.site.keeper.saved(), self.computing
         done = 0 if saved is None else as_int(saved["epoch"])
@@ -113,7 +118,17 @@ class Sharing:
             "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
+        if handed is not None:
+            openings |= Handing.openings(handed, (self.site.active, *self.site.passive), names)
         return Member(self.site, names, openings)
+
+    def handed(self, shape: NetworkShape) -> NetworkShape | None:
+        """The network, where this run hands it out at its end."""
+        return shape if self.trains and self.protection.hands_out else None
+
+    def handing(self, member: Member, course: Course, shape: NetworkShape) -> Handing | None:
+        """What hands the model out, and deals it again; None where it stays in shares."""
+        return Handing(member, shape, course.network, course.begin_handing) if self.protection.hands_out else None
 
     def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
         """The network for inputs of these widths."""
@@ -283,10 +298,10 @@ class SharesActive(ActiveProgram):
         if cut is not None:
             cut.widths = joined
         _clip(self, shape, 0)
-        member = self.sharing.member(rows, classes)
+        member = self.sharing.member(rows, classes, self.sharing.handed(shape))
         await member.setup()
         self.course = self.sharing.course(member, shape, self.role.plan.batch_size, _times(self.role))
-        self.model.network = self.course.network
+        self.model.network, self.model.handing = self.course.network, self.sharing.handing(member, self.course, shape)
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -367,6 +382,9 @@ class SharesActive(ActiveProgram):
         self._valid_scores = np.empty((0, 0))
         await super().decide(progress, valid)
 
+    async def after_test(self) -> None:
+        await self.model.hand_out()
+
     def score_alone(self) -> None:
         """Not possible: the active party's own block is shared, too."""
 
@@ -423,10 +441,10 @@ class SharesPassive(PassiveProgram):
             )
         shape = self.sharing.shape(widths, classes)
         _clip(self, shape, 1 + self.sharing.site.passive.index(self.role.site.name))
-        member = self.sharing.member(rows, classes)
+        member = self.sharing.member(rows, classes, self.sharing.handed(shape))
         await member.setup()
         self.course = self.sharing.course(member, shape, batch_size, times)
-        self.model.network = self.course.network
+        self.model.network, self.model.handing = self.course.network, self.sharing.handing(member, self.course, shape)
 
     async def prepare(self) -> State | None:
         saved = await super().prepare()
@@ -460,6 +478,9 @@ class SharesPassive(PassiveProgram):
             return
         self.role.looks.add(self.role.features.places(rows), self.course.outputs)
         await self.course.predict(_sizes(parts), words)
+
+    async def after_test(self) -> None:
+        await self.model.hand_out()
 
     def ended(self) -> Trained:
         trained = super().ended()
@@ -512,10 +533,11 @@ class SharesCoordinator(Program):
         sharing, site = self.sharing, self.sharing.site
         told = await _plan(site.links[site.active], len(site.passive) + 1)
         widths, self._classes, self._batch_size, rows, times = told
-        member = sharing.member(rows, self._classes)
+        shape = sharing.shape(widths, self._classes)
+        member = sharing.member(rows, self._classes, sharing.handed(shape))
         await member.setup()
-        self.course = sharing.course(member, sharing.shape(widths, self._classes), self._batch_size, times)
-        self.model.network = self.course.network
+        self.course = sharing.course(member, shape, self._batch_size, times)
+        self.model.network, self.model.handing = self.course.network, sharing.handing(member, self.course, shape)
 
     async def _run(self) -> Trained:
         sharing, site, trained = self.sharing, self.sharing.site, self.trained
@@ -550,6 +572,7 @@ class SharesCoordinator(Program):
         self.model.restore(kept)
         observer.phase("test")
         await self.answer()
+        await self.model.hand_out()
         trained.finish = site.clock.lap()
         trained.model = self._part()
         trained.notes += _notes(course, sharing)

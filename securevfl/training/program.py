@@ -93,6 +93,9 @@ class RoleProgram(Program, Generic[R]):
         """What the party's clock counted since the last time."""
         return self.role.site.clock.lap()
 
+    async def after_test(self) -> None:
+        """What is exchanged after the test; nothing."""
+
     def ended(self) -> Trained:
         """Close the books: what was to be released with noise must have been.
 
@@ -198,6 +201,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role.restore(progress.kept)
         observer.phase("test")
         self.trained.test = await self.evaluate(role.table.split.test, keep=True)
+        await self.after_test()
         self.trained.valid_scores = np.empty((0, 0)) if progress.scores is None else progress.scores.numpy()
         self.score_alone()
         self.calibrate()
@@ -433,6 +437,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
         role.restore(kept)
         observer.phase("test")
         await self.answer_all(split.test)
+        await self.after_test()
         return self.ended()
 
     async def train_epoch(self, epoch: int) -> None:

@@ -9,12 +9,14 @@ import torch
 from securevfl_crypto.replicated import Share
 
 from securevfl.errors import InputError
-from securevfl.shares import Network
+from securevfl.shares import Handing, Network
 from securevfl.training.state import State, as_dict, as_list, as_tensor
 
 __all__ = ["SharedModel"]
 
 Shares = Mapping[str, Share]
+
+_OWN = "handed out"
 
 
 class SharedModel:
@@ -23,23 +25,32 @@ class SharedModel:
     Attributes:
         network: at a computing party, once the sizes are known.
         stale: whether its shares were loaded, and have to be drawn anew before they are used.
+        handing: hands the model out at the end, where the job says so.
+        own: what was handed out to this party, block → float64 weights; None before.
     """
 
     def __init__(self) -> None:
         self.network: Network | None = None
         self.stale = False
+        self.handing: Handing | None = None
+        self.own: State | None = None
 
     async def setup(self) -> None:
         """See `Part.setup`; the program makes the network."""
 
     async def freshen(self) -> None:
-        """Check that loaded shares are one sharing, and draw them anew: the same values, other summands.
+        """Check that loaded shares are one sharing, and draw them anew: the same values, other summands. A model that
+        was handed out is dealt again.
 
         Raises:
             CryptoError: two parties hold different summands of one value.
+            InputError, RangeError: a part that cannot be dealt.
         """
         network, stale = self.network, self.stale
         self.stale = False
+        if stale and self.own is not None and self.handing is not None:
+            await self.handing.deal({name: as_tensor(one).numpy() for name, one in self.own.items()})
+            return
         if network is None or not stale:
             return
         kept = [*network.weights.values(), *network.moving.values()]
@@ -48,13 +59,24 @@ class SharedModel:
         network.weights = {name: next(fresh) for name in network.weights}
         network.moving = {name: next(fresh) for name in network.moving}
 
+    async def hand_out(self) -> None:
+        """Open to each data party its own part of the model, once, where the job says so: that is the model then."""
+        if self.handing is not None:
+            self.own = {name: torch.from_numpy(one) for name, one in (await self.handing.hand_out()).items()}
+
     def snapshot(self) -> object:
         """See `Part.snapshot`."""
+        if self.own is not None:
+            return {_OWN: dict(self.own)}
         return {} if self.network is None else _packed(self.network.weights)
 
     def restore(self, state: object) -> None:
         """See `Part.restore`; the momentum begins anew."""
         network = self.network
+        kept = as_dict(state)
+        if _OWN in kept:
+            self.own, self.stale = as_dict(kept[_OWN]), True
+            return
         if network is not None:
             network.weights = _unpacked(as_dict(state), network.weights)
             zero = {name: np.zeros(one.shape, dtype=np.uint64) for name, one in network.weights.items()}

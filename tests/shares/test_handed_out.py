@@ -3,15 +3,21 @@ each party's own part of it, as the job chooses; and predictions with either."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from helpers import parties
+from securevfl_crypto.ring import decode
 
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.jobs import Result
 from securevfl.jobs.parts import PART
+from securevfl.privacy import Finding
+from securevfl.training.shared_model import SharedModel
+from securevfl.transport import Kind
 
 
 def _job(protection: sv.Shares, algorithm: sv.Algorithm | None = None) -> sv.Job:
@@ -83,3 +89,127 @@ def test_rows_of_one_party_are_not_scored_from_shares(two: Parties) -> None:
     model = sv.simulate(_job(_with_notary(two), sv.ZeroImputation(hidden=4, top=())), two).model()
     with pytest.raises(sv.InputError, match="no party can score rows by itself"):
         sv.predict(model, two, everyone=True)
+
+
+NAMES = ("bank", "shop1", "shop2", "shop3")
+
+
+@pytest.fixture(scope="module")
+def four() -> Parties:
+    return parties(3, 90)
+
+
+@pytest.fixture(scope="module")
+def parted(four: Parties) -> Result:
+    return sv.simulate(_job(sv.Shares(model="parts")), four)
+
+
+def _whole(shared: sv.Model) -> dict[str, np.ndarray]:
+    """What the parts of two computing parties give together: all weights."""
+    ours, theirs = (shared.parts[name]["parts"]["shares"] for name in NAMES[:2])
+    return {
+        name: decode(sum(part.numpy().view(np.uint64) for part in (*parts, theirs[name][1])))
+        for name, parts in ours.items()
+    }
+
+
+def _own(model: sv.Model, name: str) -> dict[str, np.ndarray]:
+    return {block: one.numpy() for block, one in model.parts[name]["parts"]["shares"]["handed out"].items()}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [sv.SplitNN(hidden=4, top=(3,)), sv.SplitNN(hidden=4, top=(), bottom=(3,)), sv.LogisticRegression()],
+    ids=["identity", "perceptrons", "logistic"],
+)
+def test_each_party_gets_its_part_and_together_they_are_the_model(four: Parties, algorithm: sv.Algorithm) -> None:
+    wanted = _whole(sv.simulate(_job(sv.Shares(), algorithm), four).model())
+    model = sv.simulate(_job(sv.Shares(model="parts"), algorithm), four).model()
+    places = {layer: np.zeros(len(one), dtype=int) for layer, one in wanted.items()}
+    for name in NAMES:
+        assert set(model.parts[name]["parts"]["shares"]) == {"handed out"}  # no summand of anything else is left
+        for block, weights in _own(model, name).items():
+            layer, _, rows = block.partition(", rows ")
+            first, last = map(int, rows.split(" to "))
+            assert np.abs(weights - wanted[layer][first:last]).max() < 0.01, block  # last bits are cut at random
+            places[layer][first:last] += 1
+            below = layer.startswith("bottom") or (layer == "layer 0" and last < len(wanted[layer]))
+            assert below or name == "bank", block
+    assert all((count == 1).all() for count in places.values())  # each weight to one party
+
+
+def test_nothing_else_is_opened_and_each_part_to_its_party_alone(parted: Result, four: Parties) -> None:
+    (ledgers,) = [found for key, found in parted.ledgers.items() if key != "alignment"]
+    got = {
+        name: Counter(
+            (e.what, tuple(sorted(map(tuple, e.shapes.values()))))
+            for e in ledger.each_entry()
+            if e.way == "received" and e.what.startswith("shares/open")
+        )
+        for name, ledger in ledgers.items()
+    }
+    told = got["bank"] - Counter({one: n for one, n in got["bank"].items() if one[0] == "shares/open part"})
+    assert {what for what, _ in told} == {"shares/open metrics", "shares/open range", "shares/open predictions"}
+    width = {name: 4 * len(table.columns) for name, table in four.items()}  # four units above its columns
+    above = 4 + (4 + 1) * 3 + (3 + 1) * 1
+    for name in NAMES:
+        mine = [shapes for (what, shapes), n in got[name].items() for _ in range(n) if what == "shares/open part"]
+        values = width[name] + (above if name == "bank" else 0)
+        if name == "shop3":  # does not compute: a summand and a digest from each of the three
+            assert mine == [tuple(sorted([(32,), (values,)]))] * 3
+        else:  # a summand from one, its digest from another, each under a header of three counts
+            assert sorted(mine) == sorted([((3,), (values,)), ((3,), (32,))])
+        if name != "bank":
+            assert {what for what, _ in got[name]} == {"shares/open part"}
+
+
+def test_a_part_is_opened_once(four: Parties, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = SharedModel.hand_out
+
+    async def twice(model: SharedModel) -> None:
+        await once(model)
+        await once(model)
+
+    monkeypatch.setattr(SharedModel, "hand_out", twice)
+    with pytest.raises(sv.ProtocolError, match=r"'part 0' was declared to be opened 1 times") as caught:
+        sv.simulate(_job(sv.Shares(model="parts")), four)
+    banks = [ledger for ledger in caught.value.ledgers if ledger.party == "bank"]
+    got = [e.what for ledger in banks for e in ledger.each_entry() if e.way == "received"]
+    assert got.count("shares/open part") <= 2
+
+
+def test_parts_predict_on_shares_and_nothing_else_of_a_row_is_opened(
+    parted: Result, four: Parties, tmp_path: Path
+) -> None:
+    job = parted.model().job
+    model = sv.Model.load(parted.model().save(tmp_path), job)
+    predicted = sv.predict(model, four)
+    assert _gap(parted, predicted) < 0.01
+    kinds = {(e.what, e.kind) for ledger in predicted.ledgers.values() for e in ledger.each_entry()}
+    hidden = {Kind.CONTROL, Kind.PUBLIC_KEY, Kind.SHARE}
+    assert {kind for what, kind in kinds if what.startswith(("shares/", "cut/"))} <= hidden
+    opened = {what for what, _ in kinds if what.startswith("shares/open")}
+    assert opened == {"shares/open predictions"}
+
+
+def test_a_notary_gets_no_part_and_takes_part_in_predicting(two: Parties) -> None:
+    protection = _with_notary(two).replace(model="parts")
+    ran = sv.simulate(_job(protection), two)
+    (ledgers,) = [found for key, found in ran.ledgers.items() if key != "alignment"]
+    assert not any(e.way == "received" and "open" in e.what for e in ledgers["notary"].each_entry())
+    assert ran.model().parts["notary"]["parts"]["shares"] == {"handed out": {}}
+    assert _gap(ran, sv.predict(ran.model(), two)) < 0.01
+
+
+def test_the_job_says_that_the_model_is_handed_out_and_findings_what_that_tells(parted: Result) -> None:
+    job = parted.model().job
+    assert job.digest != job.replace(protection=sv.Shares()).digest
+    assert job.protection.title == "secret shares, model handed out"
+    told = {one.party: one.severity for one in _of_parts(job.protection)}
+    assert told == {"shop1": "leak", "shop2": "leak", "bank": "leak"}
+    assert not _of_parts(sv.Shares())
+
+
+def _of_parts(protection: sv.Shares) -> list[Finding]:
+    found = sv.SplitNN().findings(protection, ["shop1", "shop2"], "bank")
+    return [one for one in found if "weights of its own columns" in one.learns]

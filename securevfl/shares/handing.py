@@ -1,0 +1,241 @@
+"""A model that is handed out: at the end of training each data party gets the weights that its own columns enter by,
+and the active party those above; nobody gets a weight of another party's columns. To predict, each deals its part
+again, so that `z` of a row stays in shares then, too.
+
+A weight of the first layer stands in the row of the column that it is multiplied with: the rows of a party's columns
+are its part. With perceptron bottoms its bottom is. Biases of joined layers, and all layers above, are the active
+party's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.replicated import Opening, Share, concatenate
+from securevfl_crypto.ring import FRACTION, decode, encode
+
+from securevfl.cut.handed_exchanges import PART
+from securevfl.errors import InputError, ProtocolError, RangeError
+from securevfl.privacy import Link, fan_out
+from securevfl.shares.member import Member
+from securevfl.shares.network import Network
+from securevfl.shares.shape import NetworkShape
+from securevfl.shares.wire import MASKED
+from securevfl.transport import Kind
+
+__all__ = ["Block", "Handing", "blocks"]
+
+_SLACK = 2.0
+"""Norms may be this many times what the last check of the range found: products are proved for that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Rows of one layer's weights.
+
+    Attributes:
+        layer: its name.
+        first: row, counted from 0.
+        last: row after the last one.
+        outputs: columns.
+        norm: largest Frobenius norm that the layer may have.
+    """
+
+    layer: str
+    first: int
+    last: int
+    outputs: int
+    norm: float
+
+    @property
+    def name(self) -> str:
+        """In saved parts: ``"layer 0, rows 0 to 13"``."""
+        return f"{self.layer}, rows {self.first} to {self.last}"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of its weights."""
+        return self.last - self.first, self.outputs
+
+
+def blocks(shape: NetworkShape) -> list[list[Block]]:
+    """For each data party, the active one first, its part of the weights; together all of them, each once.
+
+    Args:
+        shape: of the network.
+    """
+    found: list[list[Block]] = [[] for _ in shape.inputs]
+    for level in shape.bottoms():
+        for layer in level:
+            party = int(layer.name.removeprefix("bottom ").split(".")[0])
+            found[party].append(Block(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm))
+    first, *above = shape.tops()
+    start = 0
+    if not shape.bottom:
+        for party, width in enumerate(shape.inputs):
+            if width:
+                found[party].append(Block(first.name, start, start + width, first.outputs, first.norm))
+            start += width
+    found[0].append(Block(first.name, start, first.inputs + 1, first.outputs, first.norm))
+    found[0] += [Block(layer.name, 0, layer.inputs + 1, layer.outputs, layer.norm) for layer in above]
+    return found
+
+
+@dataclass
+class Handing:
+    """One party's part in handing a model out, and in dealing it again.
+
+    Attributes:
+        member: what it deals and computes.
+        shape: of the network.
+        network: at a computing party.
+        counted: is called before the model is handed out.
+    """
+
+    member: Member
+    shape: NetworkShape
+    network: Network | None
+    counted: Callable[[], None]
+
+    @staticmethod
+    def openings(shape: NetworkShape, sources: Sequence[str], computing: Sequence[str]) -> dict[str, Opening]:
+        """What handing out opens inside the three: each one's own part, once, to it alone.
+
+        Args:
+            shape: of the network.
+            sources: names of the data parties, the active one first.
+            computing: names of the three.
+        """
+        found = {}
+        for party, mine in enumerate(blocks(shape)):
+            if mine and sources[party] in computing:
+                values = sum(block.shape[0] * block.shape[1] for block in mine)
+                found[_opening(party)] = Opening(1, (computing.index(sources[party]),), values)
+        return found
+
+    async def hand_out(self) -> dict[str, np.ndarray]:
+        """Open to each data party its part. This party's own, block → float64 weights; nothing at a coordinator.
+
+        Raises:
+            UndeclaredOpening: a part that was not declared, or was opened before.
+            ProtocolError: to a party that does not compute, summands were sent that do not fit together.
+        """
+        self.counted()
+        member, own = self.member, {}
+        for party, (name, mine) in enumerate(zip(member.sources, blocks(self.shape), strict=True)):
+            if not mine:
+                continue
+            words = await self._opened(party, name, mine)
+            if words is not None and name == member.site.name:
+                ends = np.cumsum([block.shape[0] * block.shape[1] for block in mine])[:-1]
+                parts = np.split(words.reshape(-1), ends)
+                own = {
+                    block.name: decode(part, FRACTION).reshape(block.shape)
+                    for block, part in zip(mine, parts, strict=True)
+                }
+        return own
+
+    async def _opened(self, party: int, name: str, mine: Sequence[Block]) -> np.ndarray | None:
+        member, network = self.member, self.network
+        if network is None or member.engine is None:
+            if name != member.site.name:
+                return None
+            count = sum(block.shape[0] * block.shape[1] for block in mine)
+            return await _received([member.site.links[one] for one in member.computing], count)
+        whole = concatenate(
+            [network.weights[block.layer][block.first : block.last].reshape(-1) for block in mine], axis=0
+        )
+        if name in member.computing:
+            return await member.engine.open(_opening(party), whole, [member.computing.index(name)])
+        await member.site.links[name].send(
+            Kind.SHARE, PART, meta={}, guard=MASKED, share=_plain(whole.mine), digest=_digest(whole.next)
+        )
+        return None
+
+    async def deal(self, own: Mapping[str, np.ndarray]) -> None:
+        """Share out what was handed out, so that the computing parties have the model again.
+
+        Args:
+            own: this party's part; empty at a coordinator.
+
+        Raises:
+            InputError: a part of another network.
+            RangeError: weights so large that products on shares could wrap.
+        """
+        member, every = self.member, blocks(self.shape)
+        names = dict(zip(member.sources, every, strict=True))
+        mine = names.get(member.site.name, [])
+        if own.keys() != {block.name for block in mine}:
+            raise InputError(f"the model has {', '.join(own) or 'no weights'}; this job's network has other blocks")
+        words = [_words(block, own[block.name]) for block in mine]
+        shapes = {name: [block.shape for block in part] for name, part in names.items() if part}
+        dealt = await member.share(words or None, shapes)
+        if self.network is None:
+            return
+        rows: dict[str, list[tuple[int, Share]]] = {}
+        for name, part in names.items():
+            for block, share in zip(part, dealt.get(name, []), strict=True):
+                rows.setdefault(block.layer, []).append((block.first, share))
+        weights = self.network.weights
+        self.network.weights = {
+            layer: concatenate([share for _, share in sorted(rows[layer], key=lambda one: one[0])], axis=0)
+            for layer in weights
+        }
+
+
+def _opening(party: int) -> str:
+    return f"part {party}"
+
+
+def _words(block: Block, values: np.ndarray) -> np.ndarray:
+    if values.shape != block.shape:
+        raise InputError(f"the model's {block.name} has shape {values.shape}; {block.shape} was expected")
+    bound = _SLACK * block.norm
+    norm = float(np.linalg.norm(values))
+    if not norm <= bound:
+        raise RangeError(
+            f"the model's {block.name} have norm {norm:.4g}; up to {bound:.4g} no product on shares wraps: take the "
+            "part that training saved"
+        )
+    try:
+        return encode(values, FRACTION)
+    except MalformedError as error:
+        raise RangeError(f"the model's {block.name}: {error}") from error
+
+
+def _plain(words: np.ndarray) -> np.ndarray:
+    return np.asarray(words, dtype=np.uint64, order="C")
+
+
+def _digest(words: np.ndarray) -> np.ndarray:
+    found = hashlib.sha256(f"handed out {words.shape}".encode() + _plain(words).tobytes())
+    return np.frombuffer(found.digest(), np.uint8)
+
+
+async def _received(links: Sequence[Link], count: int) -> np.ndarray:
+    """The sum of what the three send, at a party that does not compute; each summand's digest comes from another."""
+    summands: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    async def one(link: Link) -> None:
+        message = await link.receive(Kind.SHARE, PART, "share", "digest")
+        share, digest = np.asarray(message.arrays["share"]), np.asarray(message.arrays["digest"])
+        if share.dtype != np.uint64 or share.shape != (count,) or digest.dtype != np.uint8:
+            raise ProtocolError(
+                f"{link.peer!r} sent {share.dtype} {share.shape} of this party's part of the model; uint64 ({count},) "
+                "was expected"
+            )
+        summands[link.peer] = share, digest
+
+    await fan_out(links, one)
+    order = [link.peer for link in links]
+    for holder, after in zip(order, [*order[1:], order[0]], strict=True):
+        if not np.array_equal(summands[holder][1], _digest(summands[after][0])):
+            raise ProtocolError(
+                f"{holder!r} and {after!r} hold different summands of this party's part of the model: start all again "
+                "from one checkpoint"
+            )
+    return np.asarray(sum((share for share, _ in summands.values()), start=np.zeros(count, np.uint64)))
