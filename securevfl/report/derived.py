@@ -163,6 +163,10 @@ def cards(record: Record, attacked: AttackRecord | None = None) -> dict[str, Car
     return found
 
 
+_TOLD = "result"
+"""A leak by what the job is for alone."""
+
+
 def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
     """For each federated run, the worst that each party learns of others.
 
@@ -172,6 +176,7 @@ def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
     """
     words = {
         "leak": "can read or compute data of",
+        _TOLD: "can estimate, from the result that it is given, data of",
         "note": "learns something limited of",
         "ok": "learns nothing but by design of",
     }
@@ -180,6 +185,8 @@ def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
         learned: dict[str, dict[str, dict[str, None]]] = {}
         for line in run.learned:
             severity = line.severity if line.severity in words else "leak"  # what nobody knows is not harmless
+            if severity == "leak" and line.sights and all(sight.result for sight in line.sights):
+                severity = _TOLD
             for party in line.party.split(", "):
                 learned.setdefault(party, {}).setdefault(severity, {}).update(dict.fromkeys(line.about.split(", ")))
         for severity, text in words.items():
@@ -189,5 +196,5 @@ def worst(record: Record) -> list[tuple[RunRecord, str, str]]:
                 if severity == next(one for one in words if one in about)
             ]
             if said:
-                found.append((run, severity, "; ".join(said)))
+                found.append((run, "leak" if severity == _TOLD else severity, "; ".join(said)))
     return found

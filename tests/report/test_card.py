@@ -24,6 +24,7 @@ from securevfl.privacy.severity import measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
+from securevfl.report.derived import worst
 from securevfl.report.record import LearnedRecord, PartyRecord
 
 PASSIVE = ["network", "retailer"]
@@ -174,6 +175,15 @@ def _on_shares(columns: list[str], *more: LearnedRecord) -> Card:
 def test_a_prediction_is_as_much_as_a_party_of_one_column_has() -> None:
     assert _on_shares(["x"]).cell("bank", "network").standing == "reads it"
     assert _on_shares(["x", "y"]).cell("bank", "network").standing == "bounded"
+
+
+def test_the_line_below_the_card_says_the_same(result: sv.Result) -> None:
+    learned = learned_of(sv.SplitNN().findings(sv.Shares(), PASSIVE, "bank"))
+    [run] = result.record.runs
+    changed = msgspec.structs.replace(result.record, runs=[msgspec.structs.replace(run, learned=learned)])
+    [(_, severity, sentence)] = worst(changed)
+    assert severity == "leak"
+    assert sentence == "bank can estimate, from the result that it is given, data of network, retailer"
 
 
 def test_the_result_does_not_hide_what_else_is_told() -> None:
