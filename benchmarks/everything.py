@@ -50,6 +50,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.cut", quick=("--quick",)),
     Benchmark("benchmarks.cut", ("--bits", "3072", "--quick")),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),
+    Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
     Benchmark("benchmarks.overhead", quick=("--quick",)),
     Benchmark("benchmarks.plain_path", quick=("--epochs", "6", "--threads", "1")),
     Benchmark("benchmarks.psi", quick=("--quick",)),

@@ -8,12 +8,12 @@ import pytest
 import torch
 from securevfl_crypto.replicated import Clear, Computing, run_three
 from securevfl_crypto.ring import decode, encode
-from torch import nn
 
 import securevfl as sv
 from securevfl.shares import Network, NetworkShape, Rule, Scores
 from securevfl.shares.engine import Engine
 from securevfl.shares.metrics import EDGES
+from securevfl.testing.shared_reference import SharedReference
 
 RULE = Rule(lr=0.25, momentum=0.9, decay=0.0)
 SHAPES = {
@@ -67,57 +67,15 @@ def test_three_parties_compute_what_the_clear_does_bit_by_bit(name: str) -> None
         np.testing.assert_array_equal(sum(one[what] for one in results), words, err_msg=what)
 
 
-def _relu(z: torch.Tensor) -> torch.Tensor:
-    """With derivative 1 at zero, as on shares: a unit whose inputs are all off stands there as training begins."""
-    return torch.where(z >= 0, z, 0.0)
-
-
-def _reference(shape: NetworkShape) -> nn.Module:
-    """The same network in torch, with the same first weights."""
-
-    class Joined(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.by = nn.ParameterDict(
-                {
-                    name.replace(".", "_"): nn.Parameter(torch.from_numpy(decode(words)))
-                    for name, words in shape.first_weights(1).items()
-                }
-            )
-
-        def dense(self, name: str, a: torch.Tensor) -> torch.Tensor:
-            w = self.by[name.replace(".", "_")]
-            return a @ w[:-1] + w[-1]
-
-        def forward(self, inputs: list[torch.Tensor]) -> torch.Tensor:
-            parts = {str(i): x for i, x in enumerate(inputs) if x.shape[1]}
-            for level in shape.bottoms():
-                for layer in level:
-                    party = layer.name.removeprefix("bottom ").split(".")[0]
-                    z = _relu(self.dense(layer.name, parts[party]))
-                    parts[party] = z.clamp_max(6) if layer.then == "relu6" else z
-            a = torch.cat(list(parts.values()), dim=1)
-            for layer in shape.tops():
-                z = self.dense(layer.name, a)
-                a = _relu(z) if layer.then else z
-            return a
-
-    return Joined()
-
-
 @pytest.mark.parametrize("name", SHAPES)
 def test_the_arithmetic_is_that_of_sgd_with_momentum_up_to_rounding(name: str) -> None:
     shape, rule = SHAPES[name], Rule(lr=0.25, momentum=0.5, decay=0.01)
     inputs, labels = _rows(shape)
-    model = _reference(shape)
-    optimizer = torch.optim.SGD(model.parameters(), lr=rule.lr, momentum=rule.momentum, weight_decay=rule.decay)
+    model = SharedReference(shape, rule, batch_size=8, seed=1)
     x, y = [torch.from_numpy(one) for one in inputs], torch.from_numpy(labels)
     for step in range(6):
         here = slice(8 * (step % 3), 8 * (step % 3) + 8)
-        optimizer.zero_grad()
-        logits = model([one[here] for one in x])
-        (nn.functional.binary_cross_entropy_with_logits(logits, y[here], reduction="sum") / 8).backward()
-        optimizer.step()
+        model.step([one[here] for one in x], y[here])
     with pytest.raises(StopIteration) as ended:
         _trained(Clear(bytes(32)), shape, 6, rule).send(None)
     found: dict[str, np.ndarray] = ended.value.value
