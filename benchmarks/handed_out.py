@@ -6,9 +6,9 @@ credit table, with its three parties.
 The passive party `network` has its own columns and the weights above them. First weights follow from the job's seed,
 so that it knows their change, too. It ranks rows by the direction of its columns that changed most (the first singular
 vector), with the sign open, which costs one bit. No label, and nobody else's data, is used. Then 80 columns are put
-into its table, each of which marks one common row: the weights of those that mark training rows, less their mean, rank the
-labels of these rows by their first singular vector. From the same weights, and half of the marked rows known, it learns
-the retailer's columns of the others (ridge), beside its own columns.
+into its table, each of which marks one common row: the weights of those that mark training rows, less their mean, rank
+the labels of these rows by their first singular vector. From the same weights, and half of the marked rows known, it
+learns the retailer's columns of the others (ridge), beside its own columns.
 
 The active party `bank` has its part, the layers above, and final predictions of the test rows. It looks for the
 smallest change of each row's z that explains the prediction, and learns from that, its own columns and the prediction

@@ -29,7 +29,16 @@ from securevfl.party.watch import watched
 from securevfl.privacy import Accountant, Ledger, Spent
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
-from securevfl.training import ActiveProgram, NumberedRows, PassiveProgram, Plan, Setting, Split, Trained
+from securevfl.training import (
+    ActiveProgram,
+    NumberedRows,
+    PassiveProgram,
+    Plan,
+    Setting,
+    SharesCoordinator,
+    Split,
+    Trained,
+)
 from securevfl.transport import ACTIVE, PASSIVE
 
 __all__ = [
@@ -37,6 +46,7 @@ __all__ = [
     "align_party",
     "closing",
     "consent_party",
+    "helping_program",
     "note_spent",
     "predict_party",
     "run_party",
@@ -192,7 +202,7 @@ async def predict_party(
         InputError: other columns than in training.
     """
     if table is None or alignment is None:
-        helper = job.algorithm.helper(site, job.protection, _plan_of(job, model))
+        helper = helping_program(site, job, model)
         return await helper.predict(dict(model), np.arange(0))
     program = scoring_program(site, table, alignment, job, model)
     found = await program.predict(dict(model), np.arange(len(alignment.rows)))
@@ -252,6 +262,20 @@ def scoring_program(
         widest=int(model.get("widest", 0)),
     )
     return job.algorithm.scorer(site, setting, model)
+
+
+def helping_program(site: Site, job: Job, model: Mapping[str, Any]) -> SharesCoordinator:
+    """What takes part in scoring rows on shares at a party without data.
+
+    Args:
+        site: its place, linked with all parties.
+        job: that trained the model.
+        model: this party's part of it.
+
+    Raises:
+        InputError: a protection under which such a party has no part of a model.
+    """
+    return job.algorithm.helper(site, job.protection, _plan_of(job, model))
 
 
 def _plan_of(job: Job, model: Mapping[str, Any]) -> Plan:

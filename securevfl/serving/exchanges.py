@@ -14,7 +14,7 @@ from securevfl.errors import ProtocolError
 from securevfl.party import Job, declared
 from securevfl.privacy import Link
 from securevfl.serving.policy import RULES, Refusal
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Kind, Scalar
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Exchanges, Kind, Scalar
 
 __all__ = ["EXCHANGES", "NO_ROWS", "hear", "hear_answer", "refuse", "say", "say_ok", "serving_exchanges"]
 
@@ -34,6 +34,12 @@ EXCHANGES = (
 )
 """Beside what the job declares."""
 
+_HELPING = (
+    Exchange(NEXT, Kind.CONTROL, ACTIVE, COORDINATOR, "what to do next: score rows, prepare or use a model"),
+    Exchange(ANSWER, Kind.CONTROL, COORDINATOR, ACTIVE, "whether it takes part"),
+)
+"""With a party without data that computes: it is not told which rows."""
+
 NO_ROWS = np.empty(0, np.int64)
 """Where a message is about no rows."""
 
@@ -41,8 +47,8 @@ _WORDS = 500
 
 
 def serving_exchanges(job: Job, passive: int) -> Exchanges:
-    """All messages of serving a job's model with so many passive parties."""
-    return Exchanges([*declared(job, passive), *EXCHANGES])
+    """All messages of serving a job's model with so many passive parties; on shares, with a party without data, too."""
+    return Exchanges([*declared(job, passive), *EXCHANGES, *(_HELPING if job.protection.on_shares else ())])
 
 
 async def say(link: Link, do: str, rows: np.ndarray, meta: Mapping[str, Scalar]) -> None:

@@ -16,7 +16,7 @@ from securevfl.serving.questions import Outcome
 from securevfl.serving.session import Index
 from securevfl.site import Site
 from securevfl.training import ActiveProgram
-from securevfl.transport import Scalar
+from securevfl.transport import COORDINATOR, Scalar
 
 __all__ = ["JointScores", "tell", "tell_and_hear"]
 
@@ -24,8 +24,9 @@ _TRIES = 3
 
 
 async def tell(site: Site, do: str, rows: np.ndarray = NO_ROWS, meta: Mapping[str, Scalar] | None = None) -> None:
-    """Say to all passive parties what is next."""
-    await fan_out(site.others, lambda link: say(link, do, rows, meta or {}))
+    """Say to all others what is next, and for which rows to those that have some."""
+    some = {link: NO_ROWS if site.role_of(link.peer) == COORDINATOR else rows for link in site.others}
+    await fan_out(site.others, lambda link: say(link, do, some[link], meta or {}))
 
 
 async def tell_and_hear(

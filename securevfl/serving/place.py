@@ -20,7 +20,7 @@ from securevfl.privacy.ledger import PrivateKey
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
 from securevfl.site import PartySecret, Site
-from securevfl.transport import ACTIVE, PASSIVE, Channel, PartyRole
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Channel, PartyRole
 
 __all__ = ["Place", "table_digest"]
 
@@ -40,6 +40,7 @@ class Place:
         name: the party.
         active: name of the active party.
         passive: names of the passive parties.
+        coordinator: name of the party without data that computes on shares; empty where there is none.
         job: that trained the model, with this party's own policy in it.
         load: reads the party's table; asked at the start, and again on a refresh.
         folder: the party's own, for its models, counts and ledgers; nobody else may read it.
@@ -62,15 +63,23 @@ class Place:
     looks: Path | None = None
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"
+    coordinator: str = ""
 
     def __post_init__(self) -> None:
-        if self.name not in (self.active, *self.passive):
-            raise InputError(f"{self.name!r} is no party of this job: {', '.join((self.active, *self.passive))} are")
+        if self.name not in self.parties:
+            raise InputError(f"{self.name!r} is no party of this job: {', '.join(self.parties)} are")
         make_folder(self.folder, private=True)
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Names of all."""
+        return (self.active, *self.passive, *([self.coordinator] if self.coordinator else []))
 
     @property
     def role(self) -> PartyRole:
         """What this party is."""
+        if self.name == self.coordinator:
+            return COORDINATOR
         return ACTIVE if self.name == self.active else PASSIVE
 
     def table(self) -> PartyTable:
@@ -116,7 +125,8 @@ class Place:
             path=folder / f"{self.name}.jsonl",
         )
         messages = serving_exchanges(self.job, len(self.passive))
-        role = dict.fromkeys(self.passive, PASSIVE) | {self.active: ACTIVE}
+        role: dict[str, PartyRole] = dict.fromkeys(self.passive, PASSIVE) | {self.active: ACTIVE}
+        role[self.coordinator] = COORDINATOR
         links = {
             peer: Link(
                 self.name,
@@ -141,5 +151,6 @@ class Place:
             job=self.job.digest,
             seed=self.job.seed,
             secret=PartySecret.fresh(),
+            coordinator=self.coordinator,
             looks=LookBook() if policy.max_looks is None else LookBook(self.looks or self.folder / "looks.jsonl"),
         )

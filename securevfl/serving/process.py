@@ -30,6 +30,7 @@ from securevfl.jobs.state import StateFolder
 from securevfl.party import Job
 from securevfl.party.reports import Report
 from securevfl.serving.active import ServeActive
+from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.place import Place
 from securevfl.serving.policy import ServingPolicy
@@ -85,7 +86,7 @@ class PartyProcess:
         agreement: SHA-256 of the proposal, hexadecimal.
     """
 
-    server: ServeActive | ServePassive
+    server: ServeActive | ServePassive | ServeHelper
     file: ServingFile
     agreement: str
 
@@ -151,14 +152,17 @@ async def at_work(
             policy=file.policy.stricter(terms),
             key=own.signing_key(),
             looks=own.looks,
+            coordinator=proposal.coordinator,
             software=f"securevfl {versions().get('securevfl', '')}".rstrip(),
         )
         mesh = await _mesh(whole, own, Incarnation(*state.started()))
         held.push_async_callback(mesh.close)
         batching = Batching(seconds=3600.0, grace=600.0) if once else file.batches
-        server: ServeActive | ServePassive
+        server: ServeActive | ServePassive | ServeHelper
         if place.name == place.active:
             server = ServeActive(mesh, place, batching, run=run or first.run)
+        elif place.name == place.coordinator:
+            server = ServeHelper(mesh, place, once=once)
         else:
             server = ServePassive(mesh, place, once=once)
         server.approval, server.admits = admission.approval, admission
@@ -200,7 +204,7 @@ def local_part(file: ServingFile, party: str) -> ModelPart | None:
 def _terms(agreement: Agreement) -> ServingPolicy:
     """What all parties agreed on, as a floor of each party's own policy."""
     proposal = agreement.proposal
-    if len(proposal.owners) != 1 or proposal.coordinator:
+    if len(proposal.owners) != 1:
         raise InputError("a model of several label owners cannot be served yet; each scores its rows in training")
     terms = proposal.serving
     if terms is None or proposal.owners[0] not in terms.asks:

@@ -97,7 +97,7 @@ class PartyServer(Gathered):
 
     def __init__(self, mesh: Mesh, place: Place) -> None:
         super().__init__(mesh)
-        if set(mesh.peers) != {place.active, *place.passive} - {place.name}:
+        if set(mesh.peers) != {*place.parties} - {place.name}:
             raise InputError(f"the peers of {place.name!r} are {', '.join(mesh.peers)}, which are not the job's")
         self.place = place
         self.shelf = ModelShelf(place.folder / "models", place.name, place.job)

@@ -13,6 +13,7 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.jobs.agreement import Address
 from securevfl.party import Alone
 from securevfl.serving.active import ServeActive
+from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive
 from securevfl.serving.policy import ScoringRefused
 from securevfl.serving.settings import ServingFile
@@ -73,7 +74,7 @@ async def answering(server: ServeActive, file: ServingFile) -> AsyncIterator[tup
 
 
 async def predict_all(
-    server: ServeActive | ServePassive, task: asyncio.Task[None], *, everyone: bool = False
+    server: ServeActive | ServePassive | ServeHelper, task: asyncio.Task[None], *, everyone: bool = False
 ) -> Scored | None:
     """Score all common rows once; at a passive party, take part until the active one is done.
 
@@ -83,7 +84,7 @@ async def predict_all(
         everyone: at the active party, whether it then scores its other rows by itself.
 
     Returns:
-        The scores at the active party, None at a passive one.
+        The scores at the active party, None elsewhere.
 
     Raises:
         InputError: the parties' parts are not of one model, or the algorithm is not fit for rows of one party.
@@ -91,8 +92,10 @@ async def predict_all(
         SecureVFLError: whatever ended it.
     """
     if everyone:
+        if server.place.job.protection.on_shares:
+            raise InputError("the model is in shares, and no party can score rows by itself: leave --everyone out")
         server.place.job.algorithm.check_subset((), server.place.passive)
-    if isinstance(server, ServePassive):
+    if not isinstance(server, ServeActive):
         await task
         return None
     working = asyncio.ensure_future(_all_scores(server, everyone=everyone))

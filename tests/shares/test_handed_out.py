@@ -3,6 +3,8 @@ each party's own part of it, as the job chooses; and predictions with either."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -10,14 +12,17 @@ import numpy as np
 import pytest
 from helpers import parties
 from securevfl_crypto.ring import decode
+from servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
 from securevfl.data import Parties
 from securevfl.jobs import Result
-from securevfl.jobs.parts import PART
+from securevfl.jobs.parts import PART, ModelPart
 from securevfl.privacy import Finding
+from securevfl.serving import Place, ServeActive, ServePassive
+from securevfl.serving.helper import ServeHelper
 from securevfl.training.shared_model import SharedModel
-from securevfl.transport import Kind
+from securevfl.transport import Kind, MemoryHub
 
 
 def _job(protection: sv.Shares, algorithm: sv.Algorithm | None = None) -> sv.Job:
@@ -213,3 +218,49 @@ def test_the_job_says_that_the_model_is_handed_out_and_findings_what_that_tells(
 def _of_parts(protection: sv.Shares) -> list[Finding]:
     found = sv.SplitNN().findings(protection, ["shop1", "shop2"], "bank")
     return [one for one in found if "weights of its own columns" in one.learns]
+
+
+@pytest.mark.parametrize("left", ["shares", "parts"])
+def test_servers_of_two_parties_and_a_notary_score_together(two: Parties, tmp_path: Path, left: str) -> None:
+    job = _job(_with_notary(two).replace(model=left))
+    model = sv.simulate(job, two).model()
+    wanted = sv.predict(model, two)
+    folder = model.save(tmp_path / "model")
+    tables = unlabelled(two)
+
+    def place(name: str) -> Place:
+        at = Place(name=name, active="bank", passive=("shop1",), coordinator="notary", job=job,
+                   load=lambda: tables[name], folder=tmp_path / name)  # fmt: skip
+        put(at, ModelPart.load(folder, name, job))
+        return at
+
+    async def score() -> tuple[tuple[str, ...], np.ndarray]:
+        hub = MemoryHub(["bank", "shop1", "notary"])
+        bank = ServeActive(hub["bank"], place("bank"))
+        others = [
+            ServePassive(hub["shop1"], place("shop1"), once=True),
+            ServeHelper(hub["notary"], place("notary"), once=True),
+        ]
+        tasks = [asyncio.ensure_future(one.run()) for one in (bank, *others)]
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await bank.begun()
+                assert not bank.problem
+                names = tuple(sorted(bank.common))
+                found = scores_of(await bank.scores(names))
+                await bank.finish()
+                await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        return names, found
+
+    names, scores = asyncio.run(score())
+    expected = dict(zip(wanted.ids, wanted.probabilities, strict=True))
+    assert set(names) == set(expected)
+    assert np.abs(scores - np.array([expected[name] for name in names])).max() < 0.01
+    (ledger,) = (tmp_path / "notary").glob("ledgers/*/notary.jsonl")
+    lines = map(json.loads, ledger.read_text("utf-8").splitlines())
+    told = [entry["shapes"]["rows"] for entry in lines if entry.get("what") == "serve/next"]
+    assert told == [[0]] * len(told)  # how many rows there are stands elsewhere, and which nowhere
+    assert len(told) > 3

@@ -152,11 +152,10 @@ class Proposal(Config, dict=True):
         for name in self.serving.asks if self.serving is not None else ():
             if name not in self.owners:
                 found.append(f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owners)}")
-        if self.serving is not None and self.coordinator:
+        if self.serving is not None and len(self.owners) > 1:
             found.append(
-                f"serving lets {', '.join(self.serving.asks)} ask for scores, and {self.coordinator!r} has no data: a "
-                "model with such a party cannot be asked by processes yet; leave serving (--asks) out, or train with "
-                "parties that have data"
+                f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
+                "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
             )
         try:
             self.job_of() if not found else None

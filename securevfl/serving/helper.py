@@ -1,0 +1,122 @@
+"""The server of a party without data that computes on shares: it stays connected, and takes part in every batch that
+the parties with data score. It learns how many rows there are, and nothing of which."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+
+from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.party import consent_party, helping_program
+from securevfl.party.heads import exchange_heads
+from securevfl.party.reports import View
+from securevfl.privacy import Link
+from securevfl.serving.exchanges import hear, refuse, say_ok
+from securevfl.serving.gathered import Gathered
+from securevfl.serving.place import Place
+from securevfl.serving.policy import Refusal
+from securevfl.serving.shelf import ModelShelf, Named
+from securevfl.site import Site
+from securevfl.training import SharesCoordinator
+from securevfl.transport import Channel, Mesh, Scalar
+
+__all__ = ["ServeHelper"]
+
+Agreed = Callable[[], Awaitable[object]]
+
+_PART = "part "
+
+
+class ServeHelper(Gathered):
+    """A party without data, at work in sessions; the active party says what is next, as it does to passive ones.
+
+    Args:
+        mesh: connections to all peers.
+        place: where it serves.
+        once: whether it ends with the active party: for one prediction.
+
+    Raises:
+        InputError: files of its folder that are damaged.
+    """
+
+    def __init__(self, mesh: Mesh, place: Place, *, once: bool = False) -> None:
+        super().__init__(mesh)
+        self.place = place
+        self.once = once
+        self.shelf = ModelShelf(place.folder / "models", place.name, place.job)
+        self._program: SharesCoordinator | None = None
+
+    def alignment(self) -> str:
+        """None: it has no rows, so that the others align anew in each session."""
+        return ""
+
+    async def session(self, view: View, channels: Mapping[str, Channel]) -> None:
+        """See `Gathered.session`."""
+        site = self.place.site(f"serve-{view.mark.hex()}", channels)
+        outcome = "ended"
+        try:
+            await consent_party(site, None, self.place.job)
+            await self._serve(site)
+            await exchange_heads(site)
+            outcome = "done"
+        except BaseException as error:
+            outcome = f"ended: {type(error).__name__}"
+            raise
+        finally:
+            self._program = None
+            site.ledger.close(outcome)
+
+    async def _serve(self, site: Site) -> None:
+        upstream = site.links[site.active]
+        await say_ok(upstream, table="")
+        agreed: Agreed | None = None
+        while True:
+            do, _, meta = await hear(upstream)
+            if do == "score":
+                if self._program is None:
+                    raise ProtocolError(f"{upstream.peer!r} asks for scores before a model is used")
+                await say_ok(upstream)
+                agreed = self._program.answer
+            elif do == "use":
+                agreed = await self._use(site, upstream, meta)
+            elif do == "go" and agreed is not None:
+                await agreed()
+                agreed = None
+            elif do == "skip":
+                agreed = None
+            elif do == "prepare":
+                await self._prepare(upstream, meta)
+            elif do == "refresh":
+                await say_ok(upstream)
+            elif do == "end":
+                self.over = self.once and meta.get("over") is True
+                return
+            else:
+                raise ProtocolError(f"{upstream.peer!r} says {do!r:.40}, which nothing here does")
+
+    async def _prepare(self, upstream: Link, meta: Mapping[str, Scalar]) -> None:
+        try:
+            part = self.shelf.part(str(meta.get("run")))
+        except InputError as error:
+            await self._no(upstream, str(error))
+            return
+        await say_ok(upstream, part=part.digest)
+
+    async def _use(self, site: Site, upstream: Link, meta: Mapping[str, Scalar]) -> Agreed | None:
+        parts = {name.removeprefix(_PART): str(value) for name, value in meta.items() if name.startswith(_PART)}
+        self._program = None
+        try:
+            part = self.shelf.commit(Named.of(str(meta.get("run")), parts))
+            program = helping_program(site, self.place.job, part.tree)
+        except (InputError, PolicyError) as error:
+            await self._no(upstream, str(error))
+            return None
+        await say_ok(upstream)
+        return partial(self._come_back, program, part.tree)
+
+    async def _come_back(self, program: SharesCoordinator, tree: Mapping[str, object]) -> None:
+        await program.come_back(dict(tree))
+        self._program = program
+
+    async def _no(self, upstream: Link, words: str) -> None:
+        await refuse(upstream, Refusal(party=self.place.name, rule="other", words=words))
