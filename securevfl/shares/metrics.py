@@ -7,6 +7,8 @@ rows in each epoch would give the features back.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
 from securevfl_crypto.ring import FRACTION
@@ -20,6 +22,7 @@ METRIC_BITS = 10
 """Fractional bits of an opened metric: it is rounded at 2^-10, up or down by chance without bias."""
 
 _SCALE_BITS = 40
+_DIVISOR_BITS = 16
 EDGES = tuple(float(edge) for edge in (-6, -5, -4.5, -4, -3.5, *np.arange(-3, 3.01, 0.25), 3.5, 4, 4.5, 5, 6))
 """Logits between which a bin lies; 35 bins."""
 _SLOPE_BITS = 10
@@ -91,13 +94,16 @@ class Scores:
         product, total = sums[:1], sums[1:2]
         above, true, heights = (sums[2 + k * edges : 2 + (k + 1) * edges] for k in range(3))
         loss = _softplus(above, heights) - product * (1 << _SLOPE_BITS)
-        (counts,) = await products(engine, [scaled(engine, concatenate([total, true]), 1, FRACTION)])
+        counts, loss = await products(
+            engine,
+            [scaled(engine, concatenate([total, true]), 1, FRACTION), scaled(engine, loss, 1, _SLOPE_BITS)],
+        )
         wholes, positives = counts[:1], counts[1:]
         # rows above zero that are positive, and rows below that are negative
         right = self._count(self._rows) - wholes - above[middle : middle + 1] + positives[middle : middle + 1] * 2
         area = await self._area(above, positives, wholes)
         (auc,) = await products(engine, [Product(area, scale, shift=_SCALE_BITS)])
-        accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION + _SLOPE_BITS])
+        accuracy, log_loss = await self._shares_of_rows([right, loss], [0, FRACTION])
         return concatenate([accuracy, log_loss, auc.reshape(1)])
 
     async def _area(self, above: Share, positives: Share, wholes: Share) -> Share:
@@ -110,10 +116,14 @@ class Scores:
         return area
 
     async def _shares_of_rows(self, sums: list[Share], bits: list[int] | None = None) -> list[Share]:
-        """Sums divided by the number of rows, rounded; each with so many fractional bits."""
+        """Sums divided by the number of rows, rounded; each with so many fractional bits.
+
+        One over the rows is a whole number of `_DIVISOR_BITS` bits, whatever the number of rows: with 16 fractional
+        bits, nothing wraps while rows times the mean are below 2^30.
+        """
         jobs = []
         for total, have in zip(sums, bits or [0] * len(sums), strict=True):
-            shift = 30
+            shift = _DIVISOR_BITS - 1 - METRIC_BITS + have + math.ceil(math.log2(self._rows))
             factor = round(2.0 ** (METRIC_BITS - have + shift) / self._rows)
             jobs.append(scaled(self._engine, total, factor, shift))
         return await products(self._engine, jobs)

@@ -27,6 +27,7 @@ INPUT_BOUND = 8.0
 _SLACK = 2.0
 _LARGEST = 62
 _RATE_BITS = 8
+_LONGEST = 44
 Then = Literal["", "relu", "relu6"]
 
 
@@ -201,14 +202,18 @@ class NetworkShape:
             InputError: a batch so large, or a rate so small or large, that a step could wrap.
         """
         rate = rule.lr / batch_size
+        norms = {layer.name: layer.norm for layer in self.layers()}
         found = {}
         for name, (entering, back) in self.ranges().items():
             sums = math.log2(batch_size * entering * back + noise)
             room = _LARGEST - 1 - 2 * FRACTION - math.ceil(sums)
-            bits = min(room, _RATE_BITS)
+            # what is kept: while weights are within twice their norm N, |M| ≤ 4 N, for M is how far they moved
+            kept = norms[name] * _SLACK * (2 * rule.momentum + rule.lr * rule.decay)
+            most = _LARGEST - 1 - FRACTION - math.ceil(math.log2(kept)) if kept else _LONGEST
+            bits = min(room, _RATE_BITS, min(most, _LONGEST) - FRACTION + 1 + math.floor(math.log2(rate)))
             more = bits - 1 - math.floor(math.log2(rate))
             shift = FRACTION + more
-            if bits < 1 or not FRACTION <= shift <= 44:
+            if bits < 1 or not FRACTION <= shift <= _LONGEST:
                 raise InputError(
                     f"on shares a step of {name} with {batch_size} rows and lr {rule.lr:g} could wrap: the sum over "
                     f"the batch may reach 2^{sums:.1f}, and lr over the batch size "
