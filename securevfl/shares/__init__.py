@@ -1,7 +1,7 @@
 """Training on shares: what the parties deal to the three that compute, the network that these train, its metrics, and
 what is opened. It imports `cut`, `privacy`, `transport` and `site`; the programs around it are in `training`."""
 
-from securevfl.shares.course import Course, Words, check_sizes
+from securevfl.shares.course import Course, Words, check_judged, check_sizes
 from securevfl.shares.dp_steps import StepNoise, check_clipped, check_logits, clipped, gradient_bound, row_bounds
 from securevfl.shares.handing import Block, Handing, blocks
 from securevfl.shares.member import Member, input_words
@@ -24,6 +24,7 @@ __all__ = [
     "Words",
     "blocks",
     "check_clipped",
+    "check_judged",
     "check_logits",
     "check_sizes",
     "clipped",

@@ -18,7 +18,7 @@ from securevfl.shares.member import Member
 from securevfl.shares.metrics import METRIC_BITS, Scores
 from securevfl.shares.network import Network
 
-__all__ = ["Course", "Words"]
+__all__ = ["FEWEST_JUDGED", "Course", "Words", "check_judged", "check_sizes"]
 
 Words = Callable[[int], list[np.ndarray]]
 """Number of a batch → what this party deals of it: its inputs and, at the active party, the targets."""
@@ -27,6 +27,10 @@ _DEALT = 1 << 20
 """Words that are dealt in one message."""
 
 _NOTHING = Share(np.empty(0, np.uint64), np.empty(0, np.uint64))
+
+FEWEST_JUDGED = 8
+"""Rows below which no metrics are opened: those of one row are its logit, and those of a few give it away when one of
+them is known."""
 
 MOST_OPENED = 3
 """How often metrics of one epoch, and predictions at the end, may be opened over all attempts at a run: an attempt that
@@ -134,6 +138,7 @@ class Course:
         Returns:
             At the active party: whether weights are in range (1 or 0), then the metrics; nothing elsewhere.
         """
+        check_judged(self.member.site.name, sum(sizes))
         active = self.member.site.active
         scores = None if self.network is None else Scores(self.network)
         async for inputs, targets in self._batches(sizes, words):
@@ -211,6 +216,23 @@ class Course:
             rows += size
         if rows:
             yield first, len(sizes)
+
+
+def check_judged(party: str, rows: int) -> None:
+    """Refuse metrics of so few rows that they tell of single ones.
+
+    Args:
+        party: who refuses.
+        rows: that validate.
+
+    Raises:
+        PolicyError: they are fewer than `FEWEST_JUDGED`.
+    """
+    if rows < FEWEST_JUDGED:
+        raise PolicyError(
+            f"{party!r} refuses to open metrics of {rows} validation rows, for they would tell of single rows; "
+            f"{FEWEST_JUDGED} are the fewest on shares: set valid to a larger part, or train on more common rows"
+        )
 
 
 def check_sizes(sizes: Sequence[int], most: int) -> None:

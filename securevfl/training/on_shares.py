@@ -32,6 +32,7 @@ from securevfl.shares import (
     StepNoise,
     Words,
     check_clipped,
+    check_judged,
     check_logits,
     check_sizes,
     clipped,
@@ -280,6 +281,8 @@ class SharesActive(ActiveProgram):
     async def setup(self) -> None:
         """Learn the widths of all inputs, tell them, exchange keys, and share out the first weights."""
         site, role = self.sharing.site, self.role
+        if self.sharing.trains:
+            check_judged(site.name, len(role.table.split.valid))
         widths = [self.fed.width()]
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
@@ -428,6 +431,8 @@ class SharesPassive(PassiveProgram):
 
     async def setup(self) -> None:
         """Tell the width of this party's input, learn those of all, and exchange keys."""
+        if self.sharing.trains:
+            check_judged(self.role.site.name, len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
         widths, classes, batch_size, rows, times = await _plan(upstream, len(self.sharing.site.passive) + 1)

@@ -184,6 +184,21 @@ def test_predictions_are_opened_of_so_many_rows_and_no_more(
     assert member.openings["predictions"] == Opening(times, (0,), values, total=total)
 
 
+def test_metrics_of_few_rows_are_refused_before_anything_is_shared(
+    people: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log-loss of one validation row is its logit, in each epoch; a deviating active party changes nothing."""
+    few = _job(valid=0.01)
+    refused = r"refuses to open metrics of 1 validation rows.*8 are the fewest on shares: set valid"
+    with pytest.raises(sv.PolicyError, match=refused) as caught:
+        sv.simulate(few, people)
+    assert not any(e.what == "shares/input" for ledger in caught.value.ledgers for e in ledger.each_entry())
+    monkeypatch.setattr("securevfl.training.on_shares.check_judged", lambda party, rows: None)
+    with pytest.raises(sv.PolicyError, match=refused) as caught:  # also when it is time to open them
+        sv.simulate(few, people)
+    assert not any(e.what.startswith("shares/open") for ledger in caught.value.ledgers for e in ledger.each_entry())
+
+
 def test_epochs_that_do_not_validate_let_nothing_be_opened(people: Parties, declared: list[dict[str, Opening]]) -> None:
     """Every second epoch, and the last: of three epochs, two sets of metrics."""
     sv.simulate(_job(valid_every=2), people)
