@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace as changed
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -15,23 +16,29 @@ from securevfl.privacy.severity import measured
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
-    from benchmarks.gate import cells, judge, measure
+    from benchmarks.gate import cells, judge, measure, on_shares
 else:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(Path(__file__).parents[1]))
         from benchmarks.gate import __main__ as gate
-        from benchmarks.gate import cells, judge, measure
+        from benchmarks.gate import cells, judge, measure, on_shares
 
 Figures, Got, Audited = judge.Figures, judge.Got, judge.Audited
 
 
 def got(severity: str = "leak", value: float = 0.9, without: float = 0.6, **more: object) -> judge.Got:
-    return Got(severity=severity, value=value, without=without, error=0.01, attack="an attack", **more)  # type: ignore[arg-type]
+    named = {"error": 0.01, "attack": "an attack"} | more
+    return Got(severity=severity, value=value, without=without, **named)  # type: ignore[arg-type]
 
 
 def cell(**more: object) -> judge.Figures:
     named = {"name": "a cell", "data": "credit", "algorithm": "risa", "protection": "sealed", "seed": 0}
     return Figures(**(named | more))  # type: ignore[arg-type]
+
+
+def shares(**more: object) -> judge.Figures:
+    """What is got of shares has to be noise, whatever the job says of final predictions."""
+    return cell(**({"protection": "shares", "algorithm": "splitnn"} | more))
 
 
 CONTROLS = [
@@ -53,6 +60,16 @@ BROKEN = {
     "a policy, labels": (cell(labels=got("leak", 0.7, 0.6, admitted=True)), "leaks = false admits it"),
     "a policy, features": (cell(features=got("leak", 0.35, 0.2, admitted=True)), "leaks = false admits it"),
     "a twin": (cell(twin=False), "differs from the exact twin"),
+    "shares, labels": (shares(labels=got("ok", 0.55, 0.5)), "an attack ranks labels with AUC 0.550 ± 0.010"),
+    "shares, attribute": (shares(attribute=got("leak", 0.55, 0.5)), "ranks an attribute with AUC 0.550"),
+    "shares, order": (shares(order=got("ok", 0.55, 0.5)), "ranks a row's order with AUC 0.550 ± 0.010"),
+    "shares, features": (shares(features=got("leak", 0.28, 0.25, error=0.0)), "final predictions included"),
+    "shares, features beside chance": (shares(features=got("leak", 0.30, 0.25)), "gets features with R² 0.30"),
+    "shares, predictions": (shares(predictions=got("note", 0.24, 0.04)), "says note, and an attack gets features"),
+    "shares, by a coordinator": (
+        shares(protection="shares, coordinator", labels=got("ok", 0.55, 0.5)),
+        "an attack ranks labels with AUC 0.550",
+    ),
     "no number": (cell(features=got("leak", float("nan"))), "no rule can judge"),
 }
 
@@ -72,6 +89,8 @@ HONEST = {
     "an audit": cell(audits=[Audited(what="labels", reported=1.0, lower=0.9)]),
     "a policy": cell(labels=got("note", 0.62, 0.6, admitted=True)),
     "a twin": cell(twin=True),
+    "shares": shares(labels=got("ok", 0.535, 0.5), features=got("leak", 0.285, 0.25), attribute=got("leak", 0.53, 0.5)),
+    "shares, predictions": shares(predictions=got("leak", 0.24, 0.04)),
 }
 
 
@@ -169,3 +188,28 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
         "random_match",
     }
     assert named == set(algorithms()) - left_out
+
+
+def _leaky(column: np.ndarray) -> Callable[..., on_shares.Sights]:
+    """What the bank receives of the network's rows, with one word of each in the clear."""
+    honest = on_shares.sights
+
+    def sights(tap: on_shares.Wiretap, party: str, *rest: Any) -> on_shares.Sights:
+        found = honest(tap, party, *rest)
+        if party == "bank":
+            for row, looks in found.of["network"].items():
+                for look in looks:
+                    look[0] = column[row] / 8
+        return found
+
+    return sights
+
+
+def test_one_word_of_a_row_in_the_clear_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one column of six, in one of several words: the rest is noise, and a cell without it opens the gate."""
+    one = cells.Cell("credit", "splitnn, identity", "shares", epochs=1)
+    assert list(judge.shares_tell_nothing(_measured(one, 450))) == []
+    column = measure.record(changed(one, protection="plain"), 450)[1].truth("bank").x["network"][:, 0]
+    monkeypatch.setattr(on_shares, "sights", _leaky(column))
+    lines = list(judge.shares_tell_nothing(_measured(one, 450)))
+    assert any("bank on network, features" in line for line in lines)
