@@ -208,10 +208,36 @@ def _severity(cells: Sequence[dict[str, Any]], what: str) -> str:
 def _measured() -> str:
     rows = []
     for (algorithm, protection), cells in _gate("credit").items():
+        if protection.startswith("shares"):
+            continue
         figures = [_beside(cells, what, "without") for what in ("labels", "features", "attribute")]
         labels, features = (_severity(cells, what) for what in ("labels", "features"))
         rows.append([f"`{algorithm}`", protection, figures[0], labels, *figures[1:], features, str(len(cells))])
     head = ["algorithm", "protection", "labels: AUC", "says", "features: R²", "attribute: AUC", "says", "seeds"]
+    return _table(head, rows)
+
+
+def _by_gain(cells: Sequence[dict[str, Any]], what: str, chance: float = 0.0) -> str:
+    """The largest gain over seeds: what was got, and in brackets what is got without it."""
+    got = [cell[what] for cell in cells if cell.get(what)]
+    if not got:
+        return "–"
+    worst = max(got, key=lambda one: one["value"] - max(one["without"], chance))
+    error = f" ± {worst['error']:.2f}" if worst["error"] >= 0.005 else ""
+    return f"{worst['value']:.2f}{error} ({max(worst['without'], chance):.2f})"
+
+
+def _on_shares() -> str:
+    rows = []
+    for data in ("credit", "planted"):
+        for (algorithm, protection), cells in _gate(data).items():
+            if not protection.startswith("shares"):
+                continue
+            job = f"`{algorithm}`{protection.removeprefix('shares')}{', planted' if data == 'planted' else ''}"
+            aucs = (_by_gain(cells, what, 0.5) for what in ("labels", "attribute", "order"))
+            columns = (_by_gain(cells, what) for what in ("features", "predictions"))
+            rows.append([job, *aucs, *columns, str(len(cells))])
+    head = ["job", "labels: AUC", "attribute: AUC", "order: AUC", "features: R²", "by final predictions: R²", "seeds"]
     return _table(head, rows)
 
 
@@ -250,6 +276,7 @@ def blocks() -> dict[str, str]:
         "algorithms": _algorithms(),
         "beyond": _beyond(),
         "gate": _measured(),
+        "shares": _on_shares(),
         "planted": _planted(),
         "attack": _attack(),
     }

@@ -13,6 +13,7 @@ import pytest
 
 from securevfl.privacy import severity
 from securevfl.privacy.severity import measured
+from securevfl.transport import Kind, Message
 
 if TYPE_CHECKING:
     from benchmarks.gate import __main__ as gate
@@ -65,6 +66,7 @@ BROKEN = {
     "shares, order": (shares(order=got("ok", 0.55, 0.5)), "ranks a row's order with AUC 0.550 ± 0.010"),
     "shares, features": (shares(features=got("leak", 0.28, 0.25, error=0.0)), "final predictions included"),
     "shares, features beside chance": (shares(features=got("leak", 0.30, 0.25)), "gets features with R² 0.30"),
+    "shares, uneven words": (shares(uneven=1.2), "are not uniform: 1.2 times what chance gives"),
     "shares, predictions": (shares(predictions=got("note", 0.24, 0.04)), "says note, and an attack gets features"),
     "shares, by a coordinator": (
         shares(protection="shares, coordinator", labels=got("ok", 0.55, 0.5)),
@@ -208,8 +210,30 @@ def _leaky(column: np.ndarray) -> Callable[..., on_shares.Sights]:
 def test_one_word_of_a_row_in_the_clear_fails_the_gate(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one column of six, in one of several words: the rest is noise, and a cell without it opens the gate."""
     one = cells.Cell("credit", "splitnn, identity", "shares", epochs=1)
-    assert list(judge.shares_tell_nothing(_measured(one, 450))) == []
+    honest = _measured(one, 450)
+    assert honest.features is not None
+    assert honest.uneven < 1  # type: ignore[operator]
+    assert not [line for line in judge.shares_tell_nothing(honest) if "features" in line]  # few rows are ranked by luck
     column = measure.record(changed(one, protection="plain"), 450)[1].truth("bank").x["network"][:, 0]
     monkeypatch.setattr(on_shares, "sights", _leaky(column))
     lines = list(judge.shares_tell_nothing(_measured(one, 450)))
     assert any("bank on network, features" in line for line in lines)
+
+
+def _heard(share: float, *, steps: int = 60, rows: int = 128) -> on_shares.Wiretap:
+    """What a party receives of `steps` steps: words of chance, and of a share of the rows 16 numbers in the clear."""
+    draw, tap = np.random.default_rng(3), on_shares.Wiretap()
+    tap.groups["network"] = [[np.arange(rows)] * steps]
+    tap.heard_by["bank"] = [("network", Message(Kind.SHARE, "shares/input"))]
+    for number in range(2 * steps):
+        words = draw.integers(0, 2**64, (rows, 16), dtype=np.uint64)
+        if number % 2:
+            clear = draw.random(rows) < share
+            words[clear] = (draw.normal(size=(int(clear.sum()), 16)) * 2**16).astype(np.int64).view(np.uint64)
+        tap.heard_by["bank"].append(("network", Message(Kind.SHARE, "shares/round", {"1": words.reshape(-1)})))
+    return tap
+
+
+def test_one_row_in_a_hundred_in_the_clear_makes_words_uneven() -> None:
+    assert on_shares.uneven(_heard(0.0), "bank") < 1
+    assert on_shares.uneven(_heard(0.01), "bank") > 1

@@ -151,6 +151,7 @@ def _line(cell: Figures) -> str:
     parts += [f"ε of {a.what} {a.reported:.2f} ≥ {a.lower:.2f}" for a in cell.audits]
     told = cell.predictions
     parts += [] if told is msgspec.UNSET else [f"predictions {told.severity} {told.value:.3f} ({told.without:.3f})"]
+    parts += [] if cell.uneven is msgspec.UNSET else [f"uneven {cell.uneven:.2f}"]
     parts += [] if cell.twin is None else [f"twin {cell.twin}"]
     return f"{cell.name}: {'; '.join(parts)}"
 

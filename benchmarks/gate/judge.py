@@ -73,6 +73,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     audits: list[Audited] = []
     predictions: Got | msgspec.UnsetType = msgspec.UNSET
     """on shares: features from final predictions alone, over own columns; `features` has them in its baseline"""
+    uneven: float | msgspec.UnsetType = msgspec.UNSET
+    """on shares: how far words that were received are from uniform; above 1 they are not"""
     twin: bool | None = None
     """whether a sealed transcript equals that of its exact twin, where both ran"""
 
@@ -137,6 +139,8 @@ def shares_tell_nothing(cell: Figures) -> Iterator[str]:
     found, told = cell.features, cell.predictions
     if found is not None and found.value - max(found.without, 0.0) > max(R2_MARGIN, NOISE * found.error):
         yield f"{_explained(found)}, final predictions included"
+    if cell.uneven is not msgspec.UNSET and not cell.uneven <= 1:
+        yield f"words that a computing party received are not uniform: {cell.uneven:.1f} times what chance gives"
     if told is not msgspec.UNSET and told.severity != "leak" and _explains(told):
         yield f"says {told.severity}, and {_explained(told)}"
 

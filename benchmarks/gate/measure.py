@@ -12,7 +12,7 @@ import numpy as np
 import securevfl as sv
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
-from benchmarks.gate.on_shares import Attacked, Wiretap, of_all
+from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.cut.share_exchanges import MASKED, PREDICTED
 from securevfl.jobs import join_parties
@@ -157,6 +157,7 @@ def _measured_on_shares(cell: Cell, rows: int) -> Figures:
         attribute=_worst(found["attribute"]),
         order=order,
         predictions=_worst(found["predictions"]),
+        uneven=max(uneven(tap, party) for party in computing),
     )
 
 

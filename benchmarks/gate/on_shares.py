@@ -19,13 +19,16 @@ from securevfl.privacy.attacks.learners import classify
 from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
 from securevfl.transport import Message
 
-__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "sights"]
+__all__ = ["Attacked", "Sights", "Wiretap", "of_all", "sights", "uneven"]
 
 _WIDTH = 16
 """Of all hidden layers in the matrix: so many masked values of a row stand side by side in a message."""
 _MOST = 12
 """Messages of a step that attacks are given, the first ones: the products with the rows are among them."""
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
+_LEAST, _CHI_SQUARE = 5, 478.0
+"""Words an octet's value has to have to be counted; chi-square of 255 degrees exceeds it once in 10^12 (Laurent and
+Massart 2000, lemma 1)."""
 _FEW, _DRAWS = 3, 60
 """Draws of columns of chance that every attack is compared with, and those that get more than these few."""
 
@@ -192,6 +195,44 @@ def _by_row(found: Sights, batches: Sequence[np.ndarray], rounds: Sequence[np.nd
         if columns:
             for row, value in zip(rows.tolist(), np.hstack(columns[:_MOST])[:, : 6 * _WIDTH], strict=True):
                 found.of["rounds"][row].append(value)
+
+
+def uneven(tap: Wiretap, party: str) -> float:
+    """How far the words that a party received are from uniform, octet by octet: the largest chi-square, over a value
+    that uniform ones exceed once in 10^12. Above 1 they are not uniform. Words in one place of every step are counted
+    together, so that a few rows in the clear show there, and are not lost among everything else.
+    """
+    counts: dict[tuple[str, int], np.ndarray] = defaultdict(lambda: np.zeros((8, 256)))
+    for place, words in _places(tap, party):
+        for octet, found in enumerate(words.view(np.uint8).reshape(-1, 8).T):
+            counts[place][octet] += np.bincount(found, minlength=256)
+    worst = 0.0
+    for found in counts.values():
+        wanted = found.sum(axis=1, keepdims=True) / 256
+        if wanted.min() >= _LEAST:
+            worst = max(worst, float(((found - wanted) ** 2 / wanted).sum(axis=1).max()) / _CHI_SQUARE)
+    return worst
+
+
+def _places(tap: Wiretap, party: str) -> Iterator[tuple[tuple[str, int], np.ndarray]]:
+    """What was sent, and its place in a step; words."""
+    dealt: dict[str, int] = defaultdict(int)
+    steps, rounds = 0, list[np.ndarray]()
+    for peer, message in [*tap.heard_by[party], ("", None)]:
+        if message is not None and message.what == "shares/round":
+            found = np.asarray(message.arrays.get("1", np.empty(0)))
+            rounds.append(found if found.dtype == np.uint64 else np.empty(0, np.uint64))
+        elif message is None or message.what == "shares/input":
+            each = len(rounds) // steps if steps and len(rounds) % steps == 0 else 0
+            for number, words in enumerate(rounds):
+                yield ("round", number % each if each else -1), np.ascontiguousarray(words)
+            rounds = []
+        if message is not None and message.what == "shares/input":
+            batches = tap.groups[peer]
+            steps, dealt[peer] = len(batches[dealt[peer]]), dealt[peer] + 1
+            for name, array in message.arrays.items():
+                if np.asarray(array).dtype == np.uint64:
+                    yield (f"{peer} {name}", 0), np.ascontiguousarray(array)
 
 
 Tried = dict[str, tuple[float, float, float]]
