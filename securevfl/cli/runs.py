@@ -73,7 +73,7 @@ def demo_command(
     bits: Annotated[int, typer.Option(help="Size of the Paillier key.")] = 2048,
     epsilon: Annotated[float, typer.Option(help="Privacy budget of the DP run.")] = 8.0,
 ) -> None:
-    """A bank, a network and a retailer learn who will default: alone, pooled, plain, sealed, and with DP."""
+    """A bank, a network and a retailer learn who will default: on secret shares, plain, sealed, and with DP."""
     with run_folder(folder, "credit", overwrite=overwrite) as place, terminal.bars() as bars:
         result = sv.demo(
             full=full,
