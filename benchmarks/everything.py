@@ -69,6 +69,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.serving", quick=("--quick",)),
     Benchmark("benchmarks.latency", quick=("--quick",)),
     Benchmark("benchmarks.shares_latency", quick=("--quick",)),
+    Benchmark("benchmarks.shares_noise", quick=("--quick",)),
     Benchmark("benchmarks.soak", quick=("--quick",)),
     Benchmark("benchmarks.session", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
