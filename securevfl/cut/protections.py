@@ -495,7 +495,8 @@ class Shares(Protection):
         return next((name for name in self.computing if name not in parties), "")
 
     def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
-        return share_exchanges(passive, parts=self.hands_out)
+        noise = None if self.dp is None else self.dp.model
+        return share_exchanges(passive, parts=self.hands_out, noise=noise)
 
     def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
         return NoActiveCut()

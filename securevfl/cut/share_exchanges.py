@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from securevfl.cut.handed_exchanges import handed_exchanges
 from securevfl.cut.leakage import Revealed
-from securevfl.privacy import severity_of_view
+from securevfl.privacy import Gaussian, permitted, severity_of_view
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, PartyRole, Sight
 
 __all__ = ["MASKED", "METRICS", "PREDICTED", "PREDICTIONS", "RANGE", "ROUND", "share_exchanges"]
@@ -28,12 +28,13 @@ _TRUST = "if no two of the three computing parties put together what they hold"
 _COMPUTING: tuple[PartyRole, ...] = (ACTIVE, PASSIVE, COORDINATOR)
 
 
-def share_exchanges(passive: int, *, parts: bool = False) -> tuple[Exchange, ...]:
+def share_exchanges(passive: int, *, parts: bool = False, noise: Gaussian | None = None) -> tuple[Exchange, ...]:
     """Of training on shares; none without passive parties.
 
     Args:
         passive: number of passive parties.
         parts: whether the model is handed out at the end.
+        noise: on the steps of the model, with the ε that the plan spends; None for none.
     """
     if not passive:
         return ()
@@ -44,7 +45,7 @@ def share_exchanges(passive: int, *, parts: bool = False) -> tuple[Exchange, ...
         Exchange(EPOCH, Kind.CONTROL, ACTIVE, COORDINATOR, "sizes of an epoch's batches", optional=True),
         *_dealt(),
         *_among(),
-        *_opened(),
+        *_opened(noise),
         *(handed_exchanges() if parts else ()),
     )
 
@@ -71,9 +72,9 @@ def _among() -> Iterator[Exchange]:
             )
 
 
-def _opened() -> Iterator[Exchange]:
+def _opened(noise: Gaussian | None) -> Iterator[Exchange]:
     """The findings speak of data parties: a coordinator has nothing that could be told."""
-    metrics, predictions = _about_metrics(), _about_predictions()
+    metrics, predictions = _about_metrics(noise), _about_predictions()
     told = {
         METRICS: ("shares of rounded validation metrics", metrics),
         RANGE: ("shares of one bit: whether weights are in range", Revealed("", "ok")),
@@ -94,11 +95,14 @@ def _opened() -> Iterator[Exchange]:
         yield Exchange(step, Kind.SHARE, COORDINATOR, ACTIVE, words, optional=True)
 
 
-def _about_metrics() -> Revealed:
+def _about_metrics(noise: Gaussian | None) -> Revealed:
     text = (
         "rounded metrics of the model on the validation rows, one set an epoch, and nothing of single rows in "
         f"training, {_TRUST}"
     )
+    if noise is not None:
+        allowed = permitted(noise).words("two values of a row that trained")
+        text += f"; all that follows from the model, with differentially private noise in its steps {allowed}"
     seen = Sight(of="features", severity="ok", through="shares and rounded metrics", view=MASKED)
     return Revealed(text, "note", (seen,))
 

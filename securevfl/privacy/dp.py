@@ -66,10 +66,10 @@ class DP(Config):
 
         Args:
             features: most releases of one row's features, None where that depends on the rows.
-            labels: most releases of the gradient of one label, likewise.
+            labels: most releases of the gradient of one label, likewise; a model that is trained uses a row as often.
         """
-        noised = {name: getattr(self, name) for name in ("features", "labels")}
-        looks = {"features": features, "labels": labels}
+        noised = {name: getattr(self, name) for name in ("features", "labels", "model")}
+        looks = {"features": features, "labels": labels, "model": labels}
         return self.replace(
             **{name: planned(m, looks[name]) for name, m in noised.items() if isinstance(m, GaussianNoise)}
         )

@@ -139,6 +139,13 @@ def _about_computing(policy: Policy, terms: Terms) -> str:
 def _about_epsilon(policy: Policy, terms: Terms) -> str:
     if policy.max_epsilon is None or terms.epsilon is None:
         return ""
+    if math.isinf(terms.epsilon) and SHARES in terms.protections:
+        return (
+            "metrics of its validation rows and predictions of its test rows would be opened without noise, which "
+            f"spends ε of those rows without bound, whatever noise the model has; the policy allows "
+            f"{policy.max_epsilon:.3g}: leave max_epsilon out for this job, or take a protection with noise on what is "
+            "sent ('plain' or 'bfv' with dp=…)"
+        )
     if math.isinf(terms.epsilon):
         return (
             f"{terms.releases} would be released without noise, which spends ε without bound; the policy allows "

@@ -314,6 +314,31 @@ def test_gradients_without_a_small_bound_are_refused(algorithm: sv.Algorithm, wo
         gradient_bound(NetworkShape((3,), (), (4,), 2), 1.0)
 
 
+def test_findings_say_what_epsilon_permits_of_rows_that_trained(people: Parties) -> None:
+    passive, active = [table.name for table in people.passive], people.active.name
+    multiplied = sv.Gaussian(noise_multiplier=50.0)
+    spent = epsilon_rdp(GaussianRelease(50.0, EPOCHS), multiplied.delta)
+    for noise, words in ((NOISE, "(ε = 4)"), (multiplied, f"(ε = {spent:.3g})")):
+        planned = _job(sv.Shares(dp=sv.DP(model=noise))).planned(2)
+        told = [f.learns for f in sv.LogisticRegression().findings(planned, passive, active)]
+        assert any(words in text and "differentially private noise in its steps" in text for text in told), told
+
+
+def test_a_bound_on_epsilon_covers_rows_that_are_scored_and_so_refuses(people: Parties) -> None:
+    name = people.passive[0].name
+    job = _job().replace(policies={name: sv.Policy(max_epsilon=8.0)})
+    with pytest.raises(sv.PolicyError, match="predictions of its test rows would be opened without noise"):
+        sv.simulate(job, people)
+
+
+def test_a_model_with_noise_is_handed_out_and_predicts_clipped(people: Parties) -> None:
+    found = sv.simulate(_job(sv.Shares(dp=DP, model="parts")), people)
+    predicted = sv.predict(found.model(), people)
+    own = dict(zip(found.test_ids, next(iter(found.scores.values()))[:, 1], strict=True))
+    scores = dict(zip(predicted.ids, predicted.probabilities[:, 1], strict=True))
+    assert max(abs(scores[name] - value) for name, value in own.items()) < 0.01
+
+
 def test_noise_on_the_model_is_for_shares_alone() -> None:
     with pytest.raises(sv.InputError, match="logistic_regression on shares"):
         _job(sv.BFV(dp=DP))  # type: ignore[arg-type]
