@@ -264,7 +264,9 @@ def test_every_party_reports_what_the_accountant_says(ran: Result, people: Parti
         (note,) = [one for one in ledger.each_line() if isinstance(one, Noted) and one.note == "epsilon"]
         assert note.values["what"] == "model"
     assert "DP on the model, ε = 4" in run.title
-    assert sum("added its own noise" in note for note in run.notes) == 3
+    told = [note for note in run.notes if "added its own noise" in note]
+    assert len(told) == 3
+    assert all(f"over the sensitivity {2 * math.hypot(NOISE.clip, 1.0):.4g}" in note for note in told)
     assert any("ε of the model is of rows that train" in note for note in run.notes)
 
 

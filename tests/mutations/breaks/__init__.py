@@ -1,7 +1,7 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, few_rows, ledgers, links, noise, psi, ring, session, shares
+from mutations.breaks import crypto, cut, few_rows, ledgers, links, noise, psi, ring, session, shares, shares_noise
 
 __all__ = ["BREAKS"]
 
@@ -12,6 +12,7 @@ BREAKS: tuple[Break, ...] = (
     *crypto.BREAKS,
     *ring.BREAKS,
     *shares.BREAKS,
+    *shares_noise.BREAKS,
     *cut.BREAKS,
     *few_rows.BREAKS,
     *ledgers.BREAKS,

@@ -1,0 +1,99 @@
+"""Noise inside the shares: too little of it, or in the wrong place; rows not clipped, uses not counted."""
+
+from mutations.base import Break
+
+__all__ = ["BREAKS"]
+
+_STEPS = "securevfl/shares/dp_steps.py"
+_NETWORK = "securevfl/shares/network.py"
+_PRODUCT = "crypto/securevfl_crypto/replicated/product.py"
+_PROGRAMS = "securevfl/training/on_shares.py"
+_TESTS = "tests/shares/test_dp_steps.py::"
+
+BREAKS = (
+    Break(
+        name="noise sized for three honest parties",
+        file=_STEPS,
+        old="_OTHERS = 2\n",
+        new="_OTHERS = 3\n",
+        tests=(_TESTS + "test_each_party_draws_half_the_variance_and_any_two_reach_sigma",),
+    ),
+    Break(
+        name="noise left out of a step's product",
+        file=_PRODUCT,
+        old="None if job.add is None else job.add.mine, job.own)",
+        new="None if job.add is None else job.add.mine,)",
+        tests=(_TESTS + "test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weights",),
+    ),
+    Break(
+        name="noise that the rate does not scale",
+        file=_NETWORK,
+        old=" * np.uint64(step.factor)\n",
+        new="\n",
+        tests=(_TESTS + "test_a_party_that_adds_none_leaves_the_noise_of_the_two_others_in_the_weights",),
+    ),
+    Break(
+        name="sensitivity of a row that is added",
+        file=_PROGRAMS,
+        old="2 * gradient_bound(shape, mechanism.clip)",
+        new="gradient_bound(shape, mechanism.clip)",
+        tests=(_TESTS + "test_every_party_reports_what_the_accountant_says",),
+    ),
+    Break(
+        name="the column of ones left out of a row's norm",
+        file=_STEPS,
+        old="* math.hypot(clip, 1.0)\n\n\nclass",
+        new="* clip\n\n\nclass",
+        tests=(_TESTS + "test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity",),
+    ),
+    Break(
+        name="a softmax that is taken to end at one",
+        file=_STEPS,
+        old="False: 1.42}",
+        new="False: 1.41}",
+        tests=(_TESTS + "test_what_a_row_puts_into_a_gradient_is_bounded_whatever_its_logits",),
+    ),
+    Break(
+        name="rows clipped before they are rounded up",
+        file=_STEPS,
+        old="return clip_rows(wide, bound - added)",
+        new="return clip_rows(wide, bound)",
+        tests=(_TESTS + "test_rows_are_clipped_by_their_owner_also_as_they_are_rounded",),
+    ),
+    Break(
+        name="every party's block clipped to the norm of all",
+        file=_STEPS,
+        old="clip * math.sqrt(width / max(sum(widths), 1))",
+        new="clip",
+        tests=(_TESTS + "test_rows_are_clipped_by_their_owner_also_as_they_are_rounded",),
+    ),
+    Break(
+        name="logits that may wrap",
+        file=_STEPS,
+        old=">= _LARGEST_LOGIT",
+        new=">= math.inf",
+        tests=(_TESTS + "test_logits_that_could_wrap_within_the_run_are_refused",),
+    ),
+    Break(
+        name="uses of a row not counted",
+        file="securevfl/privacy/shared_steps.py",
+        old="        self.counts.add(rows)\n",
+        new="",
+        tests=(_TESTS + "test_every_party_reports_what_the_accountant_says",),
+    ),
+    Break(
+        name="noise on networks with hidden layers",
+        file=_STEPS,
+        old="    if shape.bottom or shape.hidden:\n",
+        new="    if shape.bottom:\n",
+        tests=(_TESTS + "test_gradients_without_a_small_bound_are_refused",),
+    ),
+    Break(
+        name="noise in the first step alone",
+        file=_STEPS,
+        old="        self.draws += 1\n        share",
+        new="        self.draws += 1\n        if self.draws > 1:\n"
+        "            return np.zeros(shape, dtype=np.uint64)\n        share",
+        tests=(_TESTS + "test_canaries_find_no_more_than_epsilon_and_more_where_noise_is_missing",),
+    ),
+)
