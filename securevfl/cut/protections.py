@@ -441,9 +441,10 @@ class Shares(Protection):
     def problems(self) -> list[str]:
         found = super().problems()
         names = self.computing
-        if names and (len(names) != _COMPUTING or len(set(names)) != _COMPUTING):
+        if names and (len(names) != _COMPUTING or len(set(names)) != _COMPUTING or not all(names)):
+            told = ", ".join(name or "a party without a name" for name in names)
             found.append(
-                f"computing names {', '.join(names)}; three different parties are needed: the active one and two "
+                f"computing names {told}; three different parties are needed: the active one and two "
                 "others, of which one may be a coordinator without data"
             )
         return found

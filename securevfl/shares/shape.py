@@ -213,6 +213,12 @@ class NetworkShape:
             bits = min(room, _RATE_BITS, min(most, _LONGEST) - FRACTION + 1 + math.floor(math.log2(rate)))
             more = bits - 1 - math.floor(math.log2(rate))
             shift = FRACTION + more
+            if room >= 1 and bits < 1:
+                raise InputError(
+                    f"on shares lr {rule.lr:g} with batches of {batch_size} is too small a step for {name}: lr over "
+                    f"the batch size is 2^{math.log2(rate):.1f}, and numbers have {FRACTION} fractional bits: take a "
+                    "larger lr, or smaller batches"
+                )
             if bits < 1 or not FRACTION <= shift <= _LONGEST:
                 raise InputError(
                     f"on shares a step of {name} with {batch_size} rows and lr {rule.lr:g} could wrap: the sum over "

@@ -161,6 +161,11 @@ def test_the_log_loss_is_right_whatever_the_number_of_rows(rows: int) -> None:
     assert abs(log_loss - np.mean(np.logaddexp(0, logits) - labels * logits)) < 0.006  # chords, rounding at 2^-10
 
 
+def test_steps_that_are_too_small_are_refused_with_that_reason() -> None:
+    with pytest.raises(sv.InputError, match=r"lr 1e-09 with batches of 32 is too small .*: take a larger lr"):
+        SHAPES["logistic"].steps(Rule(1e-9, 0.9, 0.0), 32)
+
+
 def test_metrics_of_no_rows() -> None:
     with pytest.raises(ValueError, match="no rows"):
         Scores(Network(SHAPES["logistic"], RULE, 8, Clear(bytes(32)), seed=1)).rounded(None).send(None)  # type: ignore[arg-type]

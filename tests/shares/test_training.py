@@ -126,6 +126,7 @@ def test_a_fourth_party_deals_its_rows_and_computes_nothing() -> None:
     [
         (("a", "b"), "three different parties are needed"),
         (("a", "b", "b"), "three different parties are needed"),
+        (("a", "b", ""), "computing names a, b, a party without a name; three different parties are needed"),
     ],
 )
 def test_three_parties_are_named(computing: tuple[str, ...], words: str) -> None:
