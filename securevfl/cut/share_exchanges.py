@@ -19,7 +19,7 @@ WIDTH, PLAN, EPOCH, INPUT = "shares/width", "shares/plan", "shares/epoch", "shar
 """Steps by which they learn the sizes of the job, and are dealt its rows."""
 
 METRICS, RANGE, PREDICTIONS = "shares/open metrics", "shares/open range", "shares/open predictions"
-"""What is opened, to the active party alone; the last one to nobody else, once for each row and model."""
+"""What is opened, to the active party alone; the last one once for each row in a run, or in a prediction."""
 
 MASKED, PREDICTED = "shares and masked values", "final predictions alone"
 """What ``measured.json`` calls all that a computing party receives of rows but the result, and the result."""

@@ -50,6 +50,7 @@ class Place:
             `folder` unless given. Used where the job's policy for the party has a budget of looks.
         now: seconds since 1970, UTC.
         software: name and version, for ledgers.
+        pins: party → its public key, hexadecimal, as the agreement names it; see `Ledger`.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Place:
     now: Callable[[], float] = time.time
     software: str = "securevfl serving"
     coordinator: str = ""
+    pins: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.name not in self.parties:
@@ -122,6 +124,7 @@ class Place:
             role=self.role,
             key=self.key,
             software=self.software,
+            pins=self.pins,
             path=folder / f"{self.name}.jsonl",
         )
         messages = serving_exchanges(self.job, len(self.passive))

@@ -151,6 +151,7 @@ async def at_work(
             folder=folder,
             policy=file.policy.stricter(terms),
             key=own.signing_key(),
+            pins={card.name: card.key.hex for card in proposal.party},
             looks=own.looks,
             coordinator=proposal.coordinator,
             software=f"securevfl {versions().get('securevfl', '')}".rstrip(),
