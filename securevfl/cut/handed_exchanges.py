@@ -2,8 +2,8 @@
 do with it.
 
 Severities follow attacks on the full credit table (`benchmarks.handed_out`). A passive party ranks labels of its rows
-by the direction in which its weights moved (AUC 0.69), and reads those of training rows that columns of its own mark
-(AUC 1.00). The active party gains R² 0.14 of a passive one's columns over final predictions, with 1,000 known records.
+by the direction in which its weights moved (AUC 0.70), and reads those of training rows that columns of its own mark
+(AUC 1.00). The active party gains R² 0.13 of a passive one's columns over final predictions, with 1,000 known records.
 What marked rows tell of a third party was not measured well enough to be less than a leak.
 """
 

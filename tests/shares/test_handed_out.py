@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -190,6 +193,33 @@ def test_a_part_is_opened_once(four: Parties, monkeypatch: pytest.MonkeyPatch) -
     banks = [ledger for ledger in caught.value.ledgers if ledger.party == "bank"]
     got = [e.what for ledger in banks for e in ledger.each_entry() if e.way == "received"]
     assert got.count("shares/open part") <= 2
+
+
+def test_summands_that_do_not_fit_together_are_found_by_a_party_that_does_not_compute(
+    four: Parties, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("securevfl.shares.handing._digest", lambda words: np.frombuffer(os.urandom(32), np.uint8))
+    with pytest.raises(sv.ProtocolError, match="hold different summands of this party's part of the model"):
+        sv.simulate(_job(sv.Shares(model="parts")), four)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (lambda one: one * 1000 + 100, sv.RangeError, "no product on shares wraps"),
+        (lambda one: one[:-1], sv.InputError, "was expected"),
+    ],
+    ids=["range", "shape"],
+)
+def test_parts_that_cannot_be_dealt_are_found_by_their_owner(
+    parted: Result, four: Parties, change: Callable[[Any], Any], error: type[Exception], words: str
+) -> None:
+    model = parted.model()
+    (block, own), *_ = model.parts["shop2"]["parts"]["shares"]["handed out"].items()
+    part = {**model.parts["shop2"], "parts": {"shares": {"handed out": {block: change(own)}}}}
+    changed = sv.Model(job=model.job, parts={**model.parts, "shop2": part})
+    with pytest.raises(error, match=words):
+        sv.predict(changed, four)
 
 
 def test_parts_predict_on_shares_and_nothing_else_of_a_row_is_opened(
