@@ -66,12 +66,13 @@ class SharedReference(nn.Module):
             loss = nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
         else:
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")
-        (loss / self.batch_size).backward()
+        torch.autograd.backward(loss / self.batch_size)
         self._optimizer.step()
 
     def _dense(self, name: str, a: torch.Tensor) -> torch.Tensor:
         w = self.weights[_key(name)]
-        return a @ w[:-1] + w[-1]
+        z: torch.Tensor = a @ w[:-1] + w[-1]
+        return z
 
 
 def _key(name: str) -> str:

@@ -531,7 +531,7 @@ class SharesCoordinator(Program):
     async def answer(self) -> None:
         """Take part in scoring the rows that the active party announces."""
         await self.model.freshen()
-        _, scored = await _epoch(self.sharing.site.links[self.sharing.site.active])
+        _, scored = await _epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
         await self.course.predict(scored, None)
 
     async def _setup(self) -> None:
@@ -562,7 +562,7 @@ class SharesCoordinator(Program):
         observer.phase("training")
         while not stop:
             epoch += 1
-            sizes, scored = await _epoch(chief)
+            sizes, scored = await _epoch(chief, sharing.plan)
             course.begin_epoch(epoch, validates=sharing.plan.validates(epoch))
             await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
             if sharing.plan.validates(epoch):
@@ -653,16 +653,16 @@ async def _plan(link: Link, parties: int) -> tuple[list[int], int, int, int, int
     return widths.tolist(), classes, batch_size, tested, _whole(message, link.peer, "times", 1, 1 << 24)
 
 
-async def _epoch(link: Link) -> tuple[list[int], list[int]]:
-    """Rows of the batches that train and of the parts that are scored, at a coordinator."""
+async def _epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
+    """Rows of the batches that train and of the parts that are scored, at a coordinator; none above the job's sizes."""
     message = await link.receive(Kind.CONTROL, EPOCH, "train", "score")
     found = []
-    for name in ("train", "score"):
+    for name, most in (("train", plan.batch_size), ("score", plan.eval_rows)):
         sizes = np.asarray(message.arrays[name])
         if sizes.dtype != np.int64 or sizes.ndim != 1 or len(sizes) > _MOST_BATCHES:
             raise ProtocolError(f"{link.peer!r} tells sizes of batches as {sizes.dtype} {sizes.shape}")
         listed = sizes.tolist()
-        check_sizes(listed, _MOST_ROWS)
+        check_sizes(listed, most)
         found.append(listed)
     return found[0], found[1]
 

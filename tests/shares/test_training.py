@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,8 @@ from securevfl.jobs import Result
 from securevfl.shares import input_words
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram
-from securevfl.training.on_shares import SharesActive
+from securevfl.training.on_shares import SharesActive, _epoch
+from securevfl.training.rows import Plan
 from securevfl.transport import Kind
 
 EPOCHS = 2
@@ -301,3 +304,18 @@ def test_more_openings_than_were_declared_are_refused_by_the_others(
         sv.simulate(_job(), people)
     sent = [e.what for ledger in caught.value.ledgers for e in ledger.each_entry() if e.way == "sent"]
     assert sent.count("shares/open predictions") <= 2
+
+
+@pytest.mark.parametrize(("train", "score"), [([33], [1]), ([32], [65]), ([0], []), ([-1], [])])
+def test_a_party_without_rows_believes_no_batches_that_the_job_has_not(train: list[int], score: list[int]) -> None:
+    """It makes room for what it is told, before anything of it arrives."""
+
+    class Chief:
+        peer = "bank"
+
+        async def receive(self, *expected: object) -> SimpleNamespace:
+            return SimpleNamespace(arrays={"train": np.array(train), "score": np.array(score, dtype=np.int64)})
+
+    plan = Plan(epochs=1, batch_size=32, patience=None, eval_rows=64)
+    with pytest.raises(sv.ProtocolError, match=r"batches of .* rows were announced; 1 to (32|64) are possible"):
+        asyncio.run(_epoch(Chief(), plan))  # type: ignore[arg-type]
