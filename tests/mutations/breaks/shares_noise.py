@@ -44,7 +44,7 @@ BREAKS = (
         file=_STEPS,
         old="* math.hypot(clip, 1.0)\n\n\nclass",
         new="* clip\n\n\nclass",
-        tests=(_TESTS + "test_replacing_a_row_moves_the_sum_by_no_more_than_the_sensitivity",),
+        tests=(_TESTS + "test_the_longest_gradient_is_that_of_a_wrong_row_of_full_norm_and_the_column_of_ones",),
     ),
     Break(
         name="a softmax that is taken to end at one",
@@ -94,6 +94,6 @@ BREAKS = (
         old="        self.draws += 1\n        share",
         new="        self.draws += 1\n        if self.draws > 1:\n"
         "            return np.zeros(shape, dtype=np.uint64)\n        share",
-        tests=(_TESTS + "test_canaries_find_no_more_than_epsilon_and_more_where_noise_is_missing",),
+        tests=(_TESTS + "test_each_party_draws_half_the_variance_and_any_two_reach_sigma",),
     ),
 )
