@@ -287,7 +287,9 @@ def test_the_command_line_scores_everyone(tmp_path: Path) -> None:
         label = 'label = "label"\n' if table.label is not None else ""
         sections.append(f'[[party]]\nname = "{name}"\nfile = "{name}.csv"\nid = "id"\n{label}')
     for algorithm in ("splitnn", "local"):
-        text = f'[job]\nepochs = 1\n[algorithm]\nname = "{algorithm}"\n' + "\n".join(sections)
+        text = f'[job]\nepochs = 1\n[protection]\nname = "plain"\n[algorithm]\nname = "{algorithm}"\n' + "\n".join(
+            sections
+        )
         (tmp_path / f"{algorithm}.toml").write_text(text)
         ran = CliRunner().invoke(app, ["run", str(tmp_path / f"{algorithm}.toml"), "--out", str(tmp_path / algorithm)])
         assert ran.exit_code == 0, ran.output

@@ -20,7 +20,7 @@ KEY = PrivateKey.generate()
 
 def _chains(folder: Path) -> Chains:
     (folder / "ledgers").mkdir(exist_ok=True)
-    return Chains("bank", KEY, folder / "ledgers", "securevfl test")
+    return Chains("bank", KEY, folder / "ledgers", "securevfl test", {})
 
 
 def _told(folder: Path) -> list[tuple[str, str, int]]:
