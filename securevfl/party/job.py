@@ -134,8 +134,9 @@ class Job(JobOptions):
             likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
             unless it has `accept_leak`: see `securevfl.party.settling`.
         policies: party → that party's own policy, on top of what the protection demands.
-        epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale,
-            device, accept_leak: see `JobOptions`.
+        epochs, batch_size, steps, patience, keep: see `JobOptions`.
+        valid, test, valid_every, valid_rows, stratify: see there.
+        seed, clip, scale, device, accept_leak: see there.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
