@@ -42,9 +42,10 @@ COSTS: Mapping[str, Cost] = {
     "bfv": Cost(0.2178, 2 * 1.713e6, 2),
     "paillier": Cost(0.2004, 2 * 0.312e6, 2),
 }
-"""Name of a protection → its step. Work of the first three and the rounds of shares: ``benchmarks/results/
-shares_step.json``, one run on two busy cores; Paillier's is BFV's by the ratio of the two in another run (184 to 200
-ms). Bytes of the encrypted ones: `securevfl.cut.auto.measure`, 16 columns a passive party, two of these."""
+"""Name of a protection → its step. Work of the first three and the rounds of shares: as ``benchmarks.shares_step`` gave
+them on two busy cores. On idle ones each takes 0.7 of it (``results/shares_step.json``), so that CKKS overtakes shares
+at 5 ms of latency, not at 7. Paillier's is BFV's by the ratio of the two in another run (184 to 200 ms). Bytes of the
+encrypted ones: `securevfl.cut.auto.measure`, 16 columns a passive party, two of these."""
 
 
 def seconds_of(name: str, rows: int, *, mbit: float, latency_ms: float, cores: int = 1) -> float:
