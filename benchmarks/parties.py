@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -105,13 +106,18 @@ def _run(company: Company, name: str) -> int:
 
 
 def through_processes(company: Company) -> dict[str, int]:
-    """Run all parties; party → exit code."""
+    """Run all parties; party → exit code. Where one fails, the others are ended: they would wait for it."""
     children = {_run(company, name): name for name in company.names}
-    codes = {}
+    codes: dict[str, int] = {}
     while children:
         child, status = os.wait()
-        if child in children:
-            codes[children.pop(child)] = os.waitstatus_to_exitcode(status)
+        if child not in children:
+            continue
+        failed = any(codes.values())
+        code = codes[children.pop(child)] = os.waitstatus_to_exitcode(status)
+        if code and not failed:
+            for other in children:
+                os.kill(other, signal.SIGTERM)
     return codes
 
 
