@@ -32,7 +32,7 @@ import securevfl as sv
 from benchmarks.common import data, write
 from securevfl.shares import Course, NetworkShape
 from securevfl.testing.shared_reference import SharedReference
-from securevfl.training.on_shares import rule_of
+from securevfl.training.sharing import rule_of
 
 Batch = list[torch.Tensor]
 

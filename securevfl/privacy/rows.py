@@ -8,19 +8,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from securevfl.privacy.accountant import (
-    GaussianRelease,
-    epsilon_rdp,
-)
-from securevfl.privacy.counts import RowCounts
 from securevfl.privacy.noise import Entropy, Noised, RememberedRows, clip_rows, noised
 from securevfl.privacy.repeated import RepeatedNoise
-from securevfl.privacy.spent import Spent
+from securevfl.privacy.uses import GaussianUses
 
 __all__ = ["GaussianRows", "RowRelease"]
 
 
-class GaussianRows:
+class GaussianRows(GaussianUses):
     """What every release of rows with Gaussian noise counts and tells. See `Counted`.
 
     Args:
@@ -36,39 +31,13 @@ class GaussianRows:
     def __init__(
         self, what: str, *, rows: int, times: int, sigma: float, clip: float, delta: float, entropy: Entropy
     ) -> None:
-        self.what = what
-        self.sigma = sigma
-        self.clip = clip
-        self.counts = RowCounts(f"a row's {what} would be released", rows, times)
-        self._delta = delta
+        words = f"a row's {what} would be released"
+        super().__init__(what, words, rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
         self._entropy = entropy
 
     def fresh(self, rows: np.ndarray) -> np.ndarray:
         """Where releasing these rows (n,) would be one more release, (n,) bool."""
         return np.ones(len(rows), bool)
-
-    def state(self) -> dict[str, object]:
-        """Nothing: counts are in the party's journal, where no checkpoint can roll them back."""
-        return {}
-
-    def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
-
-    @property
-    def planned(self) -> GaussianRelease:
-        """What one row's releases amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self.counts.times)
-
-    @property
-    def planned_epsilon(self) -> float:
-        """ε of one row if every planned release happens, by RDP."""
-        return epsilon_rdp(self.planned, self._delta)
-
-    @property
-    def spent(self) -> Spent:
-        """The price so far, of the row that was released most often."""
-        release = GaussianRelease(self.sigma, self.counts.most)
-        return Spent.of(self.what, release, self._delta, clip=self.clip)
 
 
 class RowRelease(GaussianRows):

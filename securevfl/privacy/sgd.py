@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -21,15 +20,13 @@ import torch
 from torch import nn
 
 from securevfl.errors import InputError
-from securevfl.privacy.accountant import GaussianRelease
-from securevfl.privacy.counts import RowCounts
 from securevfl.privacy.noise import Entropy, noised
-from securevfl.privacy.spent import Spent
+from securevfl.privacy.uses import GaussianUses
 
 __all__ = ["PrivateSteps"]
 
 
-class PrivateSteps:
+class PrivateSteps(GaussianUses):
     """Makes private gradients for an optimiser, and counts how often each row was used.
 
     Args:
@@ -44,8 +41,6 @@ class PrivateSteps:
     Raises:
         InputError: a layer whose rows see each other, which has no gradient of a single row.
     """
-
-    what = "model"
 
     def __init__(
         self,
@@ -65,10 +60,7 @@ class PrivateSteps:
         except NotImplementedError as error:
             raise InputError(f"DP-SGD needs the gradient of each row, and this model has none: {error}") from None
         self._parameters: list[Any] = [p for p in model.parameters() if p.requires_grad]  # Opacus adds `grad_sample`
-        self.sigma = sigma
-        self.clip = clip
-        self.counts = RowCounts("a row would train", rows, times)
-        self._delta = delta
+        super().__init__("model", "a row would train", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
         self._entropy = entropy
 
     def backward(self, losses: torch.Tensor, rows: np.ndarray, *, divide: float) -> None:
@@ -117,21 +109,3 @@ class PrivateSteps:
                 raise InputError("a layer was used several times in one step; DP-SGD here takes each layer once")
             found.append(sample.double())
         return found
-
-    def state(self) -> dict[str, object]:
-        """Nothing: counts are in the party's journal."""
-        return {}
-
-    def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
-
-    @property
-    def planned(self) -> GaussianRelease:
-        """What one row's uses amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self.counts.times)
-
-    @property
-    def spent(self) -> Spent:
-        """The price so far, of the row that was used most often."""
-        release = GaussianRelease(self.sigma, self.counts.most)
-        return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -7,19 +7,15 @@ what all parties hold of one person: replacing all of it is what ε is about, so
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.privacy.accountant import GaussianRelease
-from securevfl.privacy.counts import RowCounts
-from securevfl.privacy.spent import Spent
+from securevfl.privacy.uses import GaussianUses
 
 __all__ = ["SharedSteps"]
 
 
-class SharedSteps:
+class SharedSteps(GaussianUses):
     """Counts how often rows of one party took part in noisy steps.
 
     Args:
@@ -30,13 +26,8 @@ class SharedSteps:
         delta: δ of the accounting.
     """
 
-    what = "model"
-
     def __init__(self, *, rows: int, times: int, sigma: float, clip: float, delta: float) -> None:
-        self.sigma = sigma
-        self.clip = clip
-        self.counts = RowCounts("a row would train", rows, times)
-        self._delta = delta
+        super().__init__("model", "a row would train", rows=rows, times=times, sigma=sigma, clip=clip, delta=delta)
 
     def use(self, rows: np.ndarray) -> None:
         """Count one use of these rows (n,), each once; before anything of them leaves.
@@ -48,21 +39,3 @@ class SharedSteps:
         if len(np.unique(rows)) != len(rows):
             raise InputError(f"a batch of {len(rows)} rows holds one twice, and noise is sized for one use in a batch")
         self.counts.add(rows)
-
-    def state(self) -> dict[str, object]:
-        """Nothing: counts are in the party's journal."""
-        return {}
-
-    def load(self, state: Mapping[str, object]) -> None:
-        """Go on from a `state`."""
-
-    @property
-    def planned(self) -> GaussianRelease:
-        """What one row's uses amount to if all that are planned happen."""
-        return GaussianRelease(self.sigma, self.counts.times)
-
-    @property
-    def spent(self) -> Spent:
-        """The price so far, of the row that was used most often."""
-        release = GaussianRelease(self.sigma, self.counts.most)
-        return Spent.of(self.what, release, self._delta, clip=self.clip)

@@ -11,10 +11,10 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 
 from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
-from securevfl.training.on_shares import SharesCoordinator
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Keep, NumberedRows, Plan, Trained
+from securevfl.training.shares_coordinator import SharesCoordinator
 from securevfl.training.split import Split
 from securevfl.training.task import Task
 

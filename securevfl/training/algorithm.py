@@ -20,10 +20,12 @@ from securevfl.privacy import DP, OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.halves import Architecture
-from securevfl.training.on_shares import SharesActive, SharesCoordinator, SharesPassive, Sharing
+from securevfl.training.on_shares import SharesActive, SharesPassive
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
+from securevfl.training.shares_coordinator import SharesCoordinator
+from securevfl.training.sharing import Sharing
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight
 
 __all__ = ["GROUP", "Algorithm", "Looks", "Subsets", "algorithms", "find_algorithm"]

@@ -7,205 +7,45 @@ The active party counts the epochs, as elsewhere, and decides by rounded metrics
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import partial
-from typing import Protocol
+from collections.abc import Sequence
 
 import numpy as np
 import torch
-from securevfl_crypto.errors import CryptoError
-from securevfl_crypto.replicated import Opening
 
-from securevfl.cut import Protection
 from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
-from securevfl.errors import ProtectionInactive, ProtocolError, RangeError
-from securevfl.privacy import Gaussian, Link, SharedSteps, fan_out
+from securevfl.errors import ProtocolError, RangeError
+from securevfl.privacy import Link, fan_out
 from securevfl.shares import (
     Course,
-    Handing,
-    Member,
-    Network,
     NetworkShape,
-    Rule,
-    StepNoise,
     Words,
     check_clipped,
     check_judged,
-    check_logits,
-    check_sizes,
     clipped,
-    gradient_bound,
     input_words,
     named,
     row_bounds,
 )
-from securevfl.site import Site
-from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
-from securevfl.training.program import ActiveProgram, PassiveProgram, Program, Progress
+from securevfl.training.halves import ActiveHalf, PassiveHalf
+from securevfl.training.program import ActiveProgram, PassiveProgram, Progress
 from securevfl.training.role import ActiveRole, PassiveRole, Role
-from securevfl.training.rows import Plan, Trained
+from securevfl.training.rows import Trained
 from securevfl.training.shared_model import SharedModel
+from securevfl.training.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole
 from securevfl.training.split import chunks
-from securevfl.training.state import State, as_dict, as_flag, as_int
-from securevfl.transport import Kind, Message
+from securevfl.training.state import State
+from securevfl.transport import Kind
 
-__all__ = ["SharesActive", "SharesCoordinator", "SharesPassive", "Sharing", "rule_of"]
+__all__ = ["SharesActive", "SharesPassive"]
 
 _LEFT_OUT = (
     "on shares no validation score is opened, so that scores are not calibrated, and no weight, so that the active "
     "party has no scores of its own columns alone; the training loss is not opened either"
 )
-_MOST_CLASSES = 1 << 10
-_MOST_BATCHES = 1 << 20
-_MOST_ROWS = 1 << 20
-_MOST_WIDTH = 1 << 20
-
-
-class OnShares(Protocol):
-    """What the programs have to know of the algorithm."""
-
-    @property
-    def trainable(self) -> bool:
-        """Whether bottoms have parameters."""
-        ...
-
-    def architecture(self, outputs: int) -> Architecture:
-        """Shapes of the split network."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sharing:
-    """What all programs of a job on shares are made from.
-
-    Attributes:
-        algorithm: says the network.
-        protection: names the computing parties and the optimiser.
-        site: the party's place, linked with all.
-        plan: of the job.
-        trains: whether it trains; False where a trained model predicts.
-    """
-
-    algorithm: OnShares
-    protection: Protection
-    site: Site
-    plan: Plan
-    trains: bool = True
-
-    @property
-    def computing(self) -> tuple[str, ...]:
-        """Names of the three."""
-        return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
-
-    def member(self, rows: int, classes: int, handed: NetworkShape | None = None) -> Member:
-        """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
-        done and validates, and predictions of so many rows, once; to the active party. Where the model is handed out,
-        to each party its own part, once.
-
-        Args:
-            rows: that are tested, or predicted.
-            classes: number of classes.
-            handed: the network that is handed out at the end; None where it stays in shares.
-        """
-        saved, names = self.site.keeper.saved(), self.computing
-        done = 0 if saved is None else as_int(saved["epoch"])
-        left = sum(self.plan.validates(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
-        to, outputs = (names.index(self.site.active),), 1 if classes == 2 else classes
-        most = self.plan.eval_rows
-        openings = {
-            "range": Opening(left, to, 1, each=1),
-            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),
-            "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
-        }
-        if handed is not None:
-            openings |= Handing.openings(handed, (self.site.active, *self.site.passive), names)
-        return Member(self.site, names, openings)
-
-    def handed(self, shape: NetworkShape) -> NetworkShape | None:
-        """The network, where this run hands it out at its end."""
-        return shape if self.trains and self.protection.hands_out else None
-
-    def handing(self, member: Member, course: Course, shape: NetworkShape) -> Handing | None:
-        """What hands the model out, and deals it again; None where it stays in shares."""
-        return Handing(member, shape, course.network, course.begin_handing) if self.protection.hands_out else None
-
-    def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
-        """The network for inputs of these widths."""
-        outputs = 1 if classes == 2 else classes
-        found = self.algorithm.architecture(outputs)
-        bottom = found.bottom if self.algorithm.trainable and isinstance(found.bottom, tuple) else ()
-        hidden = () if found.top is None else (found.hidden, *found.top)
-        return NetworkShape(tuple(widths), bottom, hidden, classes)
-
-    @property
-    def mechanism(self) -> Gaussian | None:
-        """The noise on the model's steps."""
-        return None if self.protection.dp is None else self.protection.dp.model
-
-    def noise(self, shape: NetworkShape, times: int) -> StepNoise | None:
-        """This party's part of that noise, where it computes.
-
-        Args:
-            shape: of the network.
-            times: how often one row trains, as planned.
-        """
-        mechanism = self.mechanism
-        if mechanism is None:
-            return None
-        return StepNoise(mechanism.sigma(times), 2 * gradient_bound(shape, mechanism.clip))
-
-    def course(self, member: Member, shape: NetworkShape, batch_size: int, times: int) -> Course:
-        """This party's way through training, with the network where it computes."""
-        network = None
-        if member.engine is not None:
-            rule, noise = rule_of(self.protection), self.noise(shape, times)
-            network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
-        return Course(member, shape.inputs, shape.outputs, network)
-
-    def counted(self, role: Role) -> SharedSteps | None:
-        """Uses of a data party's rows in noisy steps; None without noise, and in a prediction."""
-        mechanism = self.mechanism
-        if mechanism is None or not len(role.training_rows(1)):
-            return None
-        return role.releases.shared_steps(mechanism, rows=role.release_rows(), times=role.times(role.plan.epochs))
-
-    def check_noise(self, role: Role, shape: NetworkShape) -> None:
-        """Refuse noise with which logits could wrap within the planned steps.
-
-        Raises:
-            InputError: they could.
-        """
-        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.times(role.plan.epochs))
-        if mechanism is None or noise is None or not len(role.training_rows(1)):
-            return
-        steps, rule = plan.epochs * len(role.batches(1)), rule_of(self.protection)
-        check_logits(shape, rule, plan.batch_size, steps, self.site.seed, clip=mechanism.clip, noise=noise.largest)
-
-
-def rule_of(protection: Protection) -> Rule:
-    """The optimiser of a protection that trains on shares."""
-    told = {name: float(getattr(protection, name)) for name in ("lr", "momentum", "weight_decay")}
-    return Rule(told["lr"], told["momentum"], told["weight_decay"])
 
 
 def _sizes(parts: Sequence[np.ndarray]) -> list[int]:
     return [len(part) for part in parts]
-
-
-@contextmanager
-def _by_name(computing: Sequence[str]) -> Iterator[None]:
-    """What the engine finds wrong inside, with the names of the parties that it counts.
-
-    Raises:
-        ProtocolError: the computing parties do not agree, or one sent or asked for what it may not.
-    """
-    try:
-        yield
-    except CryptoError as error:
-        who = ", ".join(f"{name!r} is {index}" for index, name in enumerate(computing))
-        raise ProtocolError(f"on shares ({who}): {error}") from error
 
 
 class _Fed:
@@ -271,11 +111,11 @@ class SharesActive(ActiveProgram):
         self.course: Course
 
     async def run(self) -> Trained:
-        with _by_name(self.sharing.computing):
+        with by_name(self.sharing.computing):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with _by_name(self.sharing.computing):
+        with by_name(self.sharing.computing):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -286,7 +126,7 @@ class SharesActive(ActiveProgram):
         widths = [self.fed.width()]
         for name in site.passive:
             message = await site.links[name].receive(Kind.CONTROL, WIDTH)
-            widths.append(_whole(message, name, "width", 0, _MOST_WIDTH))
+            widths.append(whole(message, name, "width", 0, MOST_WIDTH))
         classes, rows = role.task.classes, len(role.table.split.test)
         told = np.array(widths, dtype=np.int64)
         meta = {"classes": classes, "batch_size": role.plan.batch_size, "test": rows, "times": _times(role)}
@@ -399,7 +239,7 @@ class SharesActive(ActiveProgram):
 
     def ended(self) -> Trained:
         trained = super().ended()
-        trained.notes += _notes(self.course, self.sharing)
+        trained.notes += notes_of(self.course, self.sharing)
         trained.notes.append(_LEFT_OUT)
         return trained
 
@@ -422,11 +262,11 @@ class SharesPassive(PassiveProgram):
         self.course: Course
 
     async def run(self) -> Trained:
-        with _by_name(self.sharing.computing):
+        with by_name(self.sharing.computing):
             return await super().run()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        with _by_name(self.sharing.computing):
+        with by_name(self.sharing.computing):
             return await super().predict(model, rows)
 
     async def setup(self) -> None:
@@ -435,7 +275,7 @@ class SharesPassive(PassiveProgram):
             check_judged(self.role.site.name, len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
-        widths, classes, batch_size, rows, times = await _plan(upstream, len(self.sharing.site.passive) + 1)
+        widths, classes, batch_size, rows, times = await told_plan(upstream, len(self.sharing.site.passive) + 1)
         mine = dict(_named(self.sharing, widths))[self.role.site.name]
         table = self.role.table
         wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _times(self.role))
@@ -489,117 +329,11 @@ class SharesPassive(PassiveProgram):
 
     def ended(self) -> Trained:
         trained = super().ended()
-        trained.notes += _notes(self.course, self.sharing)
+        trained.notes += notes_of(self.course, self.sharing)
         return trained
 
     async def come_back(self, model: State) -> None:
         await _come_back(self, model)
-
-
-class SharesCoordinator(Program):
-    """The program of a computing party without data."""
-
-    def __init__(self, sharing: Sharing) -> None:
-        self.sharing = sharing
-        self.trained = Trained()
-        self.model = SharedModel()
-        self.course: Course
-        self._batch_size = 0
-        self._classes = 0
-
-    async def run(self) -> Trained:
-        with _by_name(self.sharing.computing):
-            return await self._run()
-
-    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
-        """Take part in predicting; nothing comes back here, (0, 0).
-
-        Args:
-            model: this party's part of it.
-            rows: none: the active party tells how many there are.
-        """
-        with _by_name(self.sharing.computing):
-            await self.come_back(model)
-            await self.answer()
-        return np.empty((0, 0))
-
-    async def come_back(self, model: State) -> None:
-        """Set up, and take this party's shares of a trained model."""
-        await self._setup()
-        self.model.restore(as_dict(model["parts"])["shares"])
-
-    async def answer(self) -> None:
-        """Take part in scoring the rows that the active party announces."""
-        await self.model.freshen()
-        _, scored = await _epoch(self.sharing.site.links[self.sharing.site.active], self.sharing.plan)
-        await self.course.predict(scored, None)
-
-    async def _setup(self) -> None:
-        sharing, site = self.sharing, self.sharing.site
-        told = await _plan(site.links[site.active], len(site.passive) + 1)
-        widths, self._classes, self._batch_size, rows, times = told
-        shape = sharing.shape(widths, self._classes)
-        member = sharing.member(rows, self._classes, sharing.handed(shape))
-        await member.setup()
-        self.course = sharing.course(member, shape, self._batch_size, times)
-        self.model.network, self.model.handing = self.course.network, sharing.handing(member, self.course, shape)
-
-    async def _run(self) -> Trained:
-        sharing, site, trained = self.sharing, self.sharing.site, self.trained
-        observer, chief = site.observer, site.links[site.active]
-        observer.phase("setup")
-        site.clock.lap()
-        saved = site.keeper.saved()
-        await self._setup()
-        course = self.course
-        epoch, stop, kept = 0, False, self.model.snapshot()
-        if saved is not None:
-            self.model.load(as_dict(saved["shares"]))
-            epoch, stop, kept = as_int(saved["epoch"]), self._over(saved), saved["kept"]
-            trained.restore_readings(saved["readings"])
-        await self.model.freshen()
-        trained.setup = site.clock.lap()
-        observer.phase("training")
-        while not stop:
-            epoch += 1
-            sizes, scored = await _epoch(chief, sharing.plan)
-            course.begin_epoch(epoch, validates=sharing.plan.validates(epoch))
-            await course.train(sizes, None, told=partial(observer.step, epoch, total=len(sizes)))
-            if sharing.plan.validates(epoch):
-                await course.validate(scored, None, None)
-            verdict = await chief.receive(Kind.CONTROL, "train/epoch")
-            trained.readings.append(site.clock.lap())
-            if verdict.meta.get("best"):
-                kept = self.model.snapshot()
-            stop = bool(verdict.meta.get("stop")) or epoch >= sharing.plan.epochs
-            self._keep(epoch, kept, stop=stop)
-            observer.epoch(epoch, math.nan, {})
-        self.model.restore(kept)
-        observer.phase("test")
-        await self.answer()
-        await self.model.hand_out()
-        trained.finish = site.clock.lap()
-        trained.model = self._part()
-        trained.notes += _notes(course, sharing)
-        return trained
-
-    def _part(self) -> State:
-        """This party's part of the model: its shares. It has no columns to encode, and no names of classes."""
-        part: State = {"parts": {"shares": self.model.snapshot()}, "batch_size": self._batch_size}
-        part |= {"times": self.sharing.plan.epochs, "passive": list(self.sharing.site.passive)}
-        return part | {"encoder": {}, "classes": self._classes, "names": []}
-
-    def _keep(self, epoch: int, kept: object, *, stop: bool) -> None:
-        keeper = self.sharing.site.keeper
-        if keeper.wants(epoch):
-            readings = [[r.compute, r.he, r.wait, r.sent] for r in self.trained.readings]
-            where = {"epoch": epoch, "epochs": self.sharing.plan.epochs, "stop": stop, "readings": readings}
-            keeper.save(epoch, where | {"shares": self.model.state(), "kept": kept})
-
-    def _over(self, saved: Mapping[str, object]) -> bool:
-        """Whether the kept run has nothing left to do: it stopped early, or has had all epochs."""
-        epoch, epochs = as_int(saved["epoch"]), self.sharing.plan.epochs
-        return as_flag(saved["stop"]) and (epoch < as_int(saved["epochs"]) or epoch >= epochs)
 
 
 async def _come_back(program: SharesActive | SharesPassive, model: State) -> None:
@@ -638,68 +372,3 @@ def _target_words(targets: torch.Tensor, classes: int) -> np.ndarray:
         values = torch.nn.functional.one_hot(values, classes)
     wide = values.double()
     return input_words("the active party", wide[:, 1:2] if classes == 2 else wide, 1.0)
-
-
-async def _plan(link: Link, parties: int) -> tuple[list[int], int, int, int, int]:
-    """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
-    them."""
-    message = await link.receive(Kind.CONTROL, PLAN, "widths")
-    widths = np.asarray(message.arrays["widths"])
-    if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= _MOST_WIDTH)).all():
-        raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
-    classes = _whole(message, link.peer, "classes", 2, _MOST_CLASSES)
-    batch_size = _whole(message, link.peer, "batch_size", 1, _MOST_ROWS)
-    tested = _whole(message, link.peer, "test", 0, 1 << 24)
-    return widths.tolist(), classes, batch_size, tested, _whole(message, link.peer, "times", 1, 1 << 24)
-
-
-async def _epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
-    """Rows of the batches that train and of the parts that are scored, at a coordinator; none above the job's sizes."""
-    message = await link.receive(Kind.CONTROL, EPOCH, "train", "score")
-    found = []
-    for name, most in (("train", plan.batch_size), ("score", plan.eval_rows)):
-        sizes = np.asarray(message.arrays[name])
-        if sizes.dtype != np.int64 or sizes.ndim != 1 or len(sizes) > _MOST_BATCHES:
-            raise ProtocolError(f"{link.peer!r} tells sizes of batches as {sizes.dtype} {sizes.shape}")
-        listed = sizes.tolist()
-        check_sizes(listed, most)
-        found.append(listed)
-    return found[0], found[1]
-
-
-def _whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
-    value = message.meta.get(what)
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise ProtocolError(f"{peer!r} announces {what} {value!r:.20}; {low} to {high} are possible")
-    return value
-
-
-def _notes(course: Course, sharing: Sharing) -> list[str]:
-    """What the report tells of this party's computing.
-
-    Raises:
-        ProtectionInactive: a step was taken without this party's noise.
-    """
-    again = course.repeated
-    found = [
-        f"{again} set{'s' * (again > 1)} of metrics or predictions were opened again, because an attempt that broke "
-        "off may have opened them before: each is rounded by another chance"
-    ] * bool(again)
-    if course.network is None or not course.steps:
-        return found
-    noise = course.network.noise
-    if sharing.mechanism is not None and (noise is None or noise.draws != course.steps):
-        raise ProtectionInactive(f"{sharing.site.name!r} was to add noise to each of {course.steps} steps and did not")
-    found += [] if noise is None else [_noise_note(noise, course, sharing)]
-    return [
-        f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "
-        f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
-        *found,
-    ]
-
-
-def _noise_note(noise: StepNoise, course: Course, sharing: Sharing) -> str:
-    return (
-        f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
-        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing)}"
-    )

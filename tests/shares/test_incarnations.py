@@ -23,9 +23,9 @@ from securevfl.data import Parties
 from securevfl.shares import Course
 from securevfl.shares.course import MOST_OPENED
 from securevfl.site import Keeper
-from securevfl.training.on_shares import Sharing
 from securevfl.training.rows import Plan
 from securevfl.training.shared_model import SharedModel
+from securevfl.training.sharing import Sharing
 from securevfl.transport import Message
 
 EPOCHS = 3

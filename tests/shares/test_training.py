@@ -22,8 +22,9 @@ from securevfl.jobs import Result
 from securevfl.shares import input_words
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram
-from securevfl.training.on_shares import SharesActive, _epoch
+from securevfl.training.on_shares import SharesActive
 from securevfl.training.rows import Plan
+from securevfl.training.sharing import told_epoch
 from securevfl.transport import Kind
 
 EPOCHS = 2
@@ -318,4 +319,4 @@ def test_a_party_without_rows_believes_no_batches_that_the_job_has_not(train: li
 
     plan = Plan(epochs=1, batch_size=32, patience=None, eval_rows=64)
     with pytest.raises(sv.ProtocolError, match=r"batches of .* rows were announced; 1 to (32|64) are possible"):
-        asyncio.run(_epoch(Chief(), plan))  # type: ignore[arg-type]
+        asyncio.run(told_epoch(Chief(), plan))  # type: ignore[arg-type]

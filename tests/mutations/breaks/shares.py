@@ -7,7 +7,7 @@ __all__ = ["BREAKS"]
 
 _WIRE = "securevfl/shares/wire.py"
 _COURSE = "securevfl/shares/course.py"
-_PROGRAMS = "securevfl/training/on_shares.py"
+_SHARING = "securevfl/training/sharing.py"
 _MODEL = "securevfl/training/shared_model.py"
 _SHARE = "crypto/securevfl_crypto/replicated/share.py"
 _KEYS = "crypto/securevfl_crypto/replicated/keys.py"
@@ -70,7 +70,7 @@ BREAKS = (
     ),
     Break(
         name="an opening declared without a bound on its values",
-        file=_PROGRAMS,
+        file=_SHARING,
         old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
         new='            "metrics": Opening(left, to, each=1),\n',
         tests=_OPENED,
@@ -85,14 +85,14 @@ BREAKS = (
     ),
     Break(
         name="metrics opened twice in an epoch, and declared so",
-        file=_PROGRAMS,
+        file=_SHARING,
         old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
         new='            "metrics": Opening(2 * left, to, 3 if classes == 2 else 2, each=2),\n',
         tests=_OPENED,
     ),
     Break(
         name="metrics counted over the run, not by epochs",
-        file=_PROGRAMS,
+        file=_SHARING,
         old='            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),\n',
         new='            "metrics": Opening(left, to, 3 if classes == 2 else 2),\n',
         tests=(_TESTS + "test_what_an_epoch_may_open_is_not_opened_in_another", *_OPENED),
@@ -113,7 +113,7 @@ BREAKS = (
     ),
     Break(
         name="predictions of as many rows as a part may have",
-        file=_PROGRAMS,
+        file=_SHARING,
         old="min(rows, most) * outputs, total=rows * outputs",
         new="most * outputs",
         tests=(_TESTS + "test_predictions_are_opened_of_so_many_rows_and_no_more",),

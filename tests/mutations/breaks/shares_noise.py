@@ -7,7 +7,7 @@ __all__ = ["BREAKS"]
 _STEPS = "securevfl/shares/dp_steps.py"
 _NETWORK = "securevfl/shares/network.py"
 _PRODUCT = "crypto/securevfl_crypto/replicated/product.py"
-_PROGRAMS = "securevfl/training/on_shares.py"
+_SHARING = "securevfl/training/sharing.py"
 _TESTS = "tests/shares/test_dp_steps.py::"
 
 BREAKS = (
@@ -34,7 +34,7 @@ BREAKS = (
     ),
     Break(
         name="sensitivity of a row that is added",
-        file=_PROGRAMS,
+        file=_SHARING,
         old="2 * gradient_bound(shape, mechanism.clip)",
         new="gradient_bound(shape, mechanism.clip)",
         tests=(_TESTS + "test_every_party_reports_what_the_accountant_says",),

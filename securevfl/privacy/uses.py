@@ -1,0 +1,57 @@
+"""What every mechanism with Gaussian noise counts and tells of the rows that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
+from securevfl.privacy.counts import RowCounts
+from securevfl.privacy.spent import Spent
+
+__all__ = ["GaussianUses"]
+
+
+class GaussianUses:
+    """Counts uses of rows under one σ, and their price. See `Counted`.
+
+    Args:
+        what: is released, as in `PROTECTS`.
+        words: what one use of a row is, for the refusal of one too many.
+        rows: number of rows that exist; uses are counted per row number.
+        times: planned number of uses of one row; one more is refused.
+        sigma: noise multiplier (standard deviation of the noise over the sensitivity).
+        clip: largest L2 norm, of what the mechanism clips.
+        delta: δ of the accounting.
+    """
+
+    def __init__(
+        self, what: str, words: str, *, rows: int, times: int, sigma: float, clip: float, delta: float
+    ) -> None:
+        self.what = what
+        self.sigma = sigma
+        self.clip = clip
+        self.counts = RowCounts(words, rows, times)
+        self._delta = delta
+
+    def state(self) -> dict[str, object]:
+        """Nothing: counts are in the party's journal, where no checkpoint can roll them back."""
+        return {}
+
+    def load(self, state: Mapping[str, object]) -> None:
+        """Go on from a `state`."""
+
+    @property
+    def planned(self) -> GaussianRelease:
+        """What one row's uses amount to if all that are planned happen."""
+        return GaussianRelease(self.sigma, self.counts.times)
+
+    @property
+    def planned_epsilon(self) -> float:
+        """ε of one row if every planned use happens, by RDP."""
+        return epsilon_rdp(self.planned, self._delta)
+
+    @property
+    def spent(self) -> Spent:
+        """The price so far, of the row that was used most often."""
+        release = GaussianRelease(self.sigma, self.counts.most)
+        return Spent.of(self.what, release, self._delta, clip=self.clip)

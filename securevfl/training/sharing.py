@@ -1,0 +1,261 @@
+"""What the programs of training on shares are made from, and what the active party tells the others: the network's
+widths, and how many rows come. What is told is checked before room is made for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from securevfl_crypto.errors import CryptoError
+from securevfl_crypto.replicated import Opening
+
+from securevfl.cut import Protection
+from securevfl.cut.share_exchanges import EPOCH, PLAN
+from securevfl.errors import ProtectionInactive, ProtocolError
+from securevfl.privacy import Gaussian, Link, SharedSteps
+from securevfl.shares import (
+    Course,
+    Handing,
+    Member,
+    Network,
+    NetworkShape,
+    Rule,
+    StepNoise,
+    check_logits,
+    check_sizes,
+    gradient_bound,
+)
+from securevfl.site import Site
+from securevfl.training.halves import Architecture
+from securevfl.training.role import Role
+from securevfl.training.rows import Plan
+from securevfl.training.state import as_int
+from securevfl.transport import Kind, Message
+
+__all__ = ["MOST_WIDTH", "Sharing", "by_name", "notes_of", "rule_of", "told_epoch", "told_plan", "whole"]
+
+_MOST_CLASSES = 1 << 10
+_MOST_BATCHES = 1 << 20
+_MOST_ROWS = 1 << 20
+MOST_WIDTH = 1 << 20
+
+
+class OnShares(Protocol):
+    """What the programs have to know of the algorithm."""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether bottoms have parameters."""
+        ...
+
+    def architecture(self, outputs: int) -> Architecture:
+        """Shapes of the split network."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sharing:
+    """What all programs of a job on shares are made from.
+
+    Attributes:
+        algorithm: says the network.
+        protection: names the computing parties and the optimiser.
+        site: the party's place, linked with all.
+        plan: of the job.
+        trains: whether it trains; False where a trained model predicts.
+    """
+
+    algorithm: OnShares
+    protection: Protection
+    site: Site
+    plan: Plan
+    trains: bool = True
+
+    @property
+    def computing(self) -> tuple[str, ...]:
+        """Names of the three."""
+        return self.protection.computing_parties(self.site.active, self.site.passive, self.site.coordinator)
+
+    def member(self, rows: int, classes: int, handed: NetworkShape | None = None) -> Member:
+        """This party's part, and all that it lets be opened: one set of metrics and one bit in each epoch that is not
+        done and validates, and predictions of so many rows, once; to the active party. Where the model is handed out,
+        to each party its own part, once.
+
+        Args:
+            rows: that are tested, or predicted.
+            classes: number of classes.
+            handed: the network that is handed out at the end; None where it stays in shares.
+        """
+        saved, names = self.site.keeper.saved(), self.computing
+        done = 0 if saved is None else as_int(saved["epoch"])
+        left = sum(self.plan.validates(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
+        to, outputs = (names.index(self.site.active),), 1 if classes == 2 else classes
+        most = self.plan.eval_rows
+        openings = {
+            "range": Opening(left, to, 1, each=1),
+            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),
+            "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
+        }
+        if handed is not None:
+            openings |= Handing.openings(handed, (self.site.active, *self.site.passive), names)
+        return Member(self.site, names, openings)
+
+    def handed(self, shape: NetworkShape) -> NetworkShape | None:
+        """The network, where this run hands it out at its end."""
+        return shape if self.trains and self.protection.hands_out else None
+
+    def handing(self, member: Member, course: Course, shape: NetworkShape) -> Handing | None:
+        """What hands the model out, and deals it again; None where it stays in shares."""
+        return Handing(member, shape, course.network, course.begin_handing) if self.protection.hands_out else None
+
+    def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
+        """The network for inputs of these widths."""
+        outputs = 1 if classes == 2 else classes
+        found = self.algorithm.architecture(outputs)
+        bottom = found.bottom if self.algorithm.trainable and isinstance(found.bottom, tuple) else ()
+        hidden = () if found.top is None else (found.hidden, *found.top)
+        return NetworkShape(tuple(widths), bottom, hidden, classes)
+
+    @property
+    def mechanism(self) -> Gaussian | None:
+        """The noise on the model's steps."""
+        return None if self.protection.dp is None else self.protection.dp.model
+
+    def noise(self, shape: NetworkShape, times: int) -> StepNoise | None:
+        """This party's part of that noise, where it computes.
+
+        Args:
+            shape: of the network.
+            times: how often one row trains, as planned.
+        """
+        mechanism = self.mechanism
+        if mechanism is None:
+            return None
+        return StepNoise(mechanism.sigma(times), 2 * gradient_bound(shape, mechanism.clip))
+
+    def course(self, member: Member, shape: NetworkShape, batch_size: int, times: int) -> Course:
+        """This party's way through training, with the network where it computes."""
+        network = None
+        if member.engine is not None:
+            rule, noise = rule_of(self.protection), self.noise(shape, times)
+            network = Network(shape, rule, batch_size, member.engine, self.site.seed, noise=noise)
+        return Course(member, shape.inputs, shape.outputs, network)
+
+    def counted(self, role: Role) -> SharedSteps | None:
+        """Uses of a data party's rows in noisy steps; None without noise, and in a prediction."""
+        mechanism = self.mechanism
+        if mechanism is None or not len(role.training_rows(1)):
+            return None
+        return role.releases.shared_steps(mechanism, rows=role.release_rows(), times=role.times(role.plan.epochs))
+
+    def check_noise(self, role: Role, shape: NetworkShape) -> None:
+        """Refuse noise with which logits could wrap within the planned steps.
+
+        Raises:
+            InputError: they could.
+        """
+        plan, mechanism, noise = role.plan, self.mechanism, self.noise(shape, role.times(role.plan.epochs))
+        if mechanism is None or noise is None or not len(role.training_rows(1)):
+            return
+        steps, rule = plan.epochs * len(role.batches(1)), rule_of(self.protection)
+        check_logits(shape, rule, plan.batch_size, steps, self.site.seed, clip=mechanism.clip, noise=noise.largest)
+
+
+def rule_of(protection: Protection) -> Rule:
+    """The optimiser of a protection that trains on shares."""
+    told = {name: float(getattr(protection, name)) for name in ("lr", "momentum", "weight_decay")}
+    return Rule(told["lr"], told["momentum"], told["weight_decay"])
+
+
+@contextmanager
+def by_name(computing: Sequence[str]) -> Iterator[None]:
+    """What the engine finds wrong inside, with the names of the parties that it counts.
+
+    Raises:
+        ProtocolError: the computing parties do not agree, or one sent or asked for what it may not.
+    """
+    try:
+        yield
+    except CryptoError as error:
+        who = ", ".join(f"{name!r} is {index}" for index, name in enumerate(computing))
+        raise ProtocolError(f"on shares ({who}): {error}") from error
+
+
+async def told_plan(link: Link, parties: int) -> tuple[list[int], int, int, int, int]:
+    """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
+    them."""
+    message = await link.receive(Kind.CONTROL, PLAN, "widths")
+    widths = np.asarray(message.arrays["widths"])
+    if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= MOST_WIDTH)).all():
+        raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
+    classes = whole(message, link.peer, "classes", 2, _MOST_CLASSES)
+    batch_size = whole(message, link.peer, "batch_size", 1, _MOST_ROWS)
+    tested = whole(message, link.peer, "test", 0, 1 << 24)
+    return widths.tolist(), classes, batch_size, tested, whole(message, link.peer, "times", 1, 1 << 24)
+
+
+async def told_epoch(link: Link, plan: Plan) -> tuple[list[int], list[int]]:
+    """Rows of the batches that train and of the parts that are scored, at a coordinator; none above the job's sizes."""
+    message = await link.receive(Kind.CONTROL, EPOCH, "train", "score")
+    found = []
+    for name, most in (("train", plan.batch_size), ("score", plan.eval_rows)):
+        sizes = np.asarray(message.arrays[name])
+        if sizes.dtype != np.int64 or sizes.ndim != 1 or len(sizes) > _MOST_BATCHES:
+            raise ProtocolError(f"{link.peer!r} tells sizes of batches as {sizes.dtype} {sizes.shape}")
+        listed = sizes.tolist()
+        check_sizes(listed, most)
+        found.append(listed)
+    return found[0], found[1]
+
+
+def whole(message: Message, peer: str, what: str, low: int, high: int) -> int:
+    """The whole number that a message announces under a name.
+
+    Args:
+        message: of the peer.
+        peer: its name, for the error.
+        what: the number's name in the message.
+        low: least that is possible.
+        high: most that is possible.
+
+    Raises:
+        ProtocolError: it is none, or outside these.
+    """
+    value = message.meta.get(what)
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ProtocolError(f"{peer!r} announces {what} {value!r:.20}; {low} to {high} are possible")
+    return value
+
+
+def notes_of(course: Course, sharing: Sharing) -> list[str]:
+    """What the report tells of this party's computing.
+
+    Raises:
+        ProtectionInactive: a step was taken without this party's noise.
+    """
+    again = course.repeated
+    found = [
+        f"{again} set{'s' * (again > 1)} of metrics or predictions were opened again, because an attempt that broke "
+        "off may have opened them before: each is rounded by another chance"
+    ] * bool(again)
+    if course.network is None or not course.steps:
+        return found
+    noise = course.network.noise
+    if sharing.mechanism is not None and (noise is None or noise.draws != course.steps):
+        raise ProtectionInactive(f"{sharing.site.name!r} was to add noise to each of {course.steps} steps and did not")
+    found += [] if noise is None else [_noise_note(noise, course, sharing)]
+    return [
+        f"{', '.join(sharing.computing)} computed on shares: {course.rounds / course.steps:.1f} rounds a step, of "
+        f"which {sharing.site.name!r} sent {course.sent / course.steps / 1e6:.2f} MB",
+        *found,
+    ]
+
+
+def _noise_note(noise: StepNoise, course: Course, sharing: Sharing) -> str:
+    return (
+        f"{sharing.site.name!r} added its own noise to each of {course.steps} steps: σ = {noise.sigma:.4g} over the "
+        f"sensitivity {noise.sensitivity:.4g}, reached by any two of {', '.join(sharing.computing)}"
+    )
