@@ -45,6 +45,15 @@ def data(load: Callable[[], T], what: str) -> T | None:
         return None
 
 
+def before(name: str) -> dict[str, object]:
+    """The figures that `write` wrote last, without machine and versions; none where there are none."""
+    path = RESULTS / f"{name}.json"
+    if not path.exists():
+        return {}
+    kept: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
+    return {what: value for what, value in kept.items() if what not in ("machine", "versions")}
+
+
 def write(name: str, figures: dict[str, object]) -> None:
     """Print the figures and write them with machine and versions."""
     RESULTS.mkdir(parents=True, exist_ok=True)

@@ -64,7 +64,7 @@ FIELDS = {
     "names + address + birth date": (*ADDRESS, "date_of_birth"),
     "names + birth date": ("given_name", "surname", "date_of_birth"),
 }
-KINDS = {"street_number": Code(), "postcode": Code(), "date_of_birth": Date()}
+KINDS = {"street_number": Code(), "postcode": Code(), "phone": Code(), "date_of_birth": Date()}
 NAMES_OF_KINDS = {Code: "code", Date: "date", Text: "text"}
 PEER_BITS = (300, 500, 700)
 """Bits that all fields of a record set together, in the peer's filter of 1024."""

@@ -16,6 +16,7 @@ import secrets
 import statistics
 
 import numpy as np
+from securevfl_crypto.bits import loops
 from securevfl_psi import okvs
 
 from benchmarks.common import seconds, write
@@ -69,7 +70,7 @@ def cores(count: int, expansion: float, trials: int) -> dict[str, object]:
     sizes = []
     for _ in range(trials):
         rows, _ = okvs._rows(_random(count, okvs.KEY_BYTES), secrets.token_bytes(okvs.SEED_BYTES), segment)
-        sizes.append(len(okvs._peel(rows, 3 * segment)[1]))
+        sizes.append(len(loops().peel(rows, 3 * segment).core))
     stuck = sum(size > count / 5 for size in sizes)
     figures: dict[str, object] = {
         "keys": count,

@@ -8,8 +8,9 @@ peers-requirements.txt; where it is missing, ours is measured alone and the figu
 
 --engine          scalar products a second and core, per code path, in turns with `openssl speed ecdhx25519`
 --one-process     2^18 identifiers a side, half common, both parties in this process; beside openmined-psi
---two-processes   2^20 identifiers a side in two processes, from CSV to CSV; beside SPU's ECDH, KKRT and RR22
---protocols       the other protocols at 2^17: cardinality, pseudonyms, unsafe_salted_hash, multi-party, unbalanced
+--two-processes   2^20 identifiers a side in two processes, from CSV to CSV, by dh and ot; beside SPU's ECDH, KKRT, RR22
+--transfers       the same at 2^16, 2^18 and 2^20 for ot and RR22 by turns, three times
+--protocols       the other protocols at 2^17: ot, cardinality, pseudonyms, unsafe_salted_hash, multi-party, unbalanced
 --large           10^7 identifiers a side in two processes, once
 --quick           a sixty-fourth of these identifiers, one round, to see that it works
 """
@@ -23,6 +24,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,7 @@ from securevfl_psi.terms import Protocol
 from securevfl_psi.unbalanced import Client, Filter, FilterTerms, Server
 
 from benchmarks import skip
-from benchmarks.psi_party import run_party
+from benchmarks.psi_party import run_party, run_transfer
 from benchmarks.psi_peers import openssl_speed, peers_python, run_openmined, run_spu
 from benchmarks.psi_two_processes import run_two_processes
 
@@ -152,12 +154,25 @@ def unbalanced(n: int, queries: int = 1000) -> dict[str, Any]:
     }
 
 
+def by_turns(python: Path | None, n: int, rounds: int = 3) -> dict[str, Any]:
+    """`ot` and then SPU's RR22, in each round, so that both see the same machine."""
+    runs = [(run_two_processes(run_transfer, n), run_spu(python, n, "rr22")) for _ in range(rounds)]
+    ratios = [_ratio(ours, theirs) for ours, theirs in runs]
+    known = [ratio for ratio in ratios if ratio is not None]
+    return {
+        "ours by ot": [ours for ours, _ in runs],
+        "spu rr22": [theirs for _, theirs in runs],
+        "ours / spu, by round": ratios,
+        "median": statistics.median(known) if known else None,
+    }
+
+
 def main() -> None:
     # Here, so that the spawned processes, which import this module, stay as small as the protocol is.
     from benchmarks.common import RESULTS, write
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = ("engine", "one-process", "two-processes", "protocols", "large")
+    parts = ("engine", "one-process", "two-processes", "transfers", "protocols", "large")
     for part in parts:
         parser.add_argument(f"--{part}", action="store_true")
     parser.add_argument("--peers-python", help="interpreter that has the peers")
@@ -180,14 +195,19 @@ def main() -> None:
         figures["one process"] = {"ours": ours, "openmined-psi": theirs, "ratio": _ratio(theirs, ours)}
     if "two-processes" in wanted:
         mine = run_two_processes(run_party, 1 << 20 - less)
+        transfers = run_two_processes(run_transfer, 1 << 20 - less)
         peers = {name: run_spu(python, 1 << 20 - less, name) for name in ("ecdh", "kkrt", "rr22")}
         figures["two processes"] = {
             "ours": mine,
+            "ours by ot": transfers,
             **{f"spu {name}": peer for name, peer in peers.items()},
             "ours / spu": {name: _ratio(mine, peer) for name, peer in peers.items()},
+            "ours by ot / spu": {name: _ratio(transfers, peer) for name, peer in peers.items()},
         }
+    if "transfers" in wanted:
+        figures["transfers"] = {f"2^{k}": by_turns(python, 1 << k - less) for k in (16, 18, 20)}
     if "protocols" in wanted:
-        others: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
+        others: tuple[Protocol, ...] = ("dh", "ot", "cardinality", "pseudonyms", "unsafe_salted_hash")
         figures["protocols"] = {
             **{name: one_process(1 << 17 - less, name) for name in others},
             "multi-party": multi_party(1 << 17 - less),

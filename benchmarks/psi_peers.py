@@ -41,10 +41,20 @@ def run_openmined(python: Path | None, n: int, structure: str = "raw", timeout: 
 
 
 def run_spu(
-    python: Path | None, n: int, protocol: str = "ecdh", check_duplicates: bool = False, timeout: float = 900.0
+    python: Path | None,
+    n: int,
+    protocol: str = "ecdh",
+    check_duplicates: bool = False,
+    timeout: float = 900.0,
+    ports: tuple[list[int], list[int]] | None = None,
 ) -> dict[str, Any]:
-    """Figures of benchmarks/peers/spu_ecdh.py with `n` identifiers a side and a protocol of `SPU_PROTOCOLS`."""
+    """Figures of benchmarks/peers/spu_ecdh.py with `n` identifiers a side and a protocol of `SPU_PROTOCOLS`.
+
+    `ports`: where both listen, and where each is reached by the other.
+    """
     arguments = ["spu_ecdh.py", str(n), "--protocol", protocol, "--timeout", str(timeout)]
+    for name, given in zip(("--ports", "--seen"), ports or (), strict=False):
+        arguments += [name, *map(str, given)]
     return _run(python, "spu", [*arguments, *["--check-duplicates"][: int(check_duplicates)]], timeout + 60)
 
 

@@ -1,6 +1,6 @@
 """Our two-party PSI between two processes over localhost TCP, measured as benchmarks/peers/spu_ecdh.py measures SPU.
 
-python -m benchmarks.psi_two_processes [--ids 1048576]
+python -m benchmarks.psi_two_processes [--ids 1048576] [--sender-ids 1048576] [--protocols dh ot]
 
 Timed in both processes, from when both are ready (modules imported, socket connected) to when both are done: reading
 a one-column CSV with n identifiers, running the protocol, and writing a CSV with the common rows in the order that both
@@ -20,6 +20,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,16 @@ and this party's identifiers in the order of its rows. It returns its rows (indi
 an order that both parties share, or None where its role learns nothing. It must be importable by name, because the
 processes are spawned."""
 
+Line = Callable[[int], AbstractContextManager[int]]
+"""From the port that the receiver listens at to the one that the sender dials."""
 
-def run_two_processes(party: Party, n: int, timeout: float = 900.0) -> dict[str, Any]:
-    """`party` in both roles with `n` identifiers a side, half of them common.
+
+def run_two_processes(
+    party: Party, n: int, timeout: float = 900.0, sender: int | None = None, line: Line | None = None
+) -> dict[str, Any]:
+    """`party` in both roles with `n` identifiers a side, half of them common; the sender has `sender`, if given.
+
+    `line`: what stands between the two, made from the port that the receiver listens at; nothing unless given.
 
     Returns wall seconds (first start to last end), and by role: seconds, seconds by phase, CPU seconds of all threads,
     TCP payload bytes sent, MiB resident before the start and at the peak; then the size of the intersection and whether
@@ -49,15 +57,16 @@ def run_two_processes(party: Party, n: int, timeout: float = 900.0) -> dict[str,
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_identifiers(folder / "receiver.csv", n, 0, seed=5)
-        _write_identifiers(folder / "sender.csv", n, n // 2, seed=6)
+        _write_identifiers(folder / "sender.csv", n if sender is None else sender, n // 2, seed=6)
         load = os.getloadavg()[0]  # what else runs here distorts wall time far more than CPU time
-        measured = _run(party, folder, timeout)
+        measured = _run(party, folder, timeout, line or nullcontext)
         results = [_read_result(folder / f"{role}-common.csv") for role in ROLES]
-    expected = sorted(f"user-{i}@example.com" for i in range(n // 2, n))
+    expected = sorted(f"user-{i}@example.com" for i in range(n // 2, min(n, n // 2 + (sender or n))))
     learned = [result for result in results if result is not None]
     exact = bool(learned) and all(sorted(result) == expected for result in learned)
     return {
         "n": n,
+        **({} if sender is None else {"n of the sender": sender}),
         **measured,
         "microseconds an identifier": measured["seconds"] / n * 1e6,
         "both learn the result": len(learned) == len(ROLES),
@@ -67,24 +76,27 @@ def run_two_processes(party: Party, n: int, timeout: float = 900.0) -> dict[str,
     }
 
 
-def _run(party: Party, folder: Path, timeout: float) -> dict[str, Any]:
+def _run(party: Party, folder: Path, timeout: float, line: Line) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
-    barrier, ports, results = context.Barrier(2), context.Queue(), context.Queue()
+    barrier, results = context.Barrier(2), context.Queue()
+    ports = dict(zip(ROLES, (context.Queue(), context.Queue()), strict=True))
     processes = [
-        context.Process(target=_process, args=(party, role, folder, ports, barrier, results), daemon=True)
+        context.Process(target=_process, args=(party, role, folder, ports[role], barrier, results), daemon=True)
         for role in ROLES
     ]
     for process in processes:
         process.start()
     figures: dict[str, dict[str, Any]] = {}
     try:
-        for _ in processes:
-            one = results.get(timeout=timeout)
-            if "error" in one:
-                raise RuntimeError(f"{one['role']} failed:\n{one['error']}")
-            figures[one.pop("role")] = one
-        for process in processes:
-            process.join(20)
+        with line(ports["receiver"].get(timeout=60)) as port:
+            ports["sender"].put(port)
+            for _ in processes:
+                one = results.get(timeout=timeout)
+                if "error" in one:
+                    raise RuntimeError(f"{one['role']} failed:\n{one['error']}")
+                figures[one.pop("role")] = one
+            for process in processes:
+                process.join(20)
     except queue.Empty:
         raise RuntimeError(f"no result after {timeout:.0f} s") from None
     finally:
@@ -193,11 +205,18 @@ def _read_result(path: Path) -> list[str] | None:
 def main() -> None:
     # Here, so that the spawned processes, which import this module, stay as small as the protocol is.
     from benchmarks.common import write
-    from benchmarks.psi_party import run_party
+    from benchmarks.psi_party import run_party, run_transfer
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ids", type=int, default=1 << 20, help="identifiers a side, half of them common")
-    write("psi_two_processes", run_two_processes(run_party, parser.parse_args().ids))
+    parser.add_argument("--sender-ids", type=int, help="identifiers of the sender, if it has another number")
+    parser.add_argument("--protocols", nargs="+", choices=("dh", "ot"), default=["dh", "ot"])
+    options = parser.parse_args()
+    parties = {"dh": run_party, "ot": run_transfer}
+    write(
+        "psi_two_processes",
+        {name: run_two_processes(parties[name], options.ids, sender=options.sender_ids) for name in options.protocols},
+    )
 
 
 if __name__ == "__main__":

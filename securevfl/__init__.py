@@ -44,7 +44,17 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         ZeroImputation,
     )
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
-    from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
+    from securevfl.data import (
+        LabelBook,
+        Parties,
+        PartyTable,
+        Storage,
+        TableLimits,
+        datasets,
+        read_csv,
+        read_parquet,
+        read_table,
+    )
     from securevfl.errors import (
         AlignmentError,
         AuditError,
@@ -94,7 +104,7 @@ _NAMES: Mapping[str, str] = {
         "SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
-    "securevfl.data": "LabelBook Parties PartyTable TableLimits datasets read_csv read_parquet",
+    "securevfl.data": "LabelBook Parties PartyTable Storage TableLimits datasets read_csv read_parquet read_table",
     "securevfl.errors": (
         "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
         "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
@@ -173,6 +183,7 @@ __all__ = [
     "SelfSupervised",
     "Shares",
     "SplitNN",
+    "Storage",
     "TableLimits",
     "UnknownNameError",
     "WireError",
@@ -189,6 +200,7 @@ __all__ = [
     "read_job",
     "read_parquet",
     "read_sweep",
+    "read_table",
     "run_sweep",
     "simulate",
 ]

@@ -220,6 +220,7 @@ class Site:
         looks: what earlier jobs and predictions gave away of each of the party's rows.
         silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
             own affair, of which the job says nothing.
+        pool: the party's own workers, as `securevfl.scale.open_pool` reads them; likewise.
     """
 
     name: str
@@ -239,6 +240,7 @@ class Site:
     notes: list[str] = field(default_factory=list)
     looks: LookBook = field(default_factory=LookBook)
     silence: float = SILENCE
+    pool: str = "local"
 
     @property
     def role(self) -> PartyRole:

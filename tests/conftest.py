@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 
-import torch
-from hypothesis import settings
+for _library in ("OMP", "OPENBLAS", "MKL"):  # read when torch and NumPy are loaded: here, and by the processes of tests
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+import torch  # noqa: E402
+from hypothesis import settings  # noqa: E402
 
 torch.set_num_threads(1)  # the tests run side by side, and their tensors are small
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import securevfl_crypto as crypto
 from clear_scheme import Clear
@@ -46,4 +46,10 @@ KITS = {
     "plain": Kit(FloatActive, FloatPassive, 1e-5),
     "fixed point": Kit(FixedActive, FixedPassive, 5e-3),
     **SEALED,
+    "bfv, two processes": Kit(
+        lambda s, c: SealedActive(replace(s, pool="process:2"), c, crypto.BFV()),
+        lambda s, c: SealedPassive(replace(s, pool="process:2"), c, crypto.BFV()),
+        5e-3,
+        name="bfv",
+    ),
 }

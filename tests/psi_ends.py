@@ -6,22 +6,25 @@ import hashlib
 import secrets
 from typing import Any
 
+import numpy as np
 from securevfl_psi.endpoint import Endpoint
 from securevfl_psi.group import Scalar, hash_to_group
-from securevfl_psi.terms import Protocol, Terms
+from securevfl_psi.oblivious import Client
+from securevfl_psi.oblivious.base import TRANSFERS, Chooser, Giver
+from securevfl_psi.terms import Terms, Wanted
 from securevfl_psi.wire import HEADER_BYTES, TAG_BYTES, FrameWriter, Kind
 
 BANK, SHOP = ["ann", "bob", "eve"], ["eve", "zoe", "ann", "kim"]
 
 
-def terms(side: str, protocol: Protocol = "dh", **more: Any) -> Terms:
+def terms(side: str, protocol: Wanted = "dh", **more: Any) -> Terms:
     names = ("bank", "shop") if side == "receiver" else ("shop", "bank")
     values: dict[str, Any] = {"name": names[0], "peer": names[1], "role": side, "protocol": protocol}
     values |= {"min_intersection": 0, "salt": b"s" * 16}
     return Terms(**values | more)
 
 
-def ends(mine: list[str], theirs: list[str], protocol: Protocol = "dh", **more: Any) -> tuple[Endpoint, Endpoint]:
+def ends(mine: list[str], theirs: list[str], protocol: Wanted = "dh", **more: Any) -> tuple[Endpoint, Endpoint]:
     return Endpoint(mine, terms("receiver", protocol, **more)), Endpoint(theirs, terms("sender", protocol, **more))
 
 
@@ -67,3 +70,25 @@ class Hostile:
             if frame[5] == kind:
                 return frame[HEADER_BYTES:]
         raise AssertionError(f"no {kind.name}")
+
+    def begin_transfer(self, side: str) -> None:
+        """What comes in `ot` before a set, as it should be."""
+        if side == "receiver":
+            self.send(Kind.TRANSFERS, Giver(self.session.dst).message)
+            self.send(Kind.SEED, bytes(32))
+            return
+        message = self.heard(Kind.TRANSFERS)
+        self.send(Kind.TRANSFERS, Chooser(self.session.dst, np.zeros(TRANSFERS, np.uint8), message).answer)
+        self.heard(Kind.ROWS)
+        self.send(Kind.SEED, bytes(32))
+
+    def transfer(self, ids: list[str], peer_size: int) -> Client:
+        """As the client of `ot`, all until the server makes its tokens."""
+        client = Client(ids, self.session, peer_size)
+        self.send(Kind.TRANSFERS, client.message)
+        self.send(Kind.SEED, client.seed)
+        client.take_keys(self.heard(Kind.TRANSFERS))
+        for rows in client.rows():
+            self.send(Kind.ROWS, rows.tobytes())
+        self.send(Kind.SUMS, client.answer(self.heard(Kind.SEED)))
+        return client

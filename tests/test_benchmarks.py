@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -106,3 +107,27 @@ def test_a_data_set_that_is_not_here_is_noted(
 
     with pytest.raises(InputError, match="17 rows"):  # any other mistake stays one
         data(broken, "MNIST halves")
+
+
+def test_the_gpu_s_benchmark_runs_on_a_stand_in_and_says_where_there_is_no_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from benchmarks import common, gpu, skip
+
+    monkeypatch.setattr(common, "RESULTS", tmp_path)
+    gpu.main(["--stand-in", "cpu", "--quick", "--only", "rows", "methods"])
+    figures = json.loads((tmp_path / "gpu-stand-in.json").read_text(encoding="utf-8"))
+    assert "say nothing about a GPU" in figures["gpu"]["stand-in"]
+    (row,) = figures["rows"].values()
+    assert row["losses of the first epoch apart"] < 1e-4
+    assert row["time over plain torch's"] > 0
+    assert figures["methods"]["splitnn"]["cpu"]["epochs"] == 2
+    assert not (tmp_path / "gpu.json").exists()
+    capsys.readouterr()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit) as caught:
+        gpu.main([])
+    assert caught.value.code == skip.STATUS
+    assert capsys.readouterr().err == "skipped: gpu, because torch sees no CUDA device here\n"

@@ -90,8 +90,8 @@ def execute(rank: int, ports: list[int], folder: Path, options: argparse.Namespa
     from spu import libspu, psi
 
     description = libspu.link.Desc()
-    for i, port in enumerate(ports):
-        description.add_party(ROLES[i], f"127.0.0.1:{port}")
+    for i, (port, seen) in enumerate(zip(ports, options.seen or ports, strict=True)):
+        description.add_party(ROLES[i], f"127.0.0.1:{port if i == rank else seen}")
     link = libspu.link.create_brpc(description, rank)
     protocol, curve = PROTOCOLS[options.protocol]
     arguments: dict[str, Any] = {}
@@ -150,7 +150,7 @@ def run(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """Both parties' figures; raises RuntimeError with the first party's traceback where one failed."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(2), context.Queue()
-    ports = free_ports()
+    ports = options.ports or free_ports()
     processes = [
         context.Process(target=party, args=(rank, ports, str(folder), options, barrier, results), daemon=True)
         for rank in range(2)
@@ -184,6 +184,8 @@ def main() -> None:
     parser.add_argument("--protocol", choices=list(PROTOCOLS), default="ecdh")
     parser.add_argument("--check-duplicates", action="store_true", help="do not tell SPU that keys are unique")
     parser.add_argument("--unaligned", action="store_true", help="do not put the two results into the same order")
+    parser.add_argument("--ports", nargs=2, type=int, help="where the two listen; free ones unless given")
+    parser.add_argument("--seen", nargs=2, type=int, help="where each is reached by the other, if by a forwarder")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds")
     options = parser.parse_args()
     n: int = options.n

@@ -8,9 +8,12 @@ __all__ = [
     "EngineError",
     "MalformedError",
     "OverflowRefused",
+    "PoolError",
     "ReusedError",
+    "TaskFailed",
     "UndeclaredOpening",
     "WeakKeyError",
+    "WorkerLost",
 ]
 
 
@@ -44,3 +47,15 @@ class DisagreementError(CryptoError):
 
 class UndeclaredOpening(CryptoError):
     """A value would be opened that was not declared, or more often, larger or to others than declared."""
+
+
+class PoolError(CryptoError, RuntimeError):
+    """A pool of workers that cannot be opened or used as asked, or a task that it refuses to run."""
+
+
+class TaskFailed(PoolError):
+    """A task ended with an error that is none of ours; the message names the task and holds the error's own words."""
+
+
+class WorkerLost(PoolError):
+    """A task's worker ended without an answer, as often as the task was tried."""

@@ -21,12 +21,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.pools.base import Pool
 
 __all__ = ["Holder", "KeyScheme", "Owner", "PublicKey", "Ring", "Scheme", "SecretKey"]
 
@@ -228,6 +229,12 @@ class Scheme(KeyScheme):
 
     exact: ClassVar[bool]
     most_holders: ClassVar[int | None] = None
+
+    def on(self, pool: Pool | None) -> Self:
+        """This scheme, with halves that hand their long work to a party's own workers, where the scheme can; messages
+        and results stay the same. Paillier stays as it is: its kernels keep all cores of this machine busy by
+        threads."""
+        return self
 
     @abstractmethod
     def owner(self, key: SecretKey, block: Block) -> Owner:

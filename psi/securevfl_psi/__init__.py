@@ -38,6 +38,7 @@ from securevfl_psi.errors import (
     PSIError,
     RowsDifferError,
     SetSizeError,
+    ShardError,
     SmallIntersectionError,
 )
 from securevfl_psi.hash_to_curve import hash_many_to_u, hash_to_curve
@@ -79,6 +80,7 @@ __all__ = [
     "Server",
     "Session",
     "SetSizeError",
+    "ShardError",
     "SmallIntersectionError",
     "Terms",
     "UnsafeSaltedHash",

@@ -12,7 +12,7 @@ __all__ = ["duplicates", "match", "require_unique", "secret_order"]
 
 
 _NONE = np.empty(0, dtype=np.int64)
-_PART = 1 << 18
+_PART = 1 << 20
 _MOST_EQUAL = 64  # first halves; three equal ones among 2^24 honest tokens have probability 2^-58
 
 
@@ -62,7 +62,9 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     rows, positions = [_NONE], [_NONE]
     for start in range(0, len(mine), _PART):
         first, second = _halves(mine[start : start + _PART])
-        place = np.searchsorted(sorted_first, first)
+        ascending = np.argsort(first)  # neighbours are then looked up near each other, which is several times as fast
+        place = np.empty(len(first), dtype=np.int64)
+        place[ascending] = np.searchsorted(sorted_first, first[ascending])
         waiting = np.arange(len(first))
         rounds = 0
         while len(waiting):  # more than one round only where first halves are equal by chance
@@ -79,8 +81,8 @@ def match(mine: np.ndarray, theirs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
             waiting = waiting[~equal]
             place[waiting] += 1
     found, where = np.concatenate(rows), np.concatenate(positions)
-    ascending = np.argsort(found)
-    return found[ascending], where[ascending]
+    order = np.argsort(found)
+    return found[order], where[order]
 
 
 def secret_order(count: int) -> np.ndarray:

@@ -19,8 +19,9 @@ from securevfl_psi.session import Session
 
 __all__ = ["MAX_SET_SIZE", "Gathered", "Party", "Waiting"]
 
-MAX_SET_SIZE = 1 << 24
-"""Default bound of a set; the tokens' length allows 2^40."""
+MAX_SET_SIZE = 1 << 28
+"""Default bound of a set; the tokens' length allows 2^40. It is a policy, and no promise of memory: sets of more than
+2^24 are better cut into shards, see `sharded`."""
 
 
 class Gathered:

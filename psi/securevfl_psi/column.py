@@ -24,6 +24,7 @@ class Identifiers(Sequence[str]):
 
     def __init__(self, data: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> None:
         self._data, self._starts, self._lengths = data, starts, lengths
+        self._doubled: list[tuple[int, int]] | None = None
 
     @classmethod
     def of_bytes(cls, messages: Sequence[bytes]) -> Identifiers:
@@ -61,6 +62,11 @@ class Identifiers(Sequence[str]):
             return [self[i] for i in range(*row.indices(len(self)))]
         start = int(self._starts[row])
         return self._data[start : start + int(self._lengths[row])].tobytes().decode()
+
+    def distinct(self) -> Identifiers:
+        """Itself, told that no text comes twice: whoever says so has looked."""
+        self._doubled = []
+        return self
 
     @property
     def lengths(self) -> np.ndarray:
@@ -114,11 +120,28 @@ class Identifiers(Sequence[str]):
                 out[(ends[places] - length - 4)[:, None] + np.arange(4 + length)] = whole
             yield out.tobytes()
 
+    def part(self, start: int, stop: int) -> Identifiers:
+        """The texts from `start` to before `stop`, over the same bytes."""
+        return Identifiers(self._data, self._starts[start:stop], self._lengths[start:stop])
+
+    def joined(self, rows: np.ndarray) -> np.ndarray:
+        """The texts of some rows, one after the other, uint8 (total,). Takes eight bytes for each of them meanwhile."""
+        lengths = self._lengths[rows].astype(np.int64)
+        ends = np.cumsum(lengths)
+        shift = np.repeat(self._starts[rows] - (ends - lengths), lengths)
+        return self._data[shift + np.arange(len(shift))]
+
     def doubled(self) -> list[tuple[int, int]]:
         """Rows of equal texts, each with the first of its kind, in order.
 
-        Only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal are compared.
+        Only rows whose 64-bit fingerprints (a multilinear hash with random coefficients) are equal are compared. They
+        are looked for once: normalising asks, and the protocol again.
         """
+        if self._doubled is None:
+            self._doubled = self._find_doubled()
+        return self._doubled
+
+    def _find_doubled(self) -> list[tuple[int, int]]:
         prints = self._fingerprints()
         ordered = np.sort(prints)
         repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

@@ -18,6 +18,7 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
+from typing import cast
 
 from securevfl_crypto.engine import Engine, engine
 
@@ -35,7 +36,7 @@ from securevfl_psi.errors import (
 )
 from securevfl_psi.identifiers import Identifiers, normalise_column
 from securevfl_psi.session import Session
-from securevfl_psi.terms import Terms
+from securevfl_psi.terms import Protocol, Terms
 from securevfl_psi.wire import TAG_BYTES, Frame, FrameReader, FrameWriter, Kind
 
 __all__ = ["Endpoint", "Result", "run_in_process"]
@@ -65,6 +66,7 @@ class Endpoint:
         ids: its identifiers, one per row; normalised here by the terms' rules.
         terms: what it brings and demands.
         by: the engine; by default the fastest.
+        normalised: the identifiers are so already, and none comes twice.
 
     Raises:
         IdentifierError: identifiers that cannot be used, before anything is sent.
@@ -72,16 +74,19 @@ class Endpoint:
         EngineError: the environment demands a code path that is unknown or cannot run here.
     """
 
-    def __init__(self, ids: Sequence[object], terms: Terms, *, by: Engine | None = None) -> None:
+    def __init__(
+        self, ids: Sequence[object], terms: Terms, *, by: Engine | None = None, normalised: bool = False
+    ) -> None:
         self.terms = terms
-        self._ids: Identifiers = normalise_column(ids, terms.rules)
+        self._ids = ids if normalised and isinstance(ids, Identifiers) else normalise_column(ids, terms.rules)
         self._size = max(len(self._ids), terms.pad_to or 0)
         if self._size > terms.max_set_size or (terms.pad_to is not None and len(self._ids) > terms.pad_to):
             raise SetSizeError(
                 f"{len(self._ids)} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size}: "
                 "raise what is too small"
             )
-        self._by = by or engine()
+        # `ot` needs none of the engine's kernels; after `auto`, `dh` takes the fastest.
+        self._by = by or (None if terms.protocol in ("ot", "auto") else engine())
         self._reader, self._writer = FrameReader(), FrameWriter()
         self._sending: Outgoing = iter([Frame(Kind.HELLO, terms.hello(self._size))])
         self._ahead: Frame | None = None
@@ -92,7 +97,8 @@ class Endpoint:
 
     def again(self) -> Endpoint:
         """A new end over the same set and terms, with a fresh nonce: for another attempt after one that failed."""
-        return Endpoint(self._ids, replace(self.terms, nonce=secrets.token_bytes(len(self.terms.nonce))), by=self._by)
+        terms = replace(self.terms, nonce=secrets.token_bytes(len(self.terms.nonce)))
+        return Endpoint(self._ids, terms, by=self._by, normalised=True)
 
     @property
     def done(self) -> bool:
@@ -171,11 +177,11 @@ class Endpoint:
         if self._talk is None:
             if frame.kind != Kind.HELLO:
                 raise MalformedError(f"a {frame.kind.name} came before the hello")
-            self._begin(*self.terms.agree(frame.payload))
+            self._begin(*self.terms.agree(frame.payload, self._size))
             return
         if self._hearing is None or frame.kind != self._due:
             raise MalformedError(
-                f"a {frame.kind.name}, which a {self.terms.role} of {self.terms.protocol} never gets now: "
+                f"a {frame.kind.name}, which a {self.terms.role} of {self._talk.session.protocol} never gets now: "
                 + (f"a {self._due.name} is due" if self._due is not None else "nothing is due")
             )
         try:
@@ -184,7 +190,7 @@ class Endpoint:
             self._hearing = self._due = None
 
     def _begin(self, session: Session, peer_size: int) -> None:
-        make = CONVERSATIONS[self.terms.protocol]
+        make = CONVERSATIONS[cast(Protocol, session.protocol)]
         self._talk = make(self._ids, self.terms, session, peer_size, self._by)
         for writer_role, end in ((self.terms.role, self._writer), (None, self._reader)):
             role = writer_role or ("sender" if self.terms.role == "receiver" else "receiver")

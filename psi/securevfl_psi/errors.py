@@ -18,6 +18,7 @@ __all__ = [
     "PlanRefusedError",
     "RowsDifferError",
     "SetSizeError",
+    "ShardError",
     "SmallIntersectionError",
 ]
 
@@ -81,3 +82,8 @@ class BudgetError(PSIError):
 
 class ExpiredError(PSIError):
     """A published filter is used outside the time that its server stated."""
+
+
+class ShardError(PSIError):
+    """A run in shards that cannot begin or go on: a plan that is not possible, a set that does not fit it, a file of a
+    shard that is missing, was changed or belongs to another run."""

@@ -14,7 +14,17 @@ import numpy as np
 from securevfl_psi.column import Identifiers, encode
 from securevfl_psi.errors import IdentifierError
 
-__all__ = ["MAX_ID_BYTES", "MISSING", "IdRules", "Identifiers", "encode", "normalise", "normalise_column"]
+__all__ = [
+    "MAX_ID_BYTES",
+    "MISSING",
+    "IdRules",
+    "Identifiers",
+    "ascii_column",
+    "encode",
+    "normalise",
+    "normalise_column",
+    "normalise_rows",
+]
 
 MAX_ID_BYTES = 1024
 MISSING = frozenset(
@@ -112,8 +122,8 @@ def normalise_column(ids: Iterable[object], rules: IdRules) -> Identifiers:
         return Identifiers.of_texts(normalise(ids, rules))
     raw: Sequence[object] = ids if isinstance(ids, list | Identifiers) else _listed(ids)
     joined = _joined(raw)
-    quick = None if joined is None else _ascii_column(joined, rules)
-    return Identifiers.of_texts(normalise(raw, rules)) if quick is None else quick
+    quick = None if joined is None else ascii_column(joined, rules)
+    return Identifiers.of_texts(normalise(raw, rules)) if quick is None or quick.doubled() else quick
 
 
 def _require_assigned(text: str, row: int) -> None:
@@ -135,8 +145,9 @@ def _joined(raw: Sequence[object]) -> Identifiers | None:
         return None
 
 
-def _ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
+def ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
     """The column, if all are ASCII texts that need no more than a change of case; None where the long way must look.
+    Whether one comes twice is not looked at.
 
     ASCII texts are in every normal form already (Unicode Standard Annex #15, section 3).
     """
@@ -146,9 +157,7 @@ def _ascii_column(column: Identifiers, rules: IdRules) -> Identifiers | None:
         return None
     if rules.strip and any(_SPACE[edge].any() for edge in column.edges()):
         return None
-    if rules.casefold:
-        column = column.lower()
-    return None if column.doubled() else column
+    return column.lower() if rules.casefold else column
 
 
 def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
@@ -162,10 +171,18 @@ def normalise(ids: Iterable[object], rules: IdRules) -> list[str]:
         IdentifierError: nulls, empty texts, other types, two types, texts that are no Unicode or longer than
             `MAX_ID_BYTES`, or identifiers that are equal once normalised; says which and where (rows counted from 0).
     """
-    raw = _listed(ids)
-    normal = _joined_columns(raw, rules) if rules.columns > 1 else _one_column(raw, rules)
+    normal = normalise_rows(_listed(ids), rules)
     _refuse_duplicates(normal)
     return normal
+
+
+def normalise_rows(raw: Sequence[object], rules: IdRules) -> list[str]:
+    """What `normalise` gives, without looking whether one comes twice: for a part of a column.
+
+    Raises:
+        IdentifierError: as `normalise`, but for identifiers that are equal.
+    """
+    return _joined_columns(raw, rules) if rules.columns > 1 else _one_column(raw, rules)
 
 
 def _joined_columns(rows: Sequence[object], rules: IdRules) -> list[str]:

@@ -34,6 +34,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from securevfl_crypto.bits import Loops, loops
+from securevfl_crypto.bits.portable import Portable
 
 from securevfl_psi.errors import MalformedError, PSIError, SetSizeError
 
@@ -47,7 +49,9 @@ __all__ = [
     "decode",
     "encode",
     "failure_exponent",
+    "positions",
     "prf",
+    "scaled",
     "slots_for",
 ]
 
@@ -55,9 +59,11 @@ KEY_BYTES = 16
 SEED_BYTES = 32
 DENSE = 40
 """Dense columns; a multiple of 8."""
-MAX_KEYS = 1 << 24
+MAX_KEYS = 1 << 28
+"""Slots are counted in 32 bits, which would do for eight times as many."""
 MAX_CORE = 1 << 13
 _ATTEMPTS = 4
+_SMALL = 1 << 15  # keys up to which compiling kernels takes longer than it saves
 _CHUNK = 1 << 15  # keys decoded at a time: their words stay in the cache
 _MAX_VALUE_BYTES = 64
 
@@ -105,12 +111,13 @@ class Table:
             )
 
 
-def encode(keys: np.ndarray, values: np.ndarray) -> Table:
+def encode(keys: np.ndarray, values: np.ndarray, by: Loops | None = None) -> Table:
     """A table that decodes each key to its value.
 
     Args:
         keys: uint8 (n, 16), all different; the table hides them if the values are uniform to its reader.
         values: uint8 (n, L), L a multiple of 8 up to 64.
+        by: the loops; by default the fastest for as many keys.
 
     Raises:
         MalformedError: another type or shape.
@@ -124,7 +131,7 @@ def encode(keys: np.ndarray, values: np.ndarray) -> Table:
     words = np.ascontiguousarray(values).view(np.uint64)
     for _ in range(_ATTEMPTS):
         seed = secrets.token_bytes(SEED_BYTES)
-        slots = _solve(keys, words, seed)
+        slots = _solve(keys, words, seed) if by is None else _solve(keys, words, seed, by)
         if slots is not None:
             return Table(seed, slots.view(np.uint8))
     if len(np.unique(keys, axis=0)) != len(keys):
@@ -149,7 +156,7 @@ def decode(table: Table, keys: np.ndarray) -> np.ndarray:
     for start in range(0, len(keys), _CHUNK):
         rows, bits = _rows(keys[start : start + _CHUNK], table.seed, segment)
         value = _dense_part(dense, bits)
-        for row in rows:
+        for row in rows.T:
             value ^= slots.take(row, axis=0)
         out[start : start + _CHUNK] = value
     return out.view(np.uint8)
@@ -195,18 +202,33 @@ def _describe(array: object) -> str:
     return f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else f"a {type(array).__name__}"
 
 
-def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.ndarray]:
-    """Each key's row: its three slots, int64 (3, n), and its dense bits, uint8 (n, DENSE / 8).
+def positions(keys: np.ndarray, seed: bytes, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each key's row in a table of `count` keys: its three slots, uint32 (n, 3), its dense bits, uint8 (n, DENSE / 8).
 
-    A position is ⌊h w / 2^40⌋ for 40 bits h: within a factor 1 ± w/2^40 of uniform. The product stays below 2^64.
+    A position is ⌊h w / 2^40⌋ for 40 bits h: within a factor 1 ± w/2^40 of uniform.
     """
-    low, high = prf(seed[:16], keys), prf(seed[16:], keys)
-    words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
-    rows = np.empty((3, len(keys)), dtype=np.int64)
-    for j, word in enumerate(words):
-        rows[j] = ((word >> np.uint64(24)) * np.uint64(segment)) >> np.uint64(40)
-        rows[j] += j * segment
-    return rows, high[:, 8 : 8 + DENSE // 8]
+    return _rows(keys, seed, _segment(count))
+
+
+def scaled(fractions: np.ndarray, count: int) -> np.ndarray:
+    """⌊h count / 2^40⌋ of 40 bits h, uint64 (n,), for counts up to 2^43: h is multiplied in two halves of 20 bits, as
+    the whole product would pass 2^64 from a count of 2^24 on."""
+    high, low = fractions >> np.uint64(20), fractions & np.uint64((1 << 20) - 1)
+    return (high * np.uint64(count) + ((low * np.uint64(count)) >> np.uint64(20))) >> np.uint64(20)
+
+
+def _rows(keys: np.ndarray, seed: bytes, segment: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.empty((len(keys), 3), dtype=np.uint32)
+    bits = np.empty((len(keys), DENSE // 8), dtype=np.uint8)
+    for start in range(0, len(keys), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        low, high = prf(seed[:16], keys[part]), prf(seed[16:], keys[part])
+        words = (low.view(np.uint64)[:, 0], low.view(np.uint64)[:, 1], high.view(np.uint64)[:, 0])
+        for j, word in enumerate(words):
+            place = scaled(word >> np.uint64(24), segment)
+            rows[part, j] = place + np.uint64(j * segment)
+        bits[part] = high[:, 8 : 8 + DENSE // 8]
+    return rows, bits
 
 
 def _dense_tables(columns: np.ndarray) -> np.ndarray:
@@ -225,61 +247,26 @@ def _dense_part(tables: np.ndarray, bits: np.ndarray) -> np.ndarray:
     return value
 
 
-def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes) -> np.ndarray | None:
+def _solve(keys: np.ndarray, values: np.ndarray, seed: bytes, by: Loops | None = None) -> np.ndarray | None:
     """The slots, uint64 (m, W), or None where this seed's system is singular or its core too large."""
     count, width = values.shape
     size, segment = slots_for(count), _segment(count)
     rows, bits = _rows(keys, seed, segment)
-    rounds, core = _peel(rows, 3 * segment)
+    by = by or (loops() if count > _SMALL else Portable())
+    peeled = by.peel(rows, 3 * segment)
+    core = peeled.core
     if len(core) > MAX_CORE:
         return None
     slots = np.frombuffer(bytearray(secrets.token_bytes(8 * size * width)), dtype=np.uint64).reshape(size, width)
-    if len(core) and not _eliminate(rows[:, core], bits[core], values[core], slots):
+    if len(core) and not _eliminate(rows[core].T.astype(np.int64), bits[core], values[core], slots):
         return None
     tables = _dense_tables(slots[-DENSE:])
     rest = np.empty_like(values)
     for start in range(0, count, _CHUNK):
         part = slice(start, start + _CHUNK)
         rest[part] = values[part] ^ _dense_part(tables, bits[part])
-    for _, owned in rounds:
-        slots[owned] = 0
-    for peeled, owned in reversed(rounds):
-        value = rest.take(peeled, axis=0)
-        for row in rows:
-            value ^= slots.take(row.take(peeled), axis=0)  # the owned slot among them is still zero
-        slots[owned] = value
+    peeled.substitute(rest, slots)
     return slots
-
-
-def _peel(rows: np.ndarray, size: int) -> tuple[list[tuple[np.ndarray, np.ndarray]], np.ndarray]:
-    """Peel keys that touch a slot which no other key touches, a round at a time.
-
-    A slot keeps its degree and the sum of its keys' numbers, so that a slot of degree one names its key. Keys of one
-    round are independent: each one's slot is touched by itself alone, so they can be set together.
-
-    Returns:
-        Rounds of (keys, slots owned), and the keys of the core.
-    """
-    count = rows.shape[1]
-    degree = np.bincount(rows.ravel(), minlength=size)
-    numbers = np.arange(count, dtype=np.float64)  # sums stay whole: at most 2^24 numbers below 2^24
-    total = sum((np.bincount(row, weights=numbers, minlength=size) for row in rows), np.zeros(size)).astype(np.int64)
-    place = np.empty(count, dtype=np.int64)
-    left = np.ones(count, dtype=bool)
-    rounds = []
-    slots = np.flatnonzero(degree == 1)
-    while len(slots):
-        keys = total[slots]
-        place[keys] = np.arange(len(keys))
-        first = place[keys] == np.arange(len(keys))  # a key that owns several slots, or one that is listed twice
-        keys, slots = keys[first], slots[first]
-        rounds.append((keys, slots))
-        left[keys] = False
-        touched = rows[:, keys].ravel()
-        np.subtract.at(degree, touched, 1)
-        np.subtract.at(total, touched, np.concatenate([keys, keys, keys]))
-        slots = touched[degree[touched] == 1]
-    return rounds, np.flatnonzero(left)
 
 
 def _eliminate(rows: np.ndarray, bits: np.ndarray, values: np.ndarray, slots: np.ndarray) -> bool:

@@ -34,7 +34,7 @@ from securevfl_psi.identifiers import Identifiers
 __all__ = ["DEFAULT_MAX", "MAX_OUTPUT_BYTES", "Client", "Server", "column_of", "finalise", "hash_items"]
 
 MAX_OUTPUT_BYTES = 64
-DEFAULT_MAX = 1 << 24
+DEFAULT_MAX = 1 << 28
 
 
 def column_of(ids: Sequence[str], max_set_size: int) -> Identifiers:

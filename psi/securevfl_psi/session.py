@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from securevfl_psi.errors import PSIError
 
@@ -23,6 +23,7 @@ class Session:
         rules_tag: how identifiers are normalised, `IdRules.tag`.
         version: of the protocol, up to 16 letters and digits.
         protocol: its name; tokens of two protocols cannot be joined either.
+        why: it was chosen, where both left that open; no part of the tag.
 
     Raises:
         PSIError: a nonce that is too short or not bytes, or another form of version.
@@ -33,6 +34,7 @@ class Session:
     rules_tag: str
     version: str = "v3"
     protocol: str = "dh"
+    why: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.nonce, bytes) or len(self.nonce) < 16:

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import secrets
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from securevfl_psi.blinding import MAX_SET_SIZE
+from securevfl_psi.choosing import choose
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError, SetSizeError
 from securevfl_psi.group import Scalar
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.session import Session
 from securevfl_psi.wire import VERSION
 
-__all__ = ["PROTOCOLS", "Lasting", "Learns", "Protocol", "Role", "Terms"]
+__all__ = ["PROTOCOLS", "Lasting", "Learns", "Protocol", "Role", "Terms", "Wanted"]
 
 Role = Literal["receiver", "sender"]
-Protocol = Literal["dh", "cardinality", "pseudonyms", "unsafe_salted_hash"]
+Protocol = Literal["dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash"]
+Wanted = Literal["dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash", "auto"]
+"""A protocol, or ``auto``: `dh` or `ot`, see `choosing`."""
 Learns = Literal["both", "receiver"]
-PROTOCOLS: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "unsafe_salted_hash")
+PROTOCOLS: tuple[Protocol, ...] = ("dh", "cardinality", "pseudonyms", "ot", "unsafe_salted_hash")
 _NAME = 64
+_AUTO: Final = "auto"
 _LASTING = b"securevfl-psi lasting 1\n"
 
 
@@ -71,7 +76,8 @@ class Terms:
         name: of this party, up to 64 characters.
         peer: name that the peer must give; any other is refused.
         role: the receiver compares; one of the two must be it.
-        protocol: one of `PROTOCOLS`.
+        protocol: one of `PROTOCOLS`; or ``auto``, which leaves it to the peer whether `dh` or `ot` is run, or to the
+            sizes where the peer says ``auto``, too (see `choosing`).
         learns: whether the sender is told the result, too.
         rules: how identifiers were normalised.
         context: what the run is for, a job's name; both must give the same.
@@ -81,6 +87,8 @@ class Terms:
         pad_to: announce and send this many points, see `Party`.
         salt: for ``unsafe_salted_hash``, known to both.
         lasting: for ``pseudonyms`` that are the same in later runs.
+        link: for ``auto``, megabits a second to the peer; of two that are given the smaller one counts, and none means
+            that the link is not what limits.
         nonce: this party's contribution to the session's.
 
     Raises:
@@ -90,7 +98,7 @@ class Terms:
     name: str
     peer: str
     role: Role
-    protocol: Protocol = "dh"
+    protocol: Wanted = "dh"
     learns: Learns = "both"
     rules: IdRules = IdRules()  # noqa: RUF009 - frozen
     context: str = ""
@@ -99,13 +107,18 @@ class Terms:
     pad_to: int | None = None
     salt: bytes = b""
     lasting: Lasting | None = None
+    link: float | None = None
     nonce: bytes = field(default_factory=lambda: secrets.token_bytes(16))
 
     def __post_init__(self) -> None:
         if self.role not in ("receiver", "sender"):
             raise PSIError(f"role {self.role!r}; 'receiver' and 'sender' are possible")
-        if self.protocol not in PROTOCOLS:
-            raise PSIError(f"protocol {self.protocol!r}; one of {', '.join(PROTOCOLS)} is possible")
+        if self.protocol not in (*PROTOCOLS, _AUTO):
+            raise PSIError(f"protocol {self.protocol!r}; one of {', '.join((*PROTOCOLS, _AUTO))} is possible")
+        if self.link is not None and (self.protocol != _AUTO or not _is_link(self.link)):
+            raise PSIError(
+                f"link={self.link!r} with protocol {self.protocol!r}; megabits a second, above 0, for 'auto'"
+            )
         if self.learns not in ("both", "receiver"):
             raise PSIError(f"learns={self.learns!r}; 'both' and 'receiver' are possible")
         for what in ("name", "peer"):
@@ -128,10 +141,11 @@ class Terms:
             raise PSIError(f"pad_to={self.pad_to}: unsafe_salted_hash does not pad; leave it out")
 
     def asks(self, own_size: int, peer_size: int) -> bool:
-        """Whether this party is the client of `dh`, by the sizes that both announced.
+        """Whether this party is the client of `dh` or `ot`, by the sizes that both announced.
 
         Where only the receiver learns, it asks: the client compares, so it learns in any case. Where both learn, the
-        smaller set asks, which saves up to a quarter of the work; of two equal ones the receiver's does.
+        smaller set asks, which saves up to a quarter of the work of `dh`, and most of the bytes of `ot`; of two equal
+        ones the receiver's does.
         """
         if self.learns == "receiver" or own_size == peer_size:
             return self.role == "receiver"
@@ -141,6 +155,8 @@ class Terms:
         """This party's first message: its terms and how many rows it will send, as JSON."""
         nonce = self._own_nonce()
         fields = self._agreed() | {"name": self.name, "role": self.role, "rows": size, "nonce": nonce.hex()}
+        if self.protocol == _AUTO:
+            fields["link"] = self.link
         if self.protocol == "unsafe_salted_hash":
             fields["salt"] = self._proof(nonce)
         return json.dumps(fields, sort_keys=True).encode()
@@ -162,8 +178,25 @@ class Terms:
             "lasting": self.lasting is not None,
         }
 
-    def agree(self, hello: bytes) -> tuple[Session, int]:
+    def _settled(self, theirs: dict[str, object], own_size: int | None, rows: int) -> tuple[Protocol, str]:
+        """What is run, and why where that was open; the protocols agree, or one of them is ``auto``."""
+        if self.protocol != _AUTO:
+            return self.protocol, "" if theirs["protocol"] != _AUTO else f"{self.name} wants it"
+        if theirs["protocol"] != _AUTO:
+            return ("ot" if theirs["protocol"] == "ot" else "dh"), f"{self.peer} wants it"
+        links = [link for link in (self.link, theirs.get("link")) if link is not None]
+        if own_size is None or not all(map(_is_link, links)):
+            raise MalformedError(f"a link of {str(theirs.get('link'))[:40]!r} Mbit/s; a number above 0 was expected")
+        sizes = (own_size, rows) if self.asks(own_size, rows) else (rows, own_size)
+        chosen = choose(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
+        return chosen.protocol, chosen.why
+
+    def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
         """The session and the peer's announced size.
+
+        Args:
+            hello: the peer's.
+            own_size: as this party's says; needed for ``auto`` alone.
 
         Raises:
             MalformedError: a hello of another form.
@@ -181,7 +214,10 @@ class Terms:
                 "one party keeps its key for pseudonyms that last (--lasting), the other draws a fresh one: both keep "
                 f"theirs, or neither does; the peer {'keeps' if fields['lasting'] else 'does not keep'} its key"
             )
-        for key, mine in (self._agreed() | {"name": self.peer, "role": _other(self.role)}).items():
+        expected = self._agreed()
+        if {self.protocol, str(fields.get("protocol"))} in ({_AUTO, "dh"}, {_AUTO, "ot"}):
+            expected["protocol"] = fields["protocol"]
+        for key, mine in (expected | {"name": self.peer, "role": _other(self.role)}).items():
             if fields.get(key) != mine:
                 raise DisagreementError(f"the peer has {key} {str(fields.get(key))[:80]!r}; {mine!r} was expected")
         rows, nonce = fields.get("rows"), parse_nonce(fields.get("nonce"))
@@ -192,6 +228,7 @@ class Terms:
         if rows > self.max_set_size:
             raise SetSizeError(f"the peer announces {rows} rows; at most {self.max_set_size}: raise max_set_size")
         both = [(self.name, self._own_nonce()), (self.peer, nonce)]
+        protocol, why = self._settled(fields, own_size, rows)
         receiver, sender = both if self.role == "receiver" else both[::-1]
         if receiver[1] == sender[1]:
             raise MalformedError("the peer repeats this party's nonce")
@@ -199,9 +236,14 @@ class Terms:
             names=(receiver[0], sender[0]),
             nonce=receiver[1] + sender[1],
             rules_tag=self.rules.tag() + "|" + self.context,
-            protocol=self.protocol,
+            protocol=protocol,
+            why=why,
         )
         return session, rows
+
+
+def _is_link(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
 
 
 def _other(role: Role) -> Role:

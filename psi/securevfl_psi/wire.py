@@ -29,7 +29,8 @@ _NO_TAG = bytes(TAG_BYTES)
 
 
 class Kind(IntEnum):
-    """What a frame holds. Those from `KEY` on are for more than two parties."""
+    """What a frame holds. Those from `KEY` to `CONFIRMATION` are for more than two parties (`SEED` for transfers, too),
+    those from `TRANSFERS` on for oblivious transfers."""
 
     HELLO = 1
     POINTS = 2
@@ -45,6 +46,9 @@ class Kind(IntEnum):
     SLOTS = 12
     SHARE = 13
     CONFIRMATION = 14
+    TRANSFERS = 15
+    ROWS = 16
+    SUMS = 17
 
 
 _MOST = {
@@ -62,6 +66,9 @@ _MOST = {
     Kind.SLOTS: CHUNK * 8,
     Kind.SHARE: 32,
     Kind.CONFIRMATION: 64,
+    Kind.TRANSFERS: 512 * POINT_BYTES,
+    Kind.ROWS: CHUNK * 64,
+    Kind.SUMS: 40 * 74,
 }
 """Bytes of the longest payload of each kind."""
 

@@ -30,6 +30,7 @@ from securevfl.training.algorithm import Algorithm, Looks, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.optimizers import Adam
 from securevfl.training.received import received
 from securevfl.training.representations import representation
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
@@ -144,7 +145,7 @@ def standardised(codes: torch.Tensor) -> torch.Tensor:
 
 
 def _minimise(parameters: Iterable[nn.Parameter], lr: float, steps: int, loss: Callable[[], torch.Tensor]) -> None:
-    optimizer = torch.optim.Adam(parameters, lr=lr)
+    optimizer = Adam(parameters, lr=lr)
     for _ in range(steps):
         optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss())

@@ -29,6 +29,7 @@ from securevfl.privacy import Noised, RowRelease, mapped
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import HANDED_OVER, Bottom, mlp
+from securevfl.training.optimizers import Adam
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
@@ -172,8 +173,8 @@ def train_generator(
             nn.LeakyReLU(0.2),
             nn.Linear(config.width, 1),
         ).to(own.device)
-        critic_step = torch.optim.Adam(critic.parameters(), lr=config.generator_lr, betas=(0.0, 0.9))
-        generator_step = torch.optim.Adam(generator.parameters(), lr=config.generator_lr, betas=(0.0, 0.9))
+        critic_step = Adam(critic.parameters(), lr=config.generator_lr, betas=(0.0, 0.9))
+        generator_step = Adam(generator.parameters(), lr=config.generator_lr, betas=(0.0, 0.9))
         for _ in range(config.generator_steps):
             for _ in range(config.critic_steps):
                 i, j = torch.randint(len(own), (batch,)), torch.randint(len(source), (batch,))

@@ -38,6 +38,7 @@ from securevfl.site import derive_seed
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, build_bottom
+from securevfl.training.optimizers import Adam
 from securevfl.training.received import received
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.rows import Plan
@@ -284,9 +285,9 @@ class _Pretraining(Role):
                 Heads(encoders.width, config.projection, config.squeeze).to(self.plan.device) for _ in range(2)
             )
         lr = config.pretraining_lr
-        cross = torch.optim.Adam([*encoders.cross.parameters(), *across.parameters()], lr=lr)
+        cross = Adam([*encoders.cross.parameters(), *across.parameters()], lr=lr)
         lower, upper = encoders.local_lower, nn.ModuleList([encoders.local_upper, within])
-        local = torch.optim.Adam([*lower.parameters(), *upper.parameters()], lr=lr)
+        local = Adam([*lower.parameters(), *upper.parameters()], lr=lr)
         table, seed = self.table, derive_seed(self.site.seed, "fedhssl")
         own = self.features(np.concatenate([table.split.train, table.others(self.site.name)]))
         for number in range(config.rounds):

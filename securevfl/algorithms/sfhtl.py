@@ -39,7 +39,7 @@ from securevfl.training.representations import handing_over
 from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
-from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight, to_device
 
 __all__ = ["SFHTL", "mean_view"]
 
@@ -264,11 +264,10 @@ class _Active(_Party, ActiveRole):
             if has.any():
                 theirs = (await self.receive(name, int(has.sum()))).requires_grad_()
                 received[name] = theirs
-                at = torch.from_numpy(np.cumsum(has) - 1).clamp_min(0).to(theirs.device)
+                at = to_device(np.maximum(np.cumsum(has) - 1, 0), theirs.device)
                 views.append(theirs[at])
                 there.append(has)
-        masks = [torch.from_numpy(has).to(self.plan.device) for has in there]
-        loss = self.objective(views, masks, self.labels(rows))
+        loss = self.objective(views, there, self.labels(rows))
         self.networks.optimizer.zero_grad(set_to_none=True)
         self.classifier.step(loss + self.reconstruction())
         self.networks.optimizer.step()
@@ -277,26 +276,29 @@ class _Active(_Party, ActiveRole):
             await self.site.links[name].send(Kind.GRADIENT, "sfhtl/gradient", gradient=gradient)
         return loss.detach() * len(rows)
 
-    def objective(self, views: list[torch.Tensor], there: list[torch.Tensor], y: torch.Tensor) -> torch.Tensor:
+    def objective(self, views: list[torch.Tensor], there: list[np.ndarray], y: torch.Tensor) -> torch.Tensor:
         """``C + δ D``, means over rows.
 
         Args:
             views: each party's representations, (n, d), the active party's first.
-            there: for each party whether it has each row, (n,).
+            there: for each party whether it has each row, (n,) bool, on the host: a GPU would wait for each mask.
             y: classes, (n,).
         """
-        together = torch.stack(there).sum(dim=0) > 1
-        seen = [*zip(views, there, strict=True), (mean_view(views, there), together)]
+        together = np.stack(there).sum(axis=0) > 1
+        masks = [to_device(has, y.device) for has in there]
+        seen = [*zip(views, there, strict=True), (mean_view(views, masks), together)]
         total = torch.zeros((), device=y.device)
         for view, has in seen:
-            if bool(has.any()):
-                logits = self.classifier.model(view[has])
-                total = total + self.loss(self.label_noise.correct(logits), y[has]).sum()
-        total = total / torch.stack([has for _, has in seen]).sum()
+            if has.any():
+                at = to_device(np.flatnonzero(has), y.device)
+                logits = self.classifier.model(view[at])
+                total = total + self.loss(self.label_noise.correct(logits), y[at]).sum()
+        total = total / sum(int(has.sum()) for _, has in seen)
         for view, has in zip(views[1:], there[1:], strict=True):
             both = has & there[0]
-            if bool(both.any()):
-                total = total + self.config.distance * (view - views[0])[both].square().sum(dim=1).mean()
+            if both.any():
+                apart = (view - views[0])[to_device(np.flatnonzero(both), y.device)]
+                total = total + self.config.distance * apart.square().sum(dim=1).mean()
         return total
 
     async def receive(self, name: str, rows: int) -> torch.Tensor:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import securevfl_psi as psi
 
-from securevfl.align.result import RULES, Alignment, order
+from securevfl.align.result import Alignment, identifiers, order
 from securevfl.errors import AlignmentError, InputError
 
 __all__ = ["join"]
+
+_PART = 1 << 16
 
 
 def join(
@@ -35,31 +38,69 @@ def join(
         InputError: identifiers that are empty, null or doubled.
     """
     try:
-        normal = {name: psi.normalise(own, RULES) for name, own in ids.items()}
-        known = psi.normalise([*ids[active], *book], RULES)
+        normal = {name: identifiers(own) for name, own in ids.items()}
+        known = identifiers(ids[active], book) if len(book) else normal[active]
     except psi.IdentifierError as error:
         raise InputError(str(error)) from error
-    places = {name: {text: row for row, text in enumerate(own)} for name, own in normal.items()}
+    own = len(ids[active])
     passive = sorted(set(ids) - {active})
-    common = {row for row, text in enumerate(normal[active]) if all(text in places[name] for name in passive)}
-    if not common:
+    wanted = _texts(known)
+    # For each row that the active party knows of, its place at each passive party, -1 where that one lacks it.
+    places = {active: np.arange(len(known))}
+    places |= {name: _places(wanted, _texts(normal[name])) for name in passive}
+    everywhere = np.ones(own, dtype=bool)
+    for name in passive:
+        everywhere &= places[name][:own] >= 0
+    common = np.flatnonzero(everywhere)
+    if not len(common):
         raise AlignmentError(f"no row is held by all of {', '.join(sorted(ids))}")
-    rows = order(known, sorted(common), seed)
+    rows = order(known, common, seed)
     labelled = {}
-    out = common | {int(row) for row in held_out}
-    for name in passive if book else ():
-        both = [row for row, text in enumerate(known) if row not in out and text in places[name]]
-        labelled[name] = order(known, both, seed)
+    free = np.ones(len(known), dtype=bool)
+    free[common] = False
+    free[np.asarray(held_out, dtype=np.int64)] = False
+    for name in passive if len(book) else ():
+        labelled[name] = order(known, np.flatnonzero(free & (places[name] >= 0)), seed)
     found = {}
     for name in ids:
         mine = labelled if name == active else {}
         if name in labelled:
-            mine = {name: np.array([places[name][known[row]] for row in labelled[name].tolist()], dtype=np.int64)}
+            mine = {name: places[name][labelled[name]]}
         found[name] = Alignment(
-            rows=np.array([places[name][known[row]] for row in rows.tolist()], dtype=np.int64),
+            rows=places[name][rows],
             digest="",
             verified_by=tuple(sorted(set(ids) - {name})),
             pairwise={},
             labelled=mine,
         )
     return found
+
+
+def _texts(ids: psi.Identifiers) -> Any:
+    """As a `pyarrow.LargeBinaryArray`."""
+    import pyarrow as pa
+
+    parts = []
+    for start in range(0, len(ids), _PART):
+        framed = b"".join(ids.framed(np.arange(start, min(start + _PART, len(ids)))))
+        lengths = ids.lengths[start : start + _PART].astype(np.int64)
+        borders = np.concatenate([[0], np.cumsum(lengths)])
+        keep = np.ones(len(framed), dtype=bool)
+        keep[(borders[:-1] + 4 * np.arange(len(lengths)))[:, None] + np.arange(4)] = False
+        data = np.frombuffer(framed, dtype=np.uint8)[keep]
+        parts.append(
+            pa.LargeBinaryArray.from_buffers(
+                pa.large_binary(), len(lengths), [None, pa.py_buffer(borders), pa.py_buffer(data)]
+            )
+        )
+    return pa.concat_arrays(parts)
+
+
+def _places(wanted: Any, there: Any) -> np.ndarray:
+    """For each text its place among those of another party, -1 where it is not there, int64 (n,)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = pc.index_in(wanted, value_set=there).cast(pa.int64())
+    places: np.ndarray = pc.fill_null(found, -1).to_numpy()
+    return places

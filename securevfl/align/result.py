@@ -9,12 +9,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import securevfl_psi as psi
 
+from securevfl.data import Names
 from securevfl.errors import AlignmentError
 from securevfl.site import Site
 
-__all__ = ["RULES", "Alignment", "order"]
+__all__ = ["RULES", "Alignment", "identifiers", "order"]
 
 RULES = psi.IdRules()
+
+_PART = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,12 +58,36 @@ class Alignment:
             )
 
 
-def order(ids: Sequence[str], rows: Iterable[int], seed: int) -> np.ndarray:
+def identifiers(ids: Sequence[str], book: Sequence[str] = ()) -> psi.Identifiers:
+    """Identifiers of a table and after them those of its label book, normalised.
+
+    Raises:
+        securevfl_psi.IdentifierError: some that are empty, null or doubled.
+    """
+    if isinstance(ids, Names) and not len(book):
+        return psi.normalise_column(psi.Identifiers(*ids.buffers()), RULES)
+    return psi.normalise_column([*ids, *book], RULES)
+
+
+def order(ids: Sequence[str], rows: Iterable[int] | np.ndarray, seed: int) -> np.ndarray:
     """A common order that does not show how any party sorts its table: by a hash of seed and identifier.
 
     The hashes stay at their party: with the job's seed, which all know, they could be tried on guessed identifiers.
     """
     prefix = f"securevfl order {seed} ".encode()
-    numbers = [int(row) for row in rows]
-    keys = [hashlib.sha256(prefix + ids[row].encode()).digest() for row in numbers]
-    return np.array([row for _, row in sorted(zip(keys, numbers, strict=True))], dtype=np.int64).reshape(-1)
+    numbers = rows if isinstance(rows, np.ndarray) else np.fromiter(rows, dtype=np.int64)
+    column = ids if isinstance(ids, psi.Identifiers) else psi.Identifiers.of_texts(ids)
+    first = np.empty(len(numbers), dtype=np.uint64)
+    for start in range(0, len(numbers), _PART):
+        for places, matrix in column.matrices(numbers[start : start + _PART]):
+            raw, length = matrix.tobytes(), matrix.shape[1]
+            hashed = b"".join(
+                hashlib.sha256(prefix + raw[at : at + length]).digest()[:8] for at in range(0, len(raw), length)
+            )
+            first[start + places] = np.frombuffer(hashed, dtype=">u8")
+    found = np.argsort(first, kind="stable")
+    ordered = first[found]
+    if (ordered[1:] == ordered[:-1]).any():  # 64 bits alike: by all 256
+        whole = [hashlib.sha256(prefix + column[row].encode()).digest() for row in numbers.tolist()]
+        found = np.array(sorted(range(len(numbers)), key=lambda i: (whole[i], int(numbers[i]))), dtype=np.int64)
+    return np.asarray(numbers[found], dtype=np.int64).reshape(-1)

@@ -8,7 +8,7 @@ import numpy as np
 import securevfl_psi as psi
 
 from securevfl.align.driver import drive
-from securevfl.align.result import RULES, Alignment, order
+from securevfl.align.result import RULES, Alignment, identifiers, order
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.site import Site
 
@@ -52,7 +52,7 @@ async def align(
         ProtocolError: a peer sent what the protocol does not allow, or a larger set than the policy accepts.
     """
     try:
-        normal = psi.normalise_column([*ids, *book], RULES)
+        normal = identifiers(ids, book)
         if not site.passive:
             return Alignment(rows=order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={})
         joint = _joint(site, normal, len(ids), held_out)

@@ -21,6 +21,9 @@ def sweep_command(
         Path | None, typer.Option("--out", help="Where the results go; runs/<name> if not given.")
     ] = None,
     workers: Annotated[int, typer.Option(help="Processes, one thread each.")] = 1,
+    pool: Annotated[
+        str, typer.Option(help="Who runs cells, in place of --workers: process:2, ray, ray:HOST:PORT.")
+    ] = "",
     device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
 ) -> None:
     """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off.
@@ -34,7 +37,7 @@ def sweep_command(
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
     with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.specs)) as show:
-        record = sv.run_sweep(sweep, folder, workers=workers, command=terminal.command(), progress=show)
+        record = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
     for name in dict.fromkeys(cell.data for cell in record.cells):
         terminal.out.print(sweep_table(record, name))
         if any(cell.alone is not None for cell in record.cells if cell.data == name):

@@ -35,6 +35,7 @@ def party_command(
     silence: Annotated[
         float, typer.Option(help="Seconds without a sign of life after which a peer's program counts as lost.", min=1)
     ] = 600.0,
+    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} The party file's if not given.")] = "",
     log: Annotated[
         Literal["text", "json"] | None, typer.Option(help="Lines instead of progress bars: for people or for tools.")
     ] = None,
@@ -65,6 +66,7 @@ def party_command(
         party = start.run(
             wait=wait,
             silence=silence,
+            pool=pool,
             hearers=[*told.hearers, *bars],
             command=terminal.command(),
             stopping=_stopping(told.log),

@@ -132,6 +132,7 @@ def run_command(
             help="Folder with each party's key, made by `securevfl keys`; new keys for this run if not given."
         ),
     ] = None,
+    pool: Annotated[str, typer.Option(help=f"{terminal.POOL} The job file's if not given.")] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
@@ -145,7 +146,7 @@ def run_command(
         terminal.bars() as bars,
     ):
         result = sv.simulate(
-            file.job,
+            file.job.replace(pool=pool) if pool else file.job,
             file.parties,
             baselines=file.baselines,
             name=file.name,

@@ -15,10 +15,12 @@ from rich.console import Console
 if TYPE_CHECKING:
     from securevfl.report.progress import RunBars
 
-__all__ = ["ACCEPT_LEAK", "bars", "command", "err", "open_page", "out", "say"]
+__all__ = ["ACCEPT_LEAK", "POOL", "bars", "command", "err", "open_page", "out", "say"]
 
 ACCEPT_LEAK = "Where the job names no protection and would leak without one, run it in the clear."
 """What the option of that name does."""
+POOL = "Workers for products of a sealed cut: local, process:2, ray, ray:HOST:PORT."
+"""Likewise, of --pool."""
 
 
 def _console(*, stderr: bool = False) -> Console:

@@ -27,6 +27,7 @@ from securevfl.cut.handshake import checked, checked_width
 from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
+from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import Kind
 
@@ -144,7 +145,7 @@ class _Auto(Generic[C]):
     ) -> None:
         self._site = site
         self._spec = spec
-        self._schemes = schemes
+        self._schemes = {name: scheme.on(kept_pool(site.pool)) for name, scheme in schemes.items()}
         self._link = link
         self._cut: C | None = None
 

@@ -14,9 +14,9 @@ import torch
 
 from securevfl.cut.base import CutSpec, check_block, initial_weights
 from securevfl.cut.handshake import announce, checked, once, receive_widths
-from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
+from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped, send_all
 from securevfl.site import Site
-from securevfl.transport import Array, Kind
+from securevfl.transport import Array, Kind, to_device
 
 __all__ = ["FloatActive", "FloatPassive", "apart"]
 
@@ -24,7 +24,7 @@ __all__ = ["FloatActive", "FloatPassive", "apart"]
 def tensor(array: Array, device: str) -> torch.Tensor:
     """As a float32 tensor on `device`; by reference when it is one already."""
     value = array if isinstance(array, torch.Tensor) else torch.from_numpy(np.array(array))
-    return value.to(device, torch.float32)
+    return to_device(value, device).to(torch.float32)
 
 
 def apart(
@@ -73,12 +73,9 @@ class FloatActive:
             async def send(link: Link) -> None:
                 await link.send(Kind.GRADIENT, "cut/backward", gradient=parts[link.peer])
 
+            await fan_out(self._links, send)
         else:
-
-            async def send(link: Link) -> None:
-                await link.send(Kind.GRADIENT, "cut/backward", gradient=gradient)
-
-        await fan_out(self._links, send)
+            await send_all(self._links, Kind.GRADIENT, "cut/backward", gradient=gradient)
 
     def snapshot(self) -> object:
         """See `ActiveCut.snapshot`."""

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import securevfl_crypto as crypto
 import torch
+from securevfl_crypto.errors import PoolError
 
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.handshake import announce, as_share, key_bytes, once, receive_widths
@@ -36,8 +37,9 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.plain import apart
-from securevfl.errors import PolicyError, ProtocolError, RangeError
+from securevfl.errors import PolicyError, ProtocolError, RangeError, SecureVFLError
 from securevfl.privacy import Clock, Link, Noised, NoiseShare, bare, fan_out, mapped
+from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
@@ -60,6 +62,8 @@ def _working(clock: Clock) -> Iterator[None]:
             raise RangeError(str(error)) from error
         except crypto.WeakKeyError as error:
             raise PolicyError(f"{error}: nothing was encrypted") from error
+        except PoolError as error:
+            raise SecureVFLError(f"a pool of this party: {error}") from error
         except crypto.CryptoError as error:
             raise ProtocolError(str(error)) from error
 
@@ -158,7 +162,7 @@ class SealedActive:
         self.protection = scheme.name
         self._site = site
         self._spec = spec
-        self._scheme = scheme
+        self._scheme = scheme.on(kept_pool(site.pool))
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
@@ -314,7 +318,7 @@ class SealedPassive:
         self._site = site
         self._link = site.links[site.active]
         self._spec = spec
-        self._scheme = scheme
+        self._scheme = scheme.on(kept_pool(site.pool))
         self._mine: _Mine | None = None
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True

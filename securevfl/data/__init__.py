@@ -1,19 +1,25 @@
 """Party tables, their loaders and encoders, vertical partitions, and named data sets."""
 
 from securevfl.data import datasets
+from securevfl.data.categories import Categories
 from securevfl.data.features import FeatureEncoder
 from securevfl.data.limits import TableLimits
-from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet
+from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet, read_table
+from securevfl.data.names import Names
 from securevfl.data.overlap import hold_out, label_owners, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import independent_rows, partition, shared_rows
+from securevfl.data.storage import Storage
 from securevfl.data.table import LabelBook, PartyTable
 
 __all__ = [
+    "Categories",
     "FeatureEncoder",
     "LabelBook",
+    "Names",
     "Parties",
     "PartyTable",
+    "Storage",
     "TableLimits",
     "datasets",
     "from_arrow",
@@ -25,5 +31,6 @@ __all__ = [
     "partition",
     "read_csv",
     "read_parquet",
+    "read_table",
     "shared_rows",
 ]

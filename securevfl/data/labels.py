@@ -4,37 +4,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["check_labels", "encode_labels", "require_classes"]
+__all__ = ["Coded", "check_labels", "encode_labels", "require_classes"]
 
 _MOST_FRACTIONS = 20
 _MOST_CLASSES = 1_000
 
 
-def encode_labels(
-    values: Sequence[object], classes: Sequence[object] | None, where: str
-) -> tuple[np.ndarray, tuple[object, ...]]:
+@dataclass(frozen=True)
+class Coded:
+    """A column of labels, each value once.
+
+    Attributes:
+        codes: for each row the place of its value in `values`, -1 for null, integers (n,).
+        values: the values, none twice.
+    """
+
+    codes: np.ndarray = field(repr=False)
+    values: tuple[object, ...]
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    @property
+    def found(self) -> set[object]:
+        """All values of which there is a row."""
+        there = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)) > 0
+        return {value for value, is_there in zip(self.values, there.tolist(), strict=True) if is_there}
+
+    def first(self, bad: Sequence[object]) -> int | None:
+        """The first row with one of these values, or with null where None is among them; None where there is none."""
+        these = {id(value) for value in bad}  # NaN is not equal to itself
+        codes = [code for code, value in enumerate(self.values) if id(value) in these]
+        rows = np.flatnonzero(np.isin(self.codes, [*codes, *([-1] if None in bad else [])]))
+        return int(rows[0]) if len(rows) else None
+
+
+def encode_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> tuple[np.ndarray, tuple[object, ...]]:
     """Class indexes, int64, and the classes: the given ones, or those found, sorted.
 
     Raises:
         InputError: nulls, values outside the given classes, a single class, or so many that they are no classes.
     """
-    check_labels(values, classes, where)
-    found = set(values)
+    check_labels(labels, classes, where)
+    found = labels.found
     if classes is None:
-        require_classes(found, len(values), where)
+        require_classes(found, len(labels), where)
     known = tuple(sorted(found, key=lambda value: (str(type(value)), value)) if classes is None else classes)
     if len(found) < 2:
         raise InputError(
             f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
         )
     index = {value: i for i, value in enumerate(known)}
-    return np.array([index[value] for value in values], dtype=np.int64), known
+    return np.array([index.get(value, -1) for value in labels.values], dtype=np.int64)[labels.codes], known
 
 
 def require_classes(found: set[object], rows: int, where: str) -> None:
@@ -57,22 +85,26 @@ def require_classes(found: set[object], rows: int, where: str) -> None:
         )
 
 
-def check_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> None:
+def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> None:
     """Checks labels, of a whole table or of some of its rows.
 
     Raises:
         InputError: nulls, infinite numbers, or values outside the given classes.
     """
-    for row, value in enumerate(values):
-        if value is None or (isinstance(value, float) and math.isnan(value)):
-            raise InputError(f"{where}: the label in row {row + 1} is null; drop the row")
-        if isinstance(value, float) and math.isinf(value):
-            raise InputError(f"{where}: the label in row {row + 1} is infinite; correct it, or drop the row")
+    no_number = [value for value in labels.values if isinstance(value, float) and math.isnan(value)]
+    infinite = [value for value in labels.values if isinstance(value, float) and math.isinf(value)]
+    null = labels.first([None, *no_number])
+    if null is not None:
+        raise InputError(f"{where}: the label in row {null + 1} is null; drop the row")
+    row = labels.first(infinite)
+    if row is not None:
+        raise InputError(f"{where}: the label in row {row + 1} is infinite; correct it, or drop the row")
     if classes is None:
         return
     if len(set(classes)) != len(classes):
         raise InputError(f"{where}: classes={list(classes)} names a class twice")
     known = set(classes)
-    for row, value in enumerate(values):
-        if value not in known:
-            raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(classes)}")
+    row = labels.first([value for value in labels.values if value not in known])
+    if row is not None:
+        value = labels.values[int(labels.codes[row])]
+        raise InputError(f"{where}: the label in row {row + 1} is {value!r}; the classes are {list(classes)}")

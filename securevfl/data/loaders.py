@@ -1,22 +1,29 @@
-"""Party tables from CSV, Parquet, Arrow and pandas."""
+"""Party tables from files of several kinds, folders, object stores, Arrow and pandas."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
-from securevfl.data.files import PARQUET, arrow_table, existing
+import numpy as np
+
+from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.gathering import IdentifierColumn, LabelColumn
 from securevfl.data.labels import encode_labels
+from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
+from securevfl.data.places import place_of
+from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
 
-__all__ = ["PARQUET", "existing", "from_arrow", "from_pandas", "read_csv", "read_parquet"]
+__all__ = ["from_arrow", "from_pandas", "read_csv", "read_parquet", "read_table"]
+
+_FULL = BATCH // 2
 
 
-def read_csv(
+def read_table(
     path: str | Path,
     *,
     name: str,
@@ -26,11 +33,19 @@ def read_csv(
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
     limits: TableLimits = DEFAULT_LIMITS,
+    storage: Storage = DEFAULT_STORAGE,
+    filesystem: Any = None,
+    kind: str = "",
 ) -> PartyTable:
-    """A party's table from a CSV file with a header (compressed ones by their ending: .gz, .bz2).
+    """A party's table from a file, a folder of Parquet files, or an object store, read once from top to bottom, some
+    rows at a time; only the columns that are used are read.
+
+    Numbers become float32 as they come, float64 in columns where that would lose more than 2e-6 standard deviations.
 
     Args:
-        path: the file.
+        path: CSV with a header (compressed ones by their ending: .gz, .bz2), Parquet, a folder of Parquet files, or
+            Arrow's own format (.arrow, .feather, .ipc), by its ending; or the address of one, ``s3://bucket/folder``,
+            in any store that `pyarrow.fs` knows, without credentials in it.
         name: the party.
         id: the identifier column; read as text, so that ``007`` stays ``007``.
         label: the label column, at the active party.
@@ -38,36 +53,34 @@ def read_csv(
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
         limits: of rows, columns and bytes that are read.
+        storage: from which size on columns are in a mapped file, and where that is.
+        filesystem: a `pyarrow.fs.FileSystem` that `path` is in, where an address does not tell.
+        kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` whatever the ending is.
 
     Raises:
         InputError: the file or what it holds cannot be used; says where and what to do.
         UnknownNameError: a column that does not exist; says which is nearest.
     """
     use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
-    file = existing(path)
-    return _party(arrow_table(file, use, limits, parquet=False), name, use, str(file), limits)
+    source = source_of(place_of(path, filesystem), kind)
+    columns = use.read(source.names(limits), source.where)
+    rows = source.most_rows(columns, use, limits)
+    batches = source.batches(columns, use, limits)
+    return _party(batches, columns, rows, name, use, source.where, limits, storage)
 
 
-def read_parquet(
-    path: str | Path,
-    *,
-    name: str,
-    id: str,
-    label: str | None = None,
-    features: Sequence[str] | None = None,
-    categorical: Iterable[str] = (),
-    classes: Sequence[object] | None = None,
-    limits: TableLimits = DEFAULT_LIMITS,
-) -> PartyTable:
-    """A party's table from a Parquet file, of which only the columns that are used are read; arguments and errors as
-    for `read_csv`."""
-    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
-    file = existing(path)
-    return _party(arrow_table(file, use, limits, parquet=True), name, use, str(file), limits)
+def read_csv(path: str | Path, *, name: str, id: str, **options: Any) -> PartyTable:
+    """A party's table from a CSV file, whatever its ending; arguments and errors as for `read_table`."""
+    return read_table(path, name=name, id=id, kind="CSV", **options)
+
+
+def read_parquet(path: str | Path, *, name: str, id: str, **options: Any) -> PartyTable:
+    """A party's table from a Parquet file or a folder of them; arguments and errors as for `read_table`."""
+    return read_table(path, name=name, id=id, kind="Parquet", **options)
 
 
 def from_pandas(frame: Any, *, name: str, id: str, **options: Any) -> PartyTable:
-    """A party's table from a pandas DataFrame; its index is not used. Arguments and errors as for `read_csv`."""
+    """A party's table from a pandas DataFrame; its index is not used. Arguments and errors as for `from_arrow`."""
     import pyarrow as pa
 
     names = [str(column) for column in frame.columns]
@@ -91,30 +104,77 @@ def from_arrow(
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
     source: str = "",
+    storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
-    """A party's table from a `pyarrow.Table`; arguments and errors as for `read_csv`."""
+    """A party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
     use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
-    return _party(table, name, use, source, DEFAULT_LIMITS)
-
-
-def _party(table: Any, name: str, use: ColumnUse, source: str, limits: TableLimits) -> PartyTable:
     where = source or f"the table of {name!r}"
-    names = column_names(table.schema, where)
-    for mistake in use.mistakes(names, where):
-        raise mistake
-    if not table.num_rows:
+    columns = use.read(column_names(table.schema, where), where)
+    batches = table.select(columns).to_batches(max_chunksize=BATCH)
+    return _party(iter(batches), columns, table.num_rows, name, use, source, DEFAULT_LIMITS, storage)
+
+
+def _party(
+    batches: Iterator[Any],
+    columns: Sequence[str],
+    most_rows: int,
+    name: str,
+    use: ColumnUse,
+    source: str,
+    limits: TableLimits,
+    storage: Storage,
+) -> PartyTable:
+    where = source or f"the table of {name!r}"
+    chosen = use.chosen(columns)
+    area = storage.empty((len(chosen), most_rows), np.float32)
+    features = {column: use.gathers(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
+    ids = IdentifierColumn(use.id, where)
+    labels = None if use.label is None else LabelColumn(use.label, where)
+    rows = 0
+    for batch in _full(batches):
+        rows += len(batch)
+        if rows > most_rows:
+            raise InputError(f"{where} holds more than the {most_rows:,} rows that it announces: write it anew")
+        ids.add(batch.column(use.id))
+        if labels is not None:
+            labels.add(batch.column(use.label))
+        for column, gathered in features.items():
+            gathered.add(batch.column(column))
+        let_go(area)
+    if not rows:
         raise InputError(f"{where} has no rows")
-    label = use.label
-    indexes, known = (
-        (None, ()) if label is None else encode_labels(labels(table[label], label, where), use.classes, where)
-    )
+    indexes, known = (None, ()) if labels is None else encode_labels(labels.whole(), use.classes, where)
     return PartyTable(
         name=name,
-        ids=identifiers(table[use.id], use.id, where),
-        columns={column: use.feature(table[column], column, where, limits) for column in use.chosen(names)},
+        ids=ids.whole(),
+        columns={column: gathered.whole() for column, gathered in features.items()},
         categorical=use.categorical,
         label=indexes,
         classes=known,
-        label_name=label or "",
+        label_name=use.label or "",
         source=source,
+        storage=storage,
     )
+
+
+def _full(batches: Iterator[Any]) -> Iterator[Any]:
+    """The same rows in batches that are not small: what is done for each costs the same."""
+    held: list[Any] = []
+    for batch in batches:
+        if held and not batch.schema.equals(held[0].schema):
+            yield from _joined(held)
+            held = []
+        held.append(batch)
+        if sum(map(len, held)) >= _FULL:
+            yield from _joined(held)
+            held = []
+    yield from _joined(held)
+
+
+def _joined(held: list[Any]) -> list[Any]:
+    import pyarrow as pa
+
+    if len(held) < 2:
+        return [one for one in held if len(one)]
+    found: list[Any] = pa.Table.from_batches(held).combine_chunks().to_batches()
+    return found

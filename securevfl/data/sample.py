@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
-from securevfl.data.files import PARQUET, existing
-from securevfl.data.labels import check_labels, require_classes
+from securevfl.data.labels import Coded, check_labels, require_classes
+from securevfl.data.lake import RowSource, source_of
+from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.places import place_of
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
@@ -20,21 +22,22 @@ SAMPLE = 1_000
 """Rows that are looked at."""
 
 
-def table_mistakes(path: Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[str]:
+def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[str]:
     """All mistakes that loading this table would stop at, one after the other, as far as its first rows have them.
 
     Args:
-        path: a CSV or Parquet file.
+        path: a table, as for `read_table`.
         use: its columns.
         rows: how many to look at, from the top.
     """
     try:
-        file = existing(path)
-        table = _top(file, use, rows)
-        names = column_names(table.schema, str(file))
+        source = source_of(place_of(path))
+        file = source.where
+        table = _top(source, use, rows)
+        names = column_names(table.schema, file)
     except InputError as error:
         return [str(error)]
-    found = [str(mistake) for mistake in use.mistakes(names, str(file))]
+    found = [str(mistake) for mistake in use.mistakes(names, file)]
     if not table.num_rows:
         return [*found, f"{file} has no rows"]
     where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
@@ -51,10 +54,10 @@ def table_mistakes(path: Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[st
     return found
 
 
-def _check_labels(values: Sequence[object], classes: Sequence[object] | None, where: str) -> None:
+def _check_labels(values: Coded, classes: Sequence[object] | None, where: str) -> None:
     check_labels(values, classes, where)
     if classes is None:
-        require_classes(set(values), len(values), where)
+        require_classes(values.found, len(values), where)
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:
@@ -62,29 +65,22 @@ def _nearest(name: str, names: Sequence[str]) -> list[str]:
     return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
 
 
-def _top(file: Path, use: ColumnUse, rows: int) -> Any:
-    """The first rows of a table, as a `pyarrow.Table`.
+def _top(source: RowSource, use: ColumnUse, rows: int) -> Any:
+    """The first rows of a table with all columns, as a `pyarrow.Table`.
 
     Raises:
         InputError: it is no table of its kind.
     """
     import pyarrow as pa
-    import pyarrow.csv as pa_csv
-    import pyarrow.parquet as pa_parquet
 
-    kind = "Parquet" if file.suffix in PARQUET else "CSV"
+    batches = source.batches(None, use, DEFAULT_LIMITS, rows)
     try:
-        if file.suffix in PARQUET:
-            source = pa_parquet.ParquetFile(file)
-            schema, batches = source.schema_arrow, source.iter_batches(batch_size=rows)
-        else:
-            source = pa_csv.open_csv(file, convert_options=use.csv_options())
-            schema, batches = source.schema, iter(source)
-        with source:
-            first = [batch for batch, _ in zip(batches, range(1), strict=False)]
-            return pa.Table.from_batches(first, schema).slice(0, rows)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} is not a {kind} table: {str(error).splitlines()[0]}") from None
+        first = next(batches, None)
+    finally:
+        batches.close()
+    if first is None:
+        return pa.table({name: pa.array([], pa.null()) for name in source.names(DEFAULT_LIMITS)})
+    return pa.Table.from_batches([first]).slice(0, rows)
 
 
 def _check_feature(values: Any, column: str, use: ColumnUse, where: str) -> None:

@@ -10,6 +10,9 @@ from typing import Literal
 
 import numpy as np
 
+from securevfl.data.categories import Categories, Column
+from securevfl.data.names import Names
+from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.fields.names import wrong_name
 
@@ -50,10 +53,9 @@ class PartyTable:
 
     Attributes:
         name: the party, a lower-case word.
-        ids: identifiers of the rows, texts.
-        columns: feature → values, one per row: float64 for numbers, text for categories; or a block of numbers,
-            (rows, width), or of images, (rows, height, width) or (rows, channels, height, width). A party that owns
-            labels may have none.
+        ids: identifiers of the rows, texts; `Names` where there are many.
+        columns: feature → values, one per row: numbers, texts or `Categories`; or a block of numbers, (rows, width), or
+            of images, (rows, height, width) or (rows, channels, height, width). A party that owns labels may have none.
         categorical: names of the columns that hold categories.
         label: class of each row, (rows,) int64 indexes into `classes`; None at a passive party.
         classes: the label's values, in the order of their indexes.
@@ -61,6 +63,7 @@ class PartyTable:
         fold: at the active party, which rows it keeps for validation (`VALID`) and test (`TEST`), (rows,) int8; all
             others train. None leaves the choice to the job.
         book: at the active party, labels of rows for which it has no features.
+        storage: where its encoded features go.
 
     Raises:
         InputError: columns of different lengths, nulls, values that are not finite, blocks of other shapes, no rows, no
@@ -69,7 +72,7 @@ class PartyTable:
 
     name: str
     ids: Sequence[str]
-    columns: Mapping[str, np.ndarray] = field(repr=False)
+    columns: Mapping[str, Column] = field(repr=False)
     categorical: frozenset[str] = frozenset()
     label: np.ndarray | None = field(default=None, repr=False)
     classes: tuple[object, ...] = field(default=(), repr=False)
@@ -77,15 +80,16 @@ class PartyTable:
     fold: np.ndarray | None = None
     book: LabelBook | None = None
     source: str = field(default="", repr=False)
+    storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
 
     def __post_init__(self) -> None:
         rule = wrong_name(self.name)
         if rule:
             raise InputError(rule)
-        object.__setattr__(self, "ids", tuple(self.ids))
+        object.__setattr__(self, "ids", self.ids if isinstance(self.ids, Names) else tuple(self.ids))
         object.__setattr__(self, "columns", MappingProxyType(dict(self.columns)))
         where = self.source or f"the table of {self.name!r}"
-        if not self.ids:
+        if not len(self.ids):
             raise InputError(f"{where} has no rows")
         if not self.columns and self.label is None:
             raise InputError(f"{where} has no feature columns; name at least one in features=…")
@@ -97,6 +101,7 @@ class PartyTable:
             _check_shape(column, values, len(self.ids), column in self.categorical, where)
             if column not in self.categorical:
                 check_numbers(column, values, where)
+                let_go(values)
         if self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
         if self.fold is not None:
@@ -146,12 +151,18 @@ class PartyTable:
         """Names of the feature columns, in order."""
         return tuple(self.columns)
 
+    def names(self, rows: np.ndarray) -> Sequence[str]:
+        """The identifiers of these rows, (n,) int64, in this order."""
+        if isinstance(self.ids, Names):
+            return self.ids.take(rows)
+        return tuple(self.ids[row] for row in rows.tolist())
+
     def take(self, rows: np.ndarray | Sequence[int]) -> PartyTable:
         """The table of these rows, in this order."""
         index = np.asarray(rows, dtype=np.int64)
         return replace(
             self,
-            ids=[self.ids[row] for row in index.tolist()],
+            ids=self.names(index),
             columns={column: values[index] for column, values in self.columns.items()},
             label=None if self.label is None else self.label[index],
             fold=None if self.fold is None else self.fold[index],
@@ -178,6 +189,10 @@ def check_ids(ids: Sequence[str], where: str) -> None:
     Raises:
         InputError: null, empty or doubled ones.
     """
+    if isinstance(ids, Names):
+        blank = ids.first_blank()
+        if blank is None and ids.all_differ():
+            return  # else the long way tells which
     seen: dict[str, int] = {}
     doubled = []
     for row, text in enumerate(ids):
@@ -206,8 +221,8 @@ def check_fold(fold: np.ndarray, rows: int, where: str) -> None:
         )
 
 
-def _check_shape(column: str, values: np.ndarray, rows: int, categorical: bool, where: str) -> None:
-    shape = np.shape(values)
+def _check_shape(column: str, values: Column, rows: int, categorical: bool, where: str) -> None:
+    shape = values.shape if isinstance(values, Categories) else np.shape(values)
     if not shape or shape[0] != rows:
         raise InputError(f"{where}: column {column!r} has {shape[0] if shape else 'no'} values for {rows} rows")
     if categorical and len(shape) > 1:
@@ -219,13 +234,13 @@ def _check_shape(column: str, values: np.ndarray, rows: int, categorical: bool, 
         )
 
 
-def check_numbers(column: str, values: np.ndarray, where: str) -> None:
+def check_numbers(column: str, values: Column, where: str) -> None:
     """Checks a column of numbers, of a whole table or of some of its rows.
 
     Raises:
         InputError: no numbers, or some that are not finite.
     """
-    if values.dtype.kind not in "fiub":
+    if isinstance(values, Categories) or values.dtype.kind not in "fiub":
         raise InputError(
             f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it"
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from securevfl.align import Alignment
 from securevfl.data import Parties, PartyTable
+from securevfl.data.categories import Column
 from securevfl.data.table import TRAIN
 from securevfl.jobs.recording import run_record
 from securevfl.jobs.simulation import Aligned, Ran, run_parties
@@ -58,7 +59,7 @@ def run_baseline(
 
 def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
     """All columns of the common rows in one table, under the active party's name."""
-    columns: dict[str, np.ndarray] = {}
+    columns: dict[str, Column] = {}
     categorical: set[str] = set()
     for name, table in parties.items():
         part = table.take(aligned.parties[name].rows)

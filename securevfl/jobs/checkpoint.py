@@ -3,24 +3,19 @@ all parties have whole."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
-from securevfl.data import PartyTable
 from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.jobs.store import read_tree, write_tree
-from securevfl.party import Alignments
 from securevfl.privacy import Journal, LookBook, lost_attempts
 from securevfl.site import Keeper
 
-__all__ = ["FolderKeeper", "data_digests", "keepers", "kept_in"]
+__all__ = ["FolderKeeper", "keepers", "kept_in"]
 
 _KEPT = 3
 """Checkpoints of a party: with one damaged and one that the others do not have yet, one is left."""
@@ -273,35 +268,3 @@ def kept_in(
     make_folder(folder, private=True)
     with locked(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
         yield keepers(folder, parties, job, data=data)
-
-
-def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, str]:
-    """What a party's checkpoints belong to: SHA-256 of its table, and of its rows in the alignment.
-
-    Args:
-        table: the party's own; None at a coordinator.
-        alignments: the party's own.
-    """
-    if table is None:
-        return {}
-    content = hashlib.sha256()
-    parts = [("ids", np.array(table.ids, dtype=object)), *sorted(table.columns.items())]
-    parts += [(name, part) for name, part in (("label", table.label), ("fold", table.fold)) if part is not None]
-    if table.book is not None:
-        parts += [("book ids", np.array(table.book.ids, dtype=object)), ("book", table.book.label)]
-    names = [str(table.classes), str(sorted(table.categorical))]
-    for name, values in [*parts, ("names", np.array(names, dtype=object))]:
-        _add(content, name, values)
-    rows = hashlib.sha256()
-    for owner, alignment in sorted(alignments.items()):
-        _add(rows, owner, alignment.rows)
-        for name, labelled in sorted(alignment.labelled.items()):
-            _add(rows, f"{owner} {name}", labelled)
-    return {"table": content.hexdigest(), "alignment": rows.hexdigest()}
-
-
-def _add(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
-    texts = values.dtype.kind not in "biuf"
-    raw = repr(values.ravel().tolist()).encode() if texts else np.ascontiguousarray(values).tobytes()
-    digest.update(repr((name, values.dtype.str, values.shape, len(raw))).encode())
-    digest.update(raw)

@@ -14,7 +14,8 @@ from securevfl.cut import Plain
 from securevfl.data import Parties
 from securevfl.errors import InputError, SecureVFLError, UnknownNameError
 from securevfl.jobs.baselines import BASELINES, run_baseline, wrong_baselines
-from securevfl.jobs.checkpoint import FolderKeeper, data_digests, kept_in
+from securevfl.jobs.checkpoint import FolderKeeper, kept_in
+from securevfl.jobs.digests import data_digests
 from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.model import Model
 from securevfl.jobs.receipt import check_protection
@@ -240,7 +241,7 @@ def compare(
         record=record,
         ledgers=kept_ledgers,
         scores=scores,
-        test_ids=[chief.ids[row] for row in active_rows],
+        test_ids=chief.names(active_rows),
         models=models,
         signing=signing,
     )

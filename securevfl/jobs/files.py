@@ -3,7 +3,7 @@ that was found, what was expected, and the nearest name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -15,9 +15,10 @@ from msgspec import Meta
 
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
-from securevfl.data import LabelBook, Parties, PartyTable, TableLimits, datasets, read_csv, read_parquet
+from securevfl.data import LabelBook, Parties, PartyTable, Storage, TableLimits, datasets, read_table
 from securevfl.data.columns import ColumnUse
-from securevfl.data.files import PARQUET
+from securevfl.data.places import is_address
+from securevfl.data.storage import IN_MEMORY
 from securevfl.data.table import wrong_name
 from securevfl.errors import InputError
 from securevfl.jobs.policy_file import with_policies
@@ -33,10 +34,12 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class TableSection(Config):
-    """Where a party's table is and what its columns are for. See `read_csv` and `TableLimits` for what the keys
-    mean.
+    """Where a party's table is and what its columns are for. See `read_table`, `TableLimits` and `Storage` for what the
+    keys mean.
 
     Attributes:
+        spill_above: bytes from which columns and encoded features are in a mapped file.
+        spill_folder: where that file is.
         fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
         book: a label owner's file of rows of which it knows the label alone, with the same columns for id and label.
     """
@@ -53,6 +56,8 @@ class TableSection(Config):
     max_columns: Count | None = None
     max_bytes: Count | None = None
     max_ratio: Count | None = None
+    spill_above: Annotated[int, Meta(ge=0)] | None = None
+    spill_folder: Word | None = None
 
     @property
     def use(self) -> ColumnUse:
@@ -63,9 +68,9 @@ class TableSection(Config):
     def _columns(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes")}
 
-    def path_from(self, folder: Path) -> Path:
-        """The table's path; relative ones are relative to the folder of the file that names it."""
-        return folder / self.file
+    def path_from(self, folder: Path) -> str | Path:
+        """The table's path or address; relative paths are relative to the folder of the file that names it."""
+        return _from(folder, self.file)
 
     def read(self, folder: Path, name: str) -> PartyTable:
         """The table of party `name`.
@@ -76,30 +81,37 @@ class TableSection(Config):
         path = self.path_from(folder)
         given = {name: getattr(self, name) for name in ("max_rows", "max_columns", "max_bytes", "max_ratio")}
         limits = TableLimits(**{name: value for name, value in given.items() if value is not None})
+        above = IN_MEMORY if self.spill_above is None else self.spill_above
+        storage = Storage(above=above, folder=self.spill_folder or "")
         uses = dict(self._columns)
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
-        table = _reader(path)(path, name=name, limits=limits, **uses)
+        table = read_table(path, name=name, limits=limits, storage=storage, **uses)
         if self.fold is not None:
             table = _marked(table, self.fold, path)
         if self.book is not None:
-            known = folder / self.book
-            book = _reader(known)(
-                known, name=name, limits=limits, id=self.id, label=self.label, features=(), classes=table.classes
+            book = read_table(
+                _from(folder, self.book),
+                name=name,
+                limits=limits,
+                id=self.id,
+                label=self.label,
+                features=(),
+                classes=table.classes,
             )
             if book.label is not None:
                 table = replace(table, book=LabelBook(ids=tuple(book.ids), label=book.label))
         return table
 
 
-def _reader(path: Path) -> Callable[..., PartyTable]:
-    return read_parquet if path.suffix in PARQUET else read_csv
+def _from(folder: Path, name: str) -> str | Path:
+    return name if is_address(name) else folder / name
 
 
-def _marked(table: PartyTable, column: str, path: Path) -> PartyTable:
+def _marked(table: PartyTable, column: str, path: str | Path) -> PartyTable:
     """The table with one of its columns as its fold."""
     marks = table.columns.get(column)
-    if marks is None or marks.dtype.kind not in "biuf" or not np.isin(marks, (0, 1, 2)).all():
+    if not isinstance(marks, np.ndarray) or marks.dtype.kind not in "biuf" or not np.isin(marks, (0, 1, 2)).all():
         raise InputError(f"{path}: column {column!r} is the fold; give each row 0 (trains), 1 (validates) or 2 (tests)")
     columns = {name: values for name, values in table.columns.items() if name != column}
     return replace(table, columns=columns, fold=marks.astype(np.int8))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ class Prediction:
         ledgers: party → what left it while the rows of all given parties were predicted.
     """
 
-    ids: tuple[str, ...]
+    ids: Sequence[str]
     probabilities: np.ndarray = field(repr=False)
     classes: tuple[str, ...]
     used: tuple[tuple[str, ...], ...] = ()
@@ -158,9 +158,8 @@ def predict(
     if not calibrated:
         parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
     steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
-    ids = parties.active.ids
     return Prediction(
-        ids=tuple(ids[row] for step in steps for row in step.rows.tolist()),
+        ids=parties.active.names(np.concatenate([step.rows for step in steps])),
         probabilities=np.concatenate([step.probabilities for step in steps]),
         classes=tuple(model.parts[active]["names"]),
         used=tuple(step.parties for step in steps for _ in step.rows),

@@ -10,15 +10,14 @@ import time
 import traceback
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import msgspec
 import torch
+from securevfl_crypto.errors import PoolError
 
 from securevfl.data import Parties, datasets
 from securevfl.durable import locked, make_folder, write_whole
@@ -27,9 +26,10 @@ from securevfl.jobs.machine import machine, versions
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.sweep_file import Spec, Sweep
 from securevfl.report import Cell, Failed, SweepRecord, write_sweep
+from securevfl.scale import open_pool
 from securevfl.training import Task
 
-__all__ = ["run_cell", "run_sweep"]
+__all__ = ["cell_task", "run_cell", "run_sweep"]
 
 
 def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
@@ -76,6 +76,7 @@ def run_sweep(
     folder: str | Path,
     *,
     workers: int = 1,
+    pool: str = "",
     command: str = "",
     progress: Callable[[int, int, Cell], None] | None = None,
 ) -> SweepRecord:
@@ -88,21 +89,28 @@ def run_sweep(
         sweep: from `read_sweep`.
         folder: of the results; cells found there are not run again.
         workers: processes, one thread each; 1 runs in this one.
+        pool: who runs cells, as `securevfl.scale.open_pool` reads it; in place of `workers`. A cell whose worker is
+            lost runs again, three times in all, and then counts as failed.
         command: what makes it again, for the page.
         progress: called after each cell with cells done, cells in all, and the cell.
 
     Raises:
-        InputError: another process runs a sweep in this folder.
-        SecureVFLError: a worker was killed; the finished cells are kept.
+        InputError: another process runs a sweep in this folder; a pool that cannot be opened.
     """
     target = Path(folder)
     make_folder(target)
     with locked(target, "wait for it to end, or give another folder"):
-        return _run_sweep(sweep, target, workers=workers, command=command, progress=progress)
+        return _run_sweep(sweep, target, workers=workers, pool=pool, command=command, progress=progress)
 
 
 def _run_sweep(
-    sweep: Sweep, target: Path, *, workers: int, command: str, progress: Callable[[int, int, Cell], None] | None
+    sweep: Sweep,
+    target: Path,
+    *,
+    workers: int,
+    pool: str,
+    command: str,
+    progress: Callable[[int, int, Cell], None] | None,
 ) -> SweepRecord:
     file = target / "cells.jsonl"
     done = _finished(file)
@@ -110,7 +118,7 @@ def _run_sweep(
     failed: dict[str, _Ended] = {}
     try:
         with file.open("a", encoding="utf-8") as log:
-            for spec, cell in _run(todo, workers):
+            for spec, cell in _run(todo, workers, pool):
                 if isinstance(cell, _Ended):
                     failed[spec.key] = cell
                     continue
@@ -186,36 +194,40 @@ def _finished(file: Path) -> dict[str, Cell]:
     return found
 
 
-def _run(specs: Sequence[Spec], workers: int) -> Iterator[tuple[Spec, Cell | _Ended]]:
+def _run(specs: Sequence[Spec], workers: int, pool: str) -> Iterator[tuple[Spec, Cell | _Ended]]:
     """Cells as they finish, or what ended them."""
-    if workers <= 1 or len(specs) <= 1:
+    if not pool and workers > 1 and len(specs) > 1:
+        pool = f"process:{workers}"
+    if pool in ("", "local"):
         try:
             for spec in specs:
                 yield spec, _cell(spec)
         finally:
             _kept.clear()
         return
-    others = active_children()
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = {pool.submit(_cell, spec): spec for spec in specs}
-        try:
-            for future in as_completed(waiting):
-                yield waiting[future], future.result()
-        except BrokenProcessPool:
-            raise SecureVFLError(
-                "a worker of the sweep ended without a word, as one does that the system kills for its memory; the "
-                f"finished cells are kept: run it again with fewer workers than {workers}"
-            ) from None
-        except BaseException:  # an interrupt: nobody waits for the cells that are under way
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in active_children():
-                if worker not in others:
-                    worker.terminate()
-            raise
+    try:
+        opened = open_pool(pool)
+    except PoolError as error:
+        raise InputError(str(error)) from error
+    with opened:  # after an interrupt, too: nobody waits for the cells that are under way
+        waiting = {opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec)): spec for spec in specs}
+        for future in as_completed(waiting):
+            yield waiting[future], _read(future)
 
 
-def _one_thread() -> None:
+def cell_task(spec: bytes) -> bytes:
+    """A cell as a task of a pool: its `Spec` in, a `Cell`, or what ended it, out, both as msgpack."""
     torch.set_num_threads(1)
+    cell = _cell(msgspec.msgpack.decode(spec, type=Spec))
+    return msgspec.msgpack.encode((cell, None) if isinstance(cell, Cell) else (None, cell))
+
+
+def _read(future: Future[bytes]) -> Cell | _Ended:
+    try:
+        cell, ended = msgspec.msgpack.decode(future.result(), type=tuple[Cell | None, _Ended | None])
+    except PoolError as error:
+        return _Ended(str(error), "".join(traceback.format_exception(error)))
+    return cell or ended or _Ended("a worker answered without a cell", "")
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,17 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
+from securevfl_crypto.errors import PoolError
 
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.privacy import Policy
+from securevfl.scale import check_pool
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 
 __all__ = ["Job", "JobOptions", "JobTerms"]
 
-_OWN_AFFAIR = ("policies", "device", "accept_leak")
+_OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """What parties need not have alike."""
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
@@ -88,6 +90,8 @@ class JobOptions(JobTerms):
 
     Attributes:
         device: ``"cpu"`` or ``"cuda"`` for plain tensors. Each party has its own; nobody else need know it.
+        pool: workers for the products of a sealed cut: ``"local"``, ``"process:2"``, ``"ray"``, ``"ray:HOST:PORT"``:
+            see `securevfl.scale`. Each party has its own; nobody else need know it.
         accept_leak: whether a job that names no protection, and cannot train on secret shares, may run in the clear. A
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
@@ -95,12 +99,17 @@ class JobOptions(JobTerms):
     """
 
     device: str = "cpu"
+    pool: str = "local"
     accept_leak: bool = False
 
     def problems(self) -> list[str]:
         found = super().problems()
         if self.device != "cpu" and not _usable(self.device):
             found.append(f"device {self.device!r} is not there; torch sees 'cpu' only: use device='cpu'")
+        try:
+            check_pool(self.pool)
+        except PoolError as error:
+            found.append(str(error))
         return found
 
     def job(self, **parts: Any) -> Job:
@@ -136,7 +145,7 @@ class Job(JobOptions):
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
-        seed, clip, scale, device, accept_leak: see there.
+        seed, clip, scale, device, pool, accept_leak: see there.
 
     Raises:
         InputError: values out of range, all of them in one message; or a kind of differential privacy that the
@@ -187,8 +196,8 @@ class Job(JobOptions):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy and a device are a party's
-        own affair, and that a leak is accepted shows in the protection."""
+        """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy, a device and a pool are a
+        party's own affair, and that a leak is accepted shows in the protection."""
         agreed = {name: value for name, value in self.describe().items() if name not in _OWN_AFFAIR}
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"securevfl job v3" + text.encode()).hexdigest()

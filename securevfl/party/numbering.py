@@ -263,8 +263,8 @@ def number_rows(
     return _with_labels(mine, site, table, alignment, job, others)
 
 
-def _names(table: PartyTable, *rows: np.ndarray) -> tuple[str, ...]:
-    return tuple(table.ids[row] for part in rows for row in part.tolist())
+def _names(table: PartyTable, *rows: np.ndarray) -> Sequence[str]:
+    return table.names(np.concatenate(rows))
 
 
 def _spare(

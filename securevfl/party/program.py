@@ -239,7 +239,7 @@ def scoring_program(
     x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
-    names = tuple(table.ids[row] for row in alignment.rows.tolist())
+    names = table.names(alignment.rows)
     mine = NumberedRows(
         x=x,
         split=Split(rows[:0], rows[:0], rows),

@@ -30,7 +30,7 @@ from securevfl.privacy.ledger import (
     read,
     verify,
 )
-from securevfl.privacy.link import Declared, Heard, Link, fan_out, together
+from securevfl.privacy.link import Declared, Heard, Link, fan_out, send_all, together
 from securevfl.privacy.look_book import LookBook
 from securevfl.privacy.looks import RowLooks, looks_allowed
 from securevfl.privacy.loss import CrossEntropy, Loss
@@ -118,6 +118,7 @@ __all__ = [
     "raise_refusal",
     "randomised_response",
     "read",
+    "send_all",
     "severity_of_view",
     "together",
     "verify",

@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -19,9 +19,23 @@ from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal
-from securevfl.transport import NO_GUARD, Array, Beat, Channel, Exchange, Guard, Kind, Message, Scalar, measure
+from securevfl.transport import (
+    NO_GUARD,
+    Array,
+    Beat,
+    Channel,
+    Exchange,
+    Guard,
+    Kind,
+    MemoryChannel,
+    Message,
+    Scalar,
+    hosted,
+    on_host,
+)
+from securevfl.transport import size as wire_size
 
-__all__ = ["Declared", "Heard", "Link", "fan_out", "together"]
+__all__ = ["Declared", "Heard", "Link", "fan_out", "send_all", "together"]
 
 _EMPTY: Mapping[str, Scalar] = {}
 _T = TypeVar("_T")
@@ -120,15 +134,22 @@ class Link:
             PolicyError: the party's policy forbids it; nothing was sent.
             ProtocolError: nobody declared the message; nothing was sent. Or the channel was closed.
         """
-        if self._sends is not None and (what, kind) not in self._sends:
+        await self.hand_over(composed(kind, what, meta=meta, guard=guard, **arrays))
+
+    async def hand_over(self, message: Message) -> None:
+        """Send a message that `composed` made, one object over several links where all get the same; see `send`."""
+        what = message.what
+        if self._sends is not None and (what, message.kind) not in self._sends:
             raise ProtocolError(
-                f"{self.me!r} was about to send {kind.value} {what!r} to {self.peer!r}, which nothing in the job "
-                "declares; nothing was sent: declare it in the algorithm's exchanges"
+                f"{self.me!r} was about to send {message.kind.value} {what!r} to {self.peer!r}, which nothing in the "
+                "job declares; nothing was sent: declare it in the algorithm's exchanges"
             )
-        guard = _with_noise(guard, min((_multiplier(array) for array in arrays.values()), default=0.0))
-        message = Message(kind, what, {name: _bare(array) for name, array in arrays.items()}, meta, guard)
         self.policy.check(message, self.peer)
-        self._ledger.record("sent", self.peer, message, measure(message)[0])  # before it leaves: it may have left
+        if not isinstance(self._channel, MemoryChannel):
+            message = hosted(message)  # it goes over a wire
+        late = self._later(message, self.me, self.peer)
+        # before it leaves: it may have left
+        self._ledger.record("sent", self.peer, message, wire_size(message), check=late)
         if self._channel.ready:
             size = await self._channel.send(message)
         else:
@@ -150,8 +171,8 @@ class Link:
         Raises:
             PolicyError: it is protected less than the party's policy demands, or the peer refuses to go on.
             ProtocolError: the peer sent something else, something that nobody declared, numbers that are not finite, or
-                ended. Tensors on a GPU are not looked at here: that would wait for the GPU; a loss that is not finite
-                ends the run.
+                ended. Numbers on a GPU are looked at when the ledger writes them down, `LAG` messages later at most
+                and before an epoch ends: to look at them here would wait for the GPU.
         """
         start = time.perf_counter()
         self.awaits = repr(what)
@@ -161,7 +182,8 @@ class Link:
             self.awaits = ""
         self.received += 1
         self._clock.waited(time.perf_counter() - start)
-        self._ledger.record("received", self.peer, message, size)
+        late = self._later(message, self.peer, self.me)
+        self._ledger.record("received", self.peer, message, size, check=late)
         if self._heard is not None:
             self._heard(self.me, self.peer, "received", message)
         self.policy.check_received(message, self.peer)
@@ -177,13 +199,16 @@ class Link:
                 f"{self.peer!r} sent {kind.value} {what!r} to {self.me!r}, which nothing in the job declares: "
                 "do both run the same version and job?"
             )
-        for name in names:
-            if not _finite(message.arrays[name]):
-                raise ProtocolError(
-                    f"{self.peer!r} sent numbers that are not finite to {self.me!r} ({what!r}, array {name!r}): look "
-                    f"at the training and the tables of {self.peer!r}; lower learning rates if it diverged"
-                )
+        if late is None:
+            _require_finite(message, self.peer, self.me)
         return message
+
+    def _later(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
+        """The check of a message whose numbers are on a device; None where they are here. It is made of what is sent,
+        too: whoever gets nan sends nan, and the first of them in a ledger is whose fault it is."""
+        if all(map(on_host, message.arrays.values())):
+            return None
+        return partial(_require_finite, message, sender, receiver)
 
     async def exchange(self, outgoing: Awaitable[object], incoming: Awaitable[_T]) -> _T:
         """Send and receive in bulk at the same time, so that two parties that both send cannot block each other.
@@ -218,16 +243,56 @@ class Link:
         self._channel.close()
 
 
+def composed(
+    kind: Kind,
+    what: str,
+    *,
+    meta: Mapping[str, Scalar] = _EMPTY,
+    guard: Guard = NO_GUARD,
+    **arrays: Array | Noised[Any],
+) -> Message:
+    """The message that `Link.send` sends: its noise is the least among its arrays.
+
+    Raises:
+        TypeError: a guard that claims noise.
+    """
+    noise = min(map(_multiplier, arrays.values())) if arrays else 0.0
+    if noise or guard.noise:
+        guard = _with_noise(guard, noise)
+    return Message(kind, what, {name: _bare(array) for name, array in arrays.items()}, meta, guard)
+
+
+def _require_finite(message: Message, sender: str, receiver: str) -> None:
+    """Refuse numbers that are not finite; they are looked at once, where several parties of a process get the same."""
+    if message.finite is None:
+        here = {
+            name: message.copies[name].array() if name in message.copies else array
+            for name, array in message.arrays.items()
+        }
+        object.__setattr__(message, "finite", all(map(_finite, here.values())))
+    if not message.finite:
+        raise ProtocolError(
+            f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, "
+            f"array {' or '.join(map(repr, message.arrays))}): look at the training and the tables of "
+            f"{sender!r}; lower learning rates if it diverged"
+        )
+
+
 def _finite(array: Array) -> bool:
-    """Whether all numbers of an array in this machine's memory are finite: the sum tells, unless it overflows."""
+    """Whether all numbers of an array in this machine's memory are finite: their squares' sum tells, unless it
+    overflows."""
     if isinstance(array, torch.Tensor):
         if not array.is_floating_point() or array.device.type != "cpu":
             return True
-        return math.isfinite(float(array.detach().sum())) or bool(torch.isfinite(array).all())
+        array = array.detach().numpy()
     if array.dtype.kind != "f":
         return True
-    with np.errstate(over="ignore", invalid="ignore"):
-        return math.isfinite(float(array.sum())) or bool(np.isfinite(array).all())
+    if array.dtype.itemsize > 2 and array.flags.c_contiguous:
+        flat = array.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if math.isfinite(np.dot(flat, flat)):
+                return True
+    return bool(np.isfinite(array).all())
 
 
 def _multiplier(array: Array | Noised[Any]) -> float:
@@ -264,6 +329,21 @@ async def fan_out(links: Iterable[Link], send: Callable[[Link], Coroutine[Any, A
         else:
             full.append(link)
     await together(*(send(link) for link in full))
+
+
+async def send_all(
+    links: Iterable[Link],
+    kind: Kind,
+    what: str,
+    *,
+    meta: Mapping[str, Scalar] = _EMPTY,
+    guard: Guard = NO_GUARD,
+    **arrays: Array | Noised[Any],
+) -> None:
+    """Send the same over several links at once, as `Link.send` does: what is computed of a message, its digest, is
+    computed once."""
+    message = composed(kind, what, meta=meta, guard=guard, **arrays)
+    await fan_out(links, lambda link: link.hand_over(message))
 
 
 async def together(*work: Awaitable[object]) -> None:

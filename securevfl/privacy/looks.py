@@ -84,17 +84,22 @@ class RowLooks:
         """
         if self._book.refresh():
             self.before = self._book.before(self._names) - self.given
-        rows, often = np.unique(places, return_counts=True)
-        after = self.before[rows] + self.given[rows] + often * width
-        if self.allowed is not None and after.max(initial=0) > self.allowed:
-            worst = int(after.argmax())
-            had = int(after[worst]) - int(often[worst]) * width
-            raise PolicyError(self._refusal("this batch would give away", int(often[worst]) * width, had))
+        if self.allowed is not None:
+            self._hold(places, width, self.allowed)
         if self._book.path is not None:
             self._run = self._run or self._book.begin(self._names)
             self._book.add(self._run, places, width)
-        self.given[rows] += often * width
-        self.looks[rows] += often
+        np.add.at(self.given, places, width)
+        np.add.at(self.looks, places, 1)
+
+    def _hold(self, places: np.ndarray, width: int, allowed: int) -> None:
+        """Refuse a look at these rows that would pass the budget."""
+        rows, often = np.unique(places, return_counts=True)
+        after = self.before[rows] + self.given[rows] + often * width
+        if after.max(initial=0) > allowed:
+            worst = int(after.argmax())
+            had = int(after[worst]) - int(often[worst]) * width
+            raise PolicyError(self._refusal("this batch would give away", int(often[worst]) * width, had))
 
     def left(self, places: np.ndarray, width: int) -> np.ndarray:
         """Where one look more at these rows (n,) would stay within the budget, (n,) bool."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from securevfl.data import PartyTable
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
-from securevfl.jobs.checkpoint import data_digests
+from securevfl.jobs.digests import data_digests
 from securevfl.party import Job
 from securevfl.privacy import Clock, Ledger, Link, LookBook
 from securevfl.privacy.ledger import PrivateKey

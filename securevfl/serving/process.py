@@ -137,7 +137,7 @@ async def at_work(
     admission = Admission(whole, party)
     admission.check()
     proposal = whole.proposal
-    job = proposal.job_of(device=own.device, policies={party: own.policy})
+    job = proposal.job_of(device=own.device, pool=own.pool, policies={party: own.policy})
     async with AsyncExitStack() as held:
         state = held.enter_context(StateFolder.take(own.state, party=party, agreement=whole.digest))
         folder = own.state / "serving"

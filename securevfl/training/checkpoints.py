@@ -96,6 +96,7 @@ class Checkpoints:
 
     def _save(self, epoch: int, step: int, more: State) -> None:
         role = self._role
+        role.site.ledger.catch_up()  # what is kept was looked at
         role.before_checkpoint()
         role.releases.end_epoch(self._place(epoch, step))
         readings = [[r.compute, r.he, r.wait, r.sent] for r in self._trained.readings]

@@ -19,6 +19,7 @@ from securevfl.privacy.noise import NoiseShare
 from securevfl.site import Site
 from securevfl.training.frozen import Frozen, frozen_bottom
 from securevfl.training.networks import Bottom, block, build_bottom, mlp
+from securevfl.training.optimizers import Adam, forget_gradients
 from securevfl.training.state import State, as_dict, as_pair
 
 __all__ = ["ActiveHalf", "Architecture", "Networks", "PassiveHalf"]
@@ -69,9 +70,7 @@ class ActiveHalf:
         self.own = block(self.own_width, architecture.hidden)
         self.top = self.build_top(architecture, passive, outputs)
         self.model = nn.ModuleList([self.bottom, self.own, self.top]).to(spec.device)
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay
-        )
+        self.optimizer = Adam(self.model.parameters(), lr=architecture.lr, weight_decay=architecture.weight_decay)
         self._remote: torch.Tensor | None = None
 
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
@@ -185,9 +184,7 @@ class PassiveHalf:
         if site.observer.listening and not isinstance(architecture.bottom, Frozen):
             site.observer.built(site.name, site.active, self.bottom)
         self.optimizer = (
-            torch.optim.Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay)
-            if parameters
-            else None
+            Adam(parameters, lr=architecture.lr, weight_decay=architecture.weight_decay) if parameters else None
         )
 
     def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
@@ -243,13 +240,6 @@ class PassiveHalf:
             self.optimizer.load_state_dict(as_dict(state["optimizer"]))
 
 
-def forget_gradients(optimizer: torch.optim.Optimizer) -> None:
-    """What `zero_grad(set_to_none=True)` does, without its bookkeeping: of each step's Python, it was the most."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
-
-
 class Networks:
     """Networks and their optimiser that use no cut: a part of a role that hands over what they make itself.
 
@@ -262,7 +252,7 @@ class Networks:
 
     def __init__(self, model: nn.Module, lr: float, weight_decay: float, device: str) -> None:
         self.model = model.to(device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
+        self.optimizer = Adam(self.model.parameters(), lr=lr, weight_decay=weight_decay)
 
     async def setup(self) -> None:
         """Nothing has to be agreed on."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -22,7 +23,7 @@ from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_int, as_list
-from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, caught_up
 
 __all__ = ["EXCHANGES", "ActiveProgram", "PassiveProgram", "Program", "Progress"]
 
@@ -90,7 +91,8 @@ class RoleProgram(Program, Generic[R]):
         await self.role.setup()
 
     def lap(self) -> Reading:
-        """What the party's clock counted since the last time."""
+        """What the party's clock counted since the last time, when the device has done what it was asked for."""
+        caught_up(self.role.plan.device)
         return self.role.site.clock.lap()
 
     async def after_test(self) -> None:
@@ -103,6 +105,7 @@ class RoleProgram(Program, Generic[R]):
             ProtectionInactive: it was not.
         """
         trained, role = self.trained, self.role
+        role.site.ledger.catch_up()
         trained.finish = self.lap()
         trained.model = role.part_of_model()
         trained.notes += role.closing_notes()
@@ -177,6 +180,13 @@ class Within:
     step: int = 0
     losses: list[float] = field(default_factory=list)
     rows: int = 0
+
+
+def numbers(losses: Sequence[float | torch.Tensor]) -> list[float]:
+    """Losses as numbers; those on a device are read together, which waits for it once."""
+    there = [loss for loss in losses if isinstance(loss, torch.Tensor)]
+    read = iter(torch.stack(there).tolist() if there else ())
+    return [next(read) if isinstance(loss, torch.Tensor) else loss for loss in losses]
 
 
 class ActiveProgram(RoleProgram[ActiveRole]):
@@ -302,10 +312,10 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             count += len(rows)
             observer.step(epoch, done, len(batches))
             if self.checkpoints.wants(done, len(batches)):
-                sums = [float(loss) for loss in losses]
-                self.checkpoints.keep_within(epoch, done, self.standing(Within(done, sums, count)))
+                self.checkpoints.keep_within(epoch, done, self.standing(Within(done, numbers(losses), count)))
         self.trained.rows = role.rows_trained(epoch)
-        mean = sum(map(float, losses)) / max(count, 1)
+        site.ledger.catch_up()
+        mean = sum(numbers(losses)) / max(count, 1)
         if not math.isfinite(mean):
             raise RangeError(f"the loss of epoch {epoch} is {mean}; training diverged: lower the learning rates")
         return mean
@@ -451,6 +461,7 @@ class PassiveProgram(RoleProgram[PassiveRole]):
             site.observer.step(epoch, done, len(batches))
             if self.checkpoints.wants(done, len(batches)):
                 self.checkpoints.keep_within(epoch, done, {"kept": self._kept, "stop": False})
+        site.ledger.catch_up()
 
     async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
         """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""

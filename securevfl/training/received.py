@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from securevfl.errors import ProtocolError
-from securevfl.transport import Array
+from securevfl.transport import Array, to_device
 
 __all__ = ["checked_rows", "received"]
 
@@ -34,8 +34,8 @@ def checked_rows(array: Array, count: int, sender: str) -> np.ndarray:
 def received(array: Array, shape: tuple[int, ...], sender: str, device: str) -> torch.Tensor:
     """A peer's tensor, float32.
 
-    Numbers that are not finite are found here on the CPU. To look at them on another device would make it wait for each
-    message: there, the loss of the epoch tells.
+    Numbers that are not finite are found here on the CPU. On another device the link finds them, see `Link.receive`: to
+    look at them here would make it wait for each message.
 
     Args:
         array: as it arrived.
@@ -51,7 +51,7 @@ def received(array: Array, shape: tuple[int, ...], sender: str, device: str) -> 
         raise ProtocolError(
             f"{sender!r} sent {value.dtype} of shape {tuple(value.shape)}; floats {shape} were expected"
         )
-    value = value.detach().to(device, torch.float32)
+    value = to_device(value.detach(), device).to(torch.float32)
     if value.device.type == "cpu" and not bool(torch.isfinite(value).all()):
         raise ProtocolError(f"{sender!r} sent numbers that are not finite; did its training diverge? Lower lr")
     return value

@@ -24,10 +24,11 @@ from securevfl.privacy.releases import Releases
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
 from securevfl.training.noise import LabelNoise
-from securevfl.training.rows import Features, NumberedRows, Plan
+from securevfl.training.rows import Features, NumberedRows, Numbers, Plan
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict
 from securevfl.training.task import Task
+from securevfl.transport import to_device
 
 __all__ = ["ActiveRole", "Configuration", "Part", "PassiveRole", "Role", "Setting", "seeded"]
 
@@ -369,7 +370,7 @@ class ActiveRole(Role):
 
     def labels(self, rows: np.ndarray) -> torch.Tensor:
         """Classes of numbered rows, int64, -1 where unknown."""
-        return self.y.index_select(0, torch.from_numpy(rows).to(self.y.device, non_blocking=True))
+        return self.y.index_select(0, to_device(rows, self.y.device))
 
     def rows_to_learn_from(self) -> np.ndarray:
         """Numbers of the rows whose labels the first epoch learns from: of one class alone, nothing can be learned."""
@@ -417,7 +418,7 @@ class PassiveRole(Role):
     def __init__(self, config: Configuration, setting: Setting) -> None:
         super().__init__(config, setting)
         site, table, shape = self.site, self.table, self.features.shape
-        names = table.names or tuple(map(str, range(len(self.features.x))))
+        names = table.names or Numbers(len(self.features.x))
         most, columns = site.policy.max_looks, table.columns or shape.numel()
         self.looks = RowLooks(site.name, columns, names, most=most, book=site.looks)
 

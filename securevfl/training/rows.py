@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from functools import cached_property
+from typing import Literal, overload
 
 import numpy as np
 import torch
@@ -13,8 +14,9 @@ from securevfl.privacy import Reading, Spent
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
+from securevfl.transport import fits, to_device
 
-__all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Plan", "Trained"]
+__all__ = ["FEWEST_TO_CHOOSE", "Epoch", "Features", "Keep", "NumberedRows", "Numbers", "Plan", "Trained"]
 
 Keep = Literal["best", "last", "auto"]
 """Which epoch's weights a run keeps; see `Plan.keep`."""
@@ -80,7 +82,7 @@ class NumberedRows:
     x: torch.Tensor = field(repr=False)
     split: Split
     name: str = ""
-    names: tuple[str, ...] = ()
+    names: Sequence[str] = ()
     columns: int = 0
     rest: Mapping[str, int] = field(default_factory=dict)
     y: torch.Tensor | None = field(default=None, repr=False)
@@ -133,6 +135,29 @@ class NumberedRows:
         return np.where((rows < self.aligned) | ((rows >= first) & (rows < first + len(mine))), at, -1)
 
 
+class Numbers(Sequence[str]):
+    """Names of rows that have none: their places, as texts, made when one is asked for.
+
+    Args:
+        count: how many.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._places = range(count)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        return [str(i) for i in self._places[place]] if isinstance(place, slice) else str(self._places[place])
+
+
 class Features:
     """The features of a party's rows, on the device that trains.
 
@@ -144,27 +169,49 @@ class Features:
         device: ``"cpu"`` or ``"cuda"``.
 
     Attributes:
-        x: (n, …) float32, as `NumberedRows.x`.
+        x: (n, …) float32, as `NumberedRows.x`: on the device, or on the host where the device has no room for it.
+        device: where features of rows are given.
         fill: (1, …), what stands in for a row that the party lacks; zeros until an algorithm says otherwise.
     """
 
     def __init__(self, table: NumberedRows, device: str) -> None:
-        self.x = table.x.to(device)
-        self.fill = torch.zeros_like(self.x[:1])
-        self._at = np.append(table.own(np.arange(2 * table.rows)), -1)
+        self.device = torch.device(device)
+        self.x = table.x.to(device) if fits(table.x, device) else table.x
+        self.fill = torch.zeros_like(self.x[:1], device=device)
+        self._table = table
+        self._aligned = table.aligned
+
+    @cached_property
+    def _at(self) -> np.ndarray:
+        """Number → place; made where a number is asked for that is not its own place."""
+        return np.append(self._table.own(np.arange(2 * self._table.rows)), -1)
+
+    def _are_places(self, rows: np.ndarray) -> bool:
+        """Whether these rows (n,) are all aligned: their numbers are their places, and nothing has to be looked up."""
+        numbers = rows.dtype == np.int64 and rows.flags.c_contiguous and len(rows) > 0
+        return numbers and bool(np.maximum.reduce(rows.view(np.uint64)) < self._aligned)  # a negative one is huge
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:
         """Features of numbered rows, (n, …); `fill` where this party lacks them."""
+        if self._are_places(rows):
+            return self._gathered(rows)
         place = self._at[rows]
-        at = torch.from_numpy(place).to(self.x.device, non_blocking=True)
         if not len(place) or place.min() >= 0:
-            return self.x.index_select(0, at)
-        found = self.x.index_select(0, at.clamp_min(0))
-        lacking = (at < 0).view(-1, *(1,) * (self.x.ndim - 1))
+            return self._gathered(place)
+        found = self._gathered(np.maximum(place, 0))
+        lacking = to_device(place < 0, self.device).view(-1, *(1,) * (self.x.ndim - 1))
         return torch.where(lacking, self.fill, found)  # by no index of its own: a GPU would wait for it
+
+    def _gathered(self, places: np.ndarray) -> torch.Tensor:
+        at = to_device(places, self.x.device)
+        if self.x.device == self.device or self.x.device.type != "cpu":
+            return self.x.index_select(0, at)
+        return to_device(self.x.index_select(0, at), self.device)
 
     def places(self, rows: np.ndarray) -> np.ndarray:
         """Places in `x` of those of the numbered rows that this party has and does not withhold."""
+        if self._are_places(rows):
+            return rows
         found: np.ndarray = self._at[rows]
         return found[found >= 0]
 
@@ -179,7 +226,7 @@ class Features:
 
     def mean(self, rows: np.ndarray) -> torch.Tensor:
         """The mean of rows that this party has, by their places in `x`, (1, …)."""
-        return self.x[torch.from_numpy(rows)].mean(dim=0, keepdim=True)
+        return self._gathered(rows).mean(dim=0, keepdim=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from securevfl.training.optimizers import Adam
 from securevfl.training.role import seeded
 
 __all__ = ["nt_xent", "pretrain", "view"]
@@ -96,7 +97,7 @@ def pretrain(
         return
     with seeded(seed):
         head = nn.Sequential(nn.Linear(width, 64), nn.ReLU(), nn.Linear(64, 32)).to(x.device)
-        optimizer = torch.optim.Adam([*bottom.parameters(), *head.parameters()], lr=1e-3)
+        optimizer = Adam([*bottom.parameters(), *head.parameters()], lr=1e-3)
         for _ in range(steps):
             rows = x[torch.randperm(len(x))[:size]]
             one, two = (head(bottom(view(rows, corruption, shifted=shifted))) for _ in range(2))

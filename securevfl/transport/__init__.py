@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.transport.channel import WINDOW, Beat, Channel
+    from securevfl.transport.devices import HostCopy, caught_up, fits, on_host, to_device
     from securevfl.transport.exchange import (
         ACTIVE,
         COORDINATOR,
@@ -37,10 +38,21 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
     from securevfl.transport.parts import PART, Assembler, in_parts
-    from securevfl.transport.wire import DEFAULT_LIMITS, Limits, decode, encode, encode_parts, measure, size
+    from securevfl.transport.wire import (
+        DEFAULT_LIMITS,
+        Limits,
+        begin_copies,
+        decode,
+        encode,
+        encode_parts,
+        hosted,
+        measure,
+        size,
+    )
 
 _NAMES = {
     "channel": "WINDOW Beat Channel",
+    "devices": "HostCopy caught_up fits on_host to_device",
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
     "incarnation": "Incarnation",
@@ -48,7 +60,7 @@ _NAMES = {
     "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS Limits decode encode encode_parts measure size",
+    "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure size",
 }
 """Module → the names that it holds."""
 
@@ -73,6 +85,7 @@ __all__ = [
     "Exchange",
     "Exchanges",
     "Guard",
+    "HostCopy",
     "Incarnation",
     "Kind",
     "Limits",
@@ -90,13 +103,19 @@ __all__ = [
     "Severity",
     "Sight",
     "Up",
+    "begin_copies",
+    "caught_up",
     "decode",
     "encode",
     "encode_parts",
+    "fits",
+    "hosted",
     "in_parts",
     "measure",
     "memory_pair",
+    "on_host",
     "size",
+    "to_device",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one

@@ -14,6 +14,8 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
+from securevfl.transport.devices import HostCopy
+
 __all__ = ["NO_GUARD", "Array", "Guard", "Kind", "Message", "Scalar"]
 
 Array = np.ndarray | torch.Tensor
@@ -144,6 +146,8 @@ class Message:
         arrays: named arrays; in a simulation they pass by reference, so neither side may write to them after.
         meta: named scalars.
         guard: how the content is protected.
+        finite: whether all its numbers are, once somebody has looked; likewise.
+        copies: name → the array's `HostCopy`, once `wire.begin_copies` has begun them; of arrays on a device alone.
         written: size and SHA-256 of what the wire codec writes, once `wire.measure` has been asked for them. Both ends
             of a channel in memory hold the same object, so that its content is hashed once.
     """
@@ -154,3 +158,7 @@ class Message:
     meta: Mapping[str, Scalar] = field(default_factory=lambda: MappingProxyType({}))
     guard: Guard = NO_GUARD
     written: tuple[int, str] | None = field(default=None, init=False, repr=False, compare=False)
+    copies: Mapping[str, HostCopy] = field(
+        default_factory=lambda: MappingProxyType({}), init=False, repr=False, compare=False
+    )
+    finite: bool | None = field(default=None, init=False, repr=False, compare=False)

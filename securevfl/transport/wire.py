@@ -22,8 +22,9 @@ from __future__ import annotations
 import hashlib
 import math
 import struct
+import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -31,16 +32,29 @@ import numpy as np
 import torch
 
 from securevfl.errors import WireError
+from securevfl.transport.devices import HostCopy, on_host
 from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
 from securevfl.transport.version import VERSION
 
-__all__ = ["DEFAULT_LIMITS", "VERSION", "Limits", "decode", "encode", "encode_parts", "measure", "size"]
+__all__ = [
+    "DEFAULT_LIMITS",
+    "VERSION",
+    "Limits",
+    "begin_copies",
+    "decode",
+    "encode",
+    "encode_parts",
+    "hosted",
+    "measure",
+    "size",
+]
 
 _MAGIC = b"SVFL"
 _LONGEST_SIDE = 1 << 62
 """Sides of arrays stay below it, and below it again multiplied by each other: numpy counts in 63 bits, even where
 another side is zero and there is nothing to count."""
 _PREFIX = struct.Struct("<4sHHII")
+_LITTLE = sys.byteorder == "little"
 
 # The closed list of element types on the wire.
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -124,19 +138,40 @@ def measure(message: Message) -> tuple[int, str]:
     length = len(header)
     hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_pad(length)))
     total = _PREFIX.size + length + _pad(length)
-    for array in message.arrays.values():
-        raw = _raw(array)
-        hashed.update(raw.reshape(-1).view(np.uint8).data)
-        hashed.update(bytes(_pad(raw.nbytes)))
-        total += raw.nbytes + _pad(raw.nbytes)
+    for name, array in message.arrays.items():
+        raw = _raw(message.copies[name].array() if name in message.copies else array)
+        hashed.update(raw.reshape(-1).data)
+        pad = _pad(raw.nbytes)
+        if pad:
+            hashed.update(bytes(pad))
+        total += raw.nbytes + pad
     found = total, hashed.hexdigest()
     object.__setattr__(message, "written", found)
     return found
 
 
+def begin_copies(message: Message) -> None:
+    """Begin to copy what lies on a device to the host, so that `measure` finds it there; once for each message."""
+    away = {name: array for name, array in message.arrays.items() if not on_host(array)}
+    if away and not message.copies:
+        copies = {name: HostCopy(array) for name, array in away.items() if isinstance(array, torch.Tensor)}
+        object.__setattr__(message, "copies", copies)
+
+
+def hosted(message: Message) -> Message:
+    """The message with all its arrays on the host, as it goes over a wire; waits for them."""
+    if all(map(on_host, message.arrays.values())):
+        return message
+    begin_copies(message)
+    arrays = {name: message.copies[name].array() if name in message.copies else a for name, a in message.arrays.items()}
+    return replace(message, arrays=arrays)
+
+
 def _raw(array: Array) -> np.ndarray:
     """The array in C order, little-endian, on the host; without a copy where it is so already."""
     host = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else array
+    if _LITTLE and host.dtype.isnative:
+        return host if host.flags.c_contiguous else np.ascontiguousarray(host)
     return np.ascontiguousarray(host, dtype=host.dtype.newbyteorder("<"))
 
 

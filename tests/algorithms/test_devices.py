@@ -50,7 +50,9 @@ def _running() -> set[str]:
     frame: Any = sys._getframe()
     found = set()
     while frame is not None:
-        found.add("torch/optim" if "torch/optim" in frame.f_code.co_filename else frame.f_code.co_name)
+        file = frame.f_code.co_filename
+        steps = "torch/optim" in file or file.endswith("training/optimizers.py")
+        found.add("torch/optim" if steps else frame.f_code.co_name)
         frame = frame.f_back
     return found
 

@@ -55,9 +55,9 @@ def holds(part: Mapping[str, Any], wanted: np.ndarray) -> list[str]:
     found, wanted = [], wanted.astype(np.float64)
     for path, array in leaves(part):
         for column in as_columns(array):
-            windows = (
-                np.lib.stride_tricks.sliding_window_view(column, FEW) if len(column) >= FEW else np.empty((0, FEW))
-            )
+            if len(column) < FEW:
+                continue
+            windows = np.lib.stride_tricks.sliding_window_view(column, FEW)
             if any((windows == wanted[start : start + FEW]).all(axis=1).any() for start in range(len(wanted) - FEW)):
                 found.append(path)
     return found

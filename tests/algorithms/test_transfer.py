@@ -112,7 +112,7 @@ def test_the_objective_of_sfhtl_is_the_sum_of_its_parts(passive: int) -> None:
             both = [i for i in range(8) if has[i] and there[0][i]]
             distance += sum(float((view[i] - views[0][i]).square().sum()) for i in both) / len(both)
         slow = np.mean(losses) + 0.3 * distance
-        found = role.objective(views, there, y)  # type: ignore[attr-defined]
+        found = role.objective(views, [has.numpy() for has in there], y)  # type: ignore[attr-defined]
     assert float(found) == pytest.approx(slow, rel=1e-5)
 
 

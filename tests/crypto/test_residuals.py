@@ -44,7 +44,7 @@ def test_a_gradients_flood_is_wide_enough_for_all_rows_of_a_batch(
     steps = holder._load(plan.envelope(Content.STEPS, encoding, 300), sealed, len(rows) * outs)
     plain = holder._encode(x, encoding)
     terms = [(steps[down * outs], row[0]) for down, row in enumerate(plain)]
-    _, _, places = next(iter(plan.gradient_tiles()))
+    _, _, places = next(iter(plan.gradient_tiles(x.shape[1])))
     chain = scheme.chains.index(encoding.noise.chain)
     mask = encoding.messages(np.zeros(len(places.index), dtype=np.int64))
     answer = seal.read(holder._hide(chain, encoding, list(terms), mask, places))

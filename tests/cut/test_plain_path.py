@@ -11,7 +11,7 @@ from torch import nn
 from securevfl.cut import CutSpec, Plain
 from securevfl.testing import sites
 from securevfl.training import NumberedRows, Split
-from securevfl.training.halves import forget_gradients
+from securevfl.training.optimizers import forget_gradients
 from securevfl.training.rows import Features
 from securevfl.transport import Array, Message
 

@@ -27,6 +27,43 @@ def test_constant_metrics_are_those_of_scikit_learn_s_dummy() -> None:
     assert found["accuracy"] == accuracy_score(rows, dummy.predict(np.zeros((200, 1))))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("rows", [1, 4, 300])
+@pytest.mark.parametrize("spread", [0.1, 1.0, 900.0])
+def test_metrics_are_those_of_scikit_learn_to_the_last_bit(classes: int, rows: int, spread: float) -> None:
+    from sklearn.metrics import log_loss, roc_auc_score, roc_curve
+
+    rng = np.random.default_rng(rows)
+    logits = rng.normal(scale=spread, size=(rows, classes)).round(1)  # with ties
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    probabilities, labels = odds / odds.sum(axis=1, keepdims=True), rng.integers(0, classes, rows)
+    found = Task(classes=classes).metrics(probabilities, labels)
+    expected = {
+        "accuracy": float(np.mean(probabilities.argmax(axis=1) == labels)),
+        "log_loss": log_loss(labels, probabilities, labels=list(range(classes))),
+    }
+    if classes == 2 and len(set(labels)) == 2:
+        wrong, right, _ = roc_curve(labels, probabilities[:, 1])
+        expected |= {"auc": roc_auc_score(labels, probabilities[:, 1]), "ks": (right - wrong).max()}
+    elif len(set(labels)) == classes > 2:
+        expected["auc"] = roc_auc_score(labels, probabilities, multi_class="ovr")
+    assert found == expected
+
+
+@pytest.mark.parametrize("label", [0, 1])
+def test_certainty_costs_what_it_does_in_scikit_learn(label: int) -> None:
+    from sklearn.metrics import log_loss
+
+    sure, labels = np.array([[0.0, 1.0]]), np.array([label])
+    assert Task(classes=2).metrics(sure, labels)["log_loss"] == log_loss(labels, sure, labels=[0, 1])
+
+
+def test_metrics_of_nothing_or_of_what_is_no_number_are_refused() -> None:
+    for probabilities in (np.zeros((0, 2)), np.full((3, 2), np.nan)):
+        with pytest.raises(ValueError, match="finite probabilities"):
+            Task(classes=2).metrics(probabilities, np.zeros(len(probabilities), dtype=int))
+
+
 def test_a_class_that_training_lacks_costs_a_constant_prediction_everything() -> None:
     assert constant_metrics(Task(classes=3), np.array([0, 1]), np.array([2]))["log_loss"] == math.inf
     assert constant_metrics(Task(classes=2), np.array([0, 1]), np.array([], dtype=int)) == {}

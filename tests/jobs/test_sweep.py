@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
+import signal
+import time
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
+from securevfl_crypto.errors import WorkerLost
+from securevfl_crypto.pools import Argument, ProcessPool
 
 import securevfl as sv
 from securevfl.cli import main
@@ -228,6 +235,43 @@ def test_processes_find_the_same(file: Path, tmp_path: Path) -> None:
     assert len(one.cells) == 2
     assert [cell.method for cell in one.failed] == ["broken"]
     assert two.failed == one.failed
+
+
+def test_a_cell_whose_worker_is_killed_runs_again(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files are those of one process; a cell that kills every worker counts as failed, and the others run."""
+    sweep = replace(read_sweep(file), specs=read_sweep(file).specs[:2])
+    alone = run_sweep(sweep, tmp_path / "alone")
+    submit, killed = ProcessPool.submit, []
+
+    def watched(self: ProcessPool, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
+        future = submit(self, task, *arguments, cpus=cpus)
+        if not killed:
+            while not self.pids:
+                time.sleep(0.005)
+            killed.append(self.pids[0])
+            os.kill(killed[0], signal.SIGKILL)
+        return future
+
+    monkeypatch.setattr(ProcessPool, "submit", watched)
+    found = run_sweep(sweep, tmp_path / "pool", pool="process:1")
+    assert killed
+    assert not found.failed
+    assert [structs.replace(c, seconds=0.0) for c in found.cells] == [
+        structs.replace(c, seconds=0.0) for c in alone.cells
+    ]
+    names = {path.name for path in (tmp_path / "alone").iterdir()}
+    assert {path.name for path in (tmp_path / "pool").iterdir()} == names
+
+    def lost(*_: object, **__: object) -> Future[bytes]:
+        future: Future[bytes] = Future()
+        future.set_exception(WorkerLost("the task lost its worker 3 times"))
+        return future
+
+    monkeypatch.setattr(ProcessPool, "submit", lost)
+    again = run_sweep(sweep, tmp_path / "lost", pool="process:1")
+    assert [failed.error for failed in again.failed] == ["the task lost its worker 3 times"] * 2
+    with pytest.raises(sv.InputError, match="a pool 'cloud'"):
+        run_sweep(sweep, tmp_path / "none", pool="cloud")
 
 
 def test_errors_cross_processes_as_they_are() -> None:

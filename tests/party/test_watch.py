@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from securevfl.jobs.runner.place import site_of
 from securevfl.jobs.runner.roster import Roster
 from securevfl.privacy import Link
 from securevfl.site import Site
-from securevfl.transport import MemoryChannel
+from securevfl.transport import MemoryChannel, Message
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=2, batch_size=32)
 
@@ -113,14 +114,15 @@ def test_a_party_that_computes_for_long_is_not_called_silent(sites: list[Any], m
 def test_numbers_that_are_not_finite_are_their_senders(
     value: float, sender: str, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Link.send
+    original = Link.hand_over
 
-    async def sends(self: Link, kind: Any, what: str, **more: Any) -> None:
-        if self.me == sender and what == step:
-            more = {k: torch.full_like(v, value) if isinstance(v, torch.Tensor) else v for k, v in more.items()}
-        await original(self, kind, what, **more)
+    async def hands_over(self: Link, message: Message) -> None:
+        if self.me == sender and message.what == step:
+            arrays = {k: torch.full_like(v, value) for k, v in message.arrays.items() if isinstance(v, torch.Tensor)}
+            message = replace(message, arrays=arrays)
+        await original(self, message)
 
-    monkeypatch.setattr(Link, "send", sends)
+    monkeypatch.setattr(Link, "hand_over", hands_over)
     with pytest.raises(sv.ProtocolError, match=rf"'{sender}' sent numbers that are not finite to .*'{step}'"):
         sv.simulate(JOB, parties(rows=60))
 

@@ -133,14 +133,28 @@ def test_the_summary_says_who_learned_what(protocol: str, learns: str, tables: P
     assert lines["bank learned"] == dict(other.lines())["bank learned"], "both tell the same story"
     assert lines["shop learned"] == dict(other.lines())["shop learned"]
     assert f"that bank sent {8 if protocol == 'dh' else 3} rows" in lines["shop learned"]
-    knows_rows = {"dh": learns == "both", "unsafe_salted_hash": learns == "both"}.get(protocol, False)
+    knows_rows = learns == "both" and protocol in ("dh", "ot", "unsafe_salted_hash")
     assert ("which of its rows shop has" in lines["bank learned"]) == knows_rows
     assert ("and which, if it deviated" in lines["shop learned"]) == (protocol == "cardinality")
     assert lines["verified"].startswith("shop proved") == knows_rows
     proved = dict(other.lines())["verified"].startswith("bank proved")
-    assert proved == (protocol in ("dh", "unsafe_salted_hash"))
+    assert proved == (protocol in ("dh", "ot", "unsafe_salted_hash"))
     assert one.common == (2 if learns == "both" and protocol != "pseudonyms" else None)
     assert other.common == 2
+
+
+def test_a_choice_that_was_left_open_is_explained(tables: Path) -> None:
+    """One names a protocol and the other none, or both none."""
+    bank, shop = _options(protocol="auto")
+    for one, other, protocol, why in (
+        (replace(bank, link=100.0), shop, "dh", "3 identifiers ask 3 over 100 Mbit/s: dh about"),
+        (bank, replace(shop, protocol="ot"), "ot", "ot: shop wants it"),
+    ):
+        for ended in _meet(one, other):
+            assert isinstance(ended, Summary)
+            assert (ended.protocol, ended.common, ended.verified) == (protocol, 2, True)
+            assert why in dict(ended.lines())["ran"]
+            assert json.loads(ended.as_json())["why"] == ended.why
 
 
 @pytest.mark.parametrize(

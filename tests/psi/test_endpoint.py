@@ -112,7 +112,7 @@ def test_parties_on_different_code_paths_find_the_same() -> None:
         _check(bank, shop, BANK, SHOP, "both")
 
 
-@pytest.mark.parametrize("protocol", ["dh", "cardinality", "pseudonyms"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "cardinality", "pseudonyms"])
 def test_padding_hides_sizes_and_changes_nothing(protocol: Protocol) -> None:
     bank = Endpoint(BANK, terms("receiver", protocol, pad_to=50))
     shop = Endpoint(SHOP, terms("sender", protocol, pad_to=40))

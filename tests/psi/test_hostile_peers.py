@@ -18,6 +18,9 @@ from securevfl_psi.errors import (
     SetSizeError,
     SmallIntersectionError,
 )
+from securevfl_psi.oblivious import Client, row_count
+from securevfl_psi.oblivious import Server as Answering
+from securevfl_psi.oblivious.base import TRANSFERS, Chooser
 from securevfl_psi.terms import PROTOCOLS, Protocol
 from securevfl_psi.wire import HEADER_BYTES, FrameWriter, Kind
 
@@ -108,9 +111,15 @@ def test_a_set_cannot_be_sent_row_by_row(protocol: Protocol, side: str) -> None:
     asks = protocol == "dh" and side == "receiver"
     target = Endpoint([] if asks else ["ann"], terms(other, protocol, learns="receiver"))
     bad = Hostile(side, target, 1 << 24, learns="receiver")
-    tokens = protocol == "unsafe_salted_hash" or (protocol == "dh" and side == "sender")
+    if protocol == "ot":
+        bad.begin_transfer(side)
+        kind, row = (Kind.TOKENS, bytes(11)) if side == "sender" else (Kind.ROWS, bytes(64))
+    elif protocol == "unsafe_salted_hash" or (protocol == "dh" and side == "sender"):
+        kind, row = Kind.TOKENS, bytes(16)
+    else:
+        kind, row = Kind.POINTS, points(1)
     with pytest.raises(MalformedError, match="chunk of 1 rows where 32768 are due"):
-        bad.send(Kind.TOKENS if tokens else Kind.POINTS, bytes(16) if tokens else points(1))
+        bad.send(kind, row)
 
 
 def test_answers_cannot_come_row_by_row_nor_after_the_last() -> None:
@@ -127,14 +136,17 @@ def test_answers_cannot_come_row_by_row_nor_after_the_last() -> None:
 
 def _asked(protocol: Protocol, ids: list[str], least: int = 0) -> Hostile:
     """A receiver that has all tokens of the sender and may now prove."""
-    bad = Hostile("receiver", Endpoint(ids, terms("sender", protocol, min_intersection=least)), 1)
+    target = Endpoint(ids, terms("sender", protocol, min_intersection=least))
+    bad = Hostile("receiver", target, len(ids) if protocol == "ot" else 1)
     if protocol == "dh":
         bad.send(Kind.POINTS, points(1))
+    elif protocol == "ot":
+        bad.transfer([f"x{k}" for k in range(len(ids))], len(ids))
     bad.heard(Kind.TOKENS)
     return bad
 
 
-@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "unsafe_salted_hash"])
 def test_proofs_cannot_come_one_by_one(protocol: Protocol) -> None:
     bad = _asked(protocol, [f"i{k}" for k in range(9)])
     bad.send(Kind.COUNT, (2).to_bytes(8, "big"))
@@ -142,7 +154,7 @@ def test_proofs_cannot_come_one_by_one(protocol: Protocol) -> None:
         bad.send(Kind.PROOFS, bytes(16))
 
 
-@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "unsafe_salted_hash"])
 @pytest.mark.parametrize(
     ("count", "proofs", "match"),
     [
@@ -166,12 +178,14 @@ def test_forged_proofs_are_refused(protocol: Protocol, count: bytes, proofs: byt
         prove()
 
 
-@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "unsafe_salted_hash"])
 def test_proofs_before_all_tokens_are_refused(protocol: Protocol) -> None:
     """Rows whose tokens were not made yet have no proof, and bytes that were not written must not pass for one."""
     bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", protocol)), 1)
     if protocol == "dh":
         bad.send(Kind.POINTS, points(1))
+    elif protocol == "ot":
+        bad.transfer(["x"], 2)
     with pytest.raises(MalformedError, match="before the peer had all tokens"):
         bad.send(Kind.COUNT, (1).to_bytes(8, "big"))
 
@@ -179,11 +193,11 @@ def test_proofs_before_all_tokens_are_refused(protocol: Protocol) -> None:
 def _echoed(bank: Endpoint, proofs: bytes) -> bytes:
     """A receipt over what the receiver sent, as whoever found no row could compute it."""
     assert bank._talk is not None
-    tag = bank._talk.session.dst if bank.terms.protocol == "dh" else bank.terms.salt + bank._talk.session.dst
+    tag = bank._talk.session.dst if bank.terms.protocol in ("dh", "ot") else bank.terms.salt + bank._talk.session.dst
     return hashlib.sha512(b"securevfl-psi receipt" + tag + (2).to_bytes(8, "big") + proofs).digest()[:32]
 
 
-@pytest.mark.parametrize("protocol", ["dh", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "unsafe_salted_hash"])
 @pytest.mark.parametrize("forged", [bytes(32), b"", bytes(31), "echo"])
 def test_forged_receipts_are_refused(protocol: Protocol, forged: bytes | str) -> None:
     """Neither made up nor made of what the receiver sent."""
@@ -235,7 +249,7 @@ def test_salted_hashes_of_two_sessions_cannot_be_joined() -> None:
     assert len(said) == 2
 
 
-@pytest.mark.parametrize("protocol", ["dh", "cardinality", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "cardinality", "unsafe_salted_hash"])
 def test_a_sender_is_told_once_and_after_allpoints(protocol: Protocol) -> None:
     bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", protocol)), 1)
     if protocol != "unsafe_salted_hash":
@@ -251,6 +265,85 @@ def test_a_sender_of_an_intersection_gets_no_tokens() -> None:
     bad = Hostile("receiver", Endpoint(["a"], terms("sender")), 1)
     with pytest.raises(MalformedError, match="never gets now"):
         bad.send(Kind.TOKENS, bytes(16))
+
+
+# Oblivious transfers
+
+
+def test_a_set_that_is_no_set_of_codewords_gets_no_token() -> None:
+    """A row with ones added would show in the tokens whether the secret has ones there."""
+    bad = Hostile("receiver", Endpoint(["a", "b"], terms("sender", "ot")), 1)
+    client = Client(["a"], bad.session, 2)
+    bad.send(Kind.TRANSFERS, client.message)
+    bad.send(Kind.SEED, client.seed)
+    client.take_keys(bad.heard(Kind.TRANSFERS))
+    for rows in client.rows():
+        bad.send(Kind.ROWS, (rows ^ np.uint8(0x55)).tobytes())
+    answer = client.answer(bad.heard(Kind.SEED))
+    with pytest.raises(MalformedError, match="no set of codewords"):
+        bad.send(Kind.SUMS, answer)
+    assert bad.heard(Kind.REFUSED) == b"malformed"
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "match"),
+    [
+        (Kind.TRANSFERS, bytes(31), "31 bytes; 32 were expected"),
+        (Kind.TRANSFERS, (1).to_bytes(32, "little"), "small order"),
+        (Kind.TRANSFERS, b"\xff" * 32, "no point"),
+        (Kind.SEED, bytes(32), "never gets now: a TRANSFERS is due"),
+        (Kind.ROWS, bytes(64), "never gets now: a TRANSFERS is due"),
+        (Kind.SUMS, bytes(2960), "never gets now: a TRANSFERS is due"),
+    ],
+)
+def test_transfers_that_do_not_begin_as_they_should(kind: Kind, payload: bytes, match: str) -> None:
+    bad = Hostile("receiver", Endpoint(["a"], terms("sender", "ot")), 1)
+    with pytest.raises(MalformedError, match=match):
+        bad.send(kind, payload)
+
+
+def test_sums_before_they_were_asked_for_are_refused() -> None:
+    bad = Hostile("receiver", Endpoint(["a"], terms("sender", "ot")), 1)
+    bad.begin_transfer("receiver")
+    bad.send(Kind.ROWS, bytes(64 * row_count(1)))
+    with pytest.raises(MalformedError, match="after the challenge"):
+        bad.send(Kind.SUMS, bytes(2960))
+
+
+def test_a_server_that_asks_before_it_has_all_rows_is_refused() -> None:
+    """The sums of rows that are still to come would be known before the rows."""
+    bad = Hostile("sender", Endpoint(["a"], terms("receiver", "ot")), 1)
+    message = bad.heard(Kind.TRANSFERS)
+    bad.send(Kind.TRANSFERS, Chooser(bad.session.dst, np.zeros(TRANSFERS, np.uint8), message).answer)
+    with pytest.raises(MalformedError, match="before the server had all rows"):
+        bad.send(Kind.SEED, bytes(32))
+
+
+def test_a_secret_of_zeros_or_ones_matches_no_row_that_was_not_entered() -> None:
+    """A server may choose its secret badly: it harms itself. It knows the function anyway, and tokens bind rows."""
+    for bit in (0, 255):
+        bad = Hostile("sender", Endpoint(["a", "b"], terms("receiver", "ot")), 3)
+        server = Answering(["b", "c", "d"], bad.session, 2)
+        message = bad.heard(Kind.TRANSFERS)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("securevfl_psi.oblivious.server.secrets", _Constant(bit))
+            server.take_message(message)
+        bad.send(Kind.TRANSFERS, server.choices())
+        server.take_seed(bad.heard(Kind.SEED))
+        server.take_rows(np.frombuffer(bad.heard(Kind.ROWS), dtype=np.uint8).reshape(-1, 64))
+        bad.send(Kind.SEED, server.challenge())
+        server.check(bad.heard(Kind.SUMS))
+        for tokens in server.chunks():
+            bad.send(Kind.TOKENS, tokens.tobytes())
+        assert bad.heard(Kind.COUNT) == (1).to_bytes(8, "big")
+
+
+class _Constant:
+    def __init__(self, octet: int) -> None:
+        self._octet = octet
+
+    def token_bytes(self, size: int) -> bytes:
+        return bytes([self._octet]) * size
 
 
 # What the peer hears
@@ -301,7 +394,7 @@ def test_proofs_are_sent_in_a_secret_order() -> None:
     assert orders[0] != orders[1]
 
 
-@pytest.mark.parametrize("protocol", ["dh", "cardinality", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["dh", "ot", "cardinality", "unsafe_salted_hash"])
 def test_a_sender_that_is_told_too_few_has_no_result(protocol: Protocol) -> None:
     bank = Endpoint(["ann", "bob"], terms("receiver", protocol))
     shop = Endpoint(["ann", "eve"], terms("sender", protocol, min_intersection=2))

@@ -301,7 +301,7 @@ def test_what_was_agreed_is_checked() -> None:
     with pytest.raises(SetSizeError):
         Leader(["x", "y"], circle, seeds["lead"], max_set_size=1)
     with pytest.raises(SetSizeError, match="at most"):
-        Leader([], circle, seeds["lead"], max_set_size=1 << 25)
+        Leader([], circle, seeds["lead"], max_set_size=1 << 29)
 
 
 def test_the_two_ends_of_a_pair_agree_and_nobody_else() -> None:

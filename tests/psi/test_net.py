@@ -81,7 +81,7 @@ def test_every_protocol_runs_over_a_socket(
     if protocol != "cardinality":
         assert bank.rows is not None
         assert sorted(bank.rows.tolist()) == [0, 2]
-    assert bank.verified == (protocol in ("dh", "unsafe_salted_hash"))
+    assert bank.verified == (protocol in ("dh", "ot", "unsafe_salted_hash"))
     assert shop.verified == (bank.verified and learns == "both")
     assert one is not None
     assert other is not None

@@ -3,33 +3,43 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from securevfl_crypto.block import Block
 from securevfl_crypto.errors import MalformedError, OverflowRefused
 from securevfl_crypto.masks import ZeroShares
+from securevfl_crypto.pools import Pool
 from securevfl_crypto.rlwe.encoding import Encoding
 from securevfl_crypto.rlwe.holder import RlweHolder
 from securevfl_crypto.rlwe.keys import RlwePublicKey, RlweSecretKey, generate, read_public
 from securevfl_crypto.rlwe.owner import RlweOwner
 from securevfl_crypto.rlwe.parameters import MOST_HOLDERS, Chain
 from securevfl_crypto.rlwe.plan import Demand, Plan
+from securevfl_crypto.rlwe.pooled import PooledHolder, PooledOwner
 from securevfl_crypto.scheme import PublicKey, Scheme, SecretKey
 
 __all__ = ["RlweScheme"]
 
 
+@dataclass(frozen=True)
 class RlweScheme(Scheme):
     """A scheme whose messages are ring elements.
 
     Attributes:
         number: names the scheme in keys and messages.
         chains: the moduli, shortest first; a key has a pair for each.
+        pool: the party's own workers, which do the long work of both halves; None: this process.
     """
 
     most_holders: ClassVar[int | None] = MOST_HOLDERS
     number: ClassVar[int]
     chains: ClassVar[tuple[Chain, ...]]
+    pool: Pool | None = None
+
+    def on(self, pool: Pool | None) -> Self:
+        """See `Scheme.on`; with one worker nothing is handed on."""
+        return self if pool is None or pool.workers < 2 else replace(self, pool=pool)
 
     @abstractmethod
     def encodings(self, block: Block, product: Demand, gradient: Demand) -> tuple[Encoding, Encoding]:
@@ -61,7 +71,8 @@ class RlweScheme(Scheme):
         """
         if not isinstance(key, RlweSecretKey) or key.public.scheme != self.number:
             raise MalformedError(f"a key of type {type(key).__name__}; one that {self.name} generated is needed")
-        return RlweOwner(key, Plan(self.encodings, key.public, block))
+        plan = Plan(self.encodings, key.public, block)
+        return RlweOwner(key, plan) if self.pool is None else PooledOwner(key, plan, self.pool, self.name)
 
     def holder(self, key: PublicKey, block: Block, zero: ZeroShares) -> RlweHolder:
         """See `Scheme.holder`.
@@ -79,4 +90,5 @@ class RlweScheme(Scheme):
                 f"{holders} holders' products would be added up; the noise of {MOST_HOLDERS} fits: use Paillier, or "
                 "fewer parties"
             )
-        return RlweHolder(key, Plan(self.encodings, key, block), zero)
+        plan = Plan(self.encodings, key, block)
+        return RlweHolder(key, plan, zero) if self.pool is None else PooledHolder(key, plan, zero, self.pool, self.name)

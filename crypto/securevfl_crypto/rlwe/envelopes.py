@@ -104,6 +104,33 @@ class Envelope:
             body = body[DEGREE * width :]
         return found
 
+    def join(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """One message from several, each of some of its ring elements, in their order."""
+        bodies = [part.tobytes()[_HEAD.size :] for part in parts]
+        counts = [_HEAD.unpack_from(part.tobytes())[-1] for part in parts]
+        return np.frombuffer(b"".join([self._head(sum(counts)), *bodies]), dtype=np.uint8)[None]
+
+    def split_answers(
+        self, message: np.ndarray, sizes: Sequence[int], parts: Sequence[tuple[Envelope, int]]
+    ) -> list[np.ndarray]:
+        """Several messages from one: the inverse of `join`.
+
+        Args:
+            message: as received.
+            sizes: the number of coefficients of c0 in each pair.
+            parts: of each part, its envelope and its number of pairs.
+
+        Raises:
+            MalformedError: the type, length or header of the message differs; its residues are not looked at.
+        """
+        width = sum(self.seal.chain.widths[: len(self.seal.kept.primes)])
+        body, found, start = self._body(message, len(sizes), width * (sum(sizes) + DEGREE * len(sizes))), [], 0
+        for envelope, count in parts:
+            size = width * (sum(sizes[start : start + count]) + DEGREE * count)
+            found.append(envelope._write([bytes(body[:size])], sizes[start : start + count]))
+            body, start = body[size:], start + count
+        return found
+
     def _head(self, count: int) -> bytes:
         tile = self.tiling.rows, self.tiling.features, self.tiling.outputs
         return _HEAD.pack(_MAGIC, _VERSION, self.scheme, self.content, self.chain, self.tag, *tile, self.rows, count)

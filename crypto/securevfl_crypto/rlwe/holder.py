@@ -75,7 +75,7 @@ class RlweHolder(Holder):
         self, sealed: np.ndarray, x: np.ndarray, share: np.ndarray, *, extra: np.ndarray | None = None
     ) -> np.ndarray:
         """See `Holder.product`."""
-        block, plan, encoding = self.block, self._plan, self._plan.products
+        block, encoding = self.block, self._plan.products
         check_integers(x, block.width_in, block.x_bits, "an activation")
         if share.shape != (block.width_in, block.width_out):
             raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
@@ -83,39 +83,63 @@ class RlweHolder(Holder):
             check_integers(extra, block.width_out, 63, "what is added to the product")
             if len(extra) != len(x):
                 raise MalformedError(f"{len(extra)} rows to add to a product of {len(x)}")
-        envelope = plan.envelope(Content.WEIGHTS, encoding)
-        weights = self._load(envelope, sealed, len(plan.inputs) * len(plan.outputs))
-        plain, outs = self._encode(x, encoding), len(plan.outputs)
         masks = encoding.masked(x, share, extra, self._zero)
+        nothing = np.zeros((self._answers(len(x)), 1), dtype=np.int64), np.zeros((1, CHECKS), dtype=object)
+        checks = encoding.masked(*nothing, None, self._zero)  # with several holders only their sum is zero
+        return self.product_of(sealed, x, masks, checks)
+
+    def _answers(self, rows: int) -> int:
+        """The number of answers to a product of so many rows."""
+        return len(self._plan.rows(rows)) * len(self._plan.outputs)
+
+    def product_of(self, sealed: np.ndarray, x: np.ndarray, masks: np.ndarray, checks: np.ndarray) -> np.ndarray:
+        """The answer ``[[x V + M]]``, all that takes long of `product`.
+
+        Args:
+            sealed: the owner's message ``[[V]]``.
+            x: (rows, d).
+            masks: M (…, rows, h), messages of the encoding.
+            checks: masks of the places that hold nothing (…, answers, CHECKS).
+        """
+        plan, encoding, outs = self._plan, self._plan.products, len(self._plan.outputs)
+        envelope = plan.envelope(Content.WEIGHTS, encoding)
+        weights = self._load(envelope, sealed, len(plan.inputs) * outs)
         sums = (
             [(weights[across * outs + out], tile) for across, tile in enumerate(row)]
-            for row in plain
+            for row in self._encode(x, encoding)
             for out in range(outs)
         )
         envelope = plan.envelope(Content.PRODUCT, encoding, len(x))
-        count = len(plan.rows(len(x))) * outs
-        nothing = np.zeros((count, 1), dtype=np.int64), np.zeros((1, CHECKS), dtype=object)
-        checks = encoding.masked(*nothing, None, self._zero)  # with several holders only their sum is zero
         return self._answer(envelope, encoding, sums, masks, plan.product_tiles(len(x)), checks)
 
     def gradient(self, sealed: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """See `Holder.gradient`."""
-        block, plan, encoding = self.block, self._plan, self._plan.gradients
+        block, encoding = self.block, self._plan.gradients
         check_integers(x, block.width_in, block.x_bits, "an activation")
         check_batch(len(x), block.batch)
-        outs = len(plan.outputs)
-        envelope = plan.envelope(Content.STEPS, encoding, len(x))
-        steps = self._load(envelope, sealed, len(plan.rows(len(x))) * outs)
-        plain = self._encode(x, encoding)
         phi = self._random(block.phi_bits)
+        return self.gradient_of(sealed, x, encoding.messages(-phi)), phi
+
+    def gradient_of(self, sealed: np.ndarray, x: np.ndarray, masks: np.ndarray) -> np.ndarray:
+        """The answer ``[[xᵀS + M]]``, all that takes long of `gradient`; also for some of the columns, from the first
+        of a tile on.
+
+        Args:
+            sealed: the owner's message ``[[S]]``.
+            x: (rows, columns).
+            masks: M (…, columns, h), messages of the encoding.
+        """
+        plan, encoding, outs = self._plan, self._plan.gradients, len(self._plan.outputs)
+        envelope = plan.envelope(Content.STEPS, encoding, len(x))
+        steps = self._load(envelope, sealed, self._answers(len(x)))
+        plain = self._encode(x, encoding)
         sums = (
             [(steps[down * outs + out], row[across]) for down, row in enumerate(plain)]
-            for across in range(len(plan.inputs))
+            for across in range(len(plain[0]))
             for out in range(outs)
         )
         envelope = plan.envelope(Content.GRADIENT, encoding)
-        answer = self._answer(envelope, encoding, sums, encoding.messages(-phi), plan.gradient_tiles())
-        return answer, phi
+        return self._answer(envelope, encoding, sums, masks, plan.gradient_tiles(x.shape[1]))
 
     def _load(self, envelope: Envelope, sealed: np.ndarray, count: int) -> list[Any]:
         """The ciphertexts of a message, transformed."""
@@ -129,7 +153,8 @@ class RlweHolder(Holder):
             self._encoded = (x.copy(), {})
         known = self._encoded[1]
         if chain not in known:
-            known[chain] = [[self._tile(x[a, b], encoding) for b in plan.inputs] for a in plan.rows(len(x))]
+            columns = plan.columns(x.shape[1])
+            known[chain] = [[self._tile(x[a, b], encoding) for b in columns] for a in plan.rows(len(x))]
         return known[chain]
 
     def _tile(self, x: np.ndarray, encoding: Encoding) -> Any | None:

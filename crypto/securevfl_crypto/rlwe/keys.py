@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from securevfl_crypto.rlwe.parameters import DEGREE, SECURITY, Chain
 from securevfl_crypto.rlwe.residues import read_residues, write_residues
 from securevfl_crypto.rlwe.seal import SEED_BYTES, seal_context
 
-__all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public"]
+__all__ = ["RlwePublicKey", "RlweSecretKey", "generate", "read_public", "read_secret"]
 
 _HEAD = struct.Struct("<4sBBHB3x")  # magic, version, scheme, N, chains
 _MAGIC, _VERSION = b"SVRK", 1
@@ -77,17 +78,25 @@ class RlwePublicKey:
 
 @dataclass(frozen=True, repr=False)
 class RlweSecretKey:
-    """A key pair; the secret half has no serialised form.
+    """A key pair; the secret half has no serialised form but for the owner's own workers.
 
     Attributes:
         public: the public half.
         sealers: for each chain, SEAL's encryptor under the secret key.
         openers: for each chain, the secret as a transformed plaintext modulo q'.
+        secrets: for each chain, the secret itself, transformed, uint64 (all primes, N).
     """
 
     public: RlwePublicKey
     sealers: tuple[Any, ...]
     openers: tuple[Any, ...]
+    secrets: tuple[np.ndarray, ...]
+
+    def unsafe_to_bytes(self) -> bytes:
+        """Both halves, for workers of the key's owner: whoever reads them opens whatever was sealed under this key."""
+        public = self.public.to_bytes()
+        parts = [secret.astype("<u8", copy=False).tobytes() for secret in self.secrets]
+        return b"".join([struct.pack("<Q", len(public)), public, *parts])
 
 
 def _primes(chain: Chain) -> bytes:
@@ -97,17 +106,39 @@ def _primes(chain: Chain) -> bytes:
 
 def generate(scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
     """A fresh pair for each chain, with ternary secrets that SEAL draws from the operating system's randomness."""
-    halves, sealers, openers = [], [], []
+    halves, secrets = [], []
     for chain in chains:
         own = seal_context(chain)
         secret = own.new_secret_key()
-        sealer = own.encryptor(secret)
-        halves.append(own.shrink(sealer.encrypt_zero_symmetric()))
-        sealers.append(sealer)
-        residues = own.read_plaintext(secret, len(own.keys.primes))
+        halves.append(own.shrink(own.encryptor(secret).encrypt_zero_symmetric()))
+        secrets.append(own.read_plaintext(secret, len(own.keys.primes)))
+    return _pair(RlwePublicKey(scheme, chains, tuple(halves)), secrets)
+
+
+def _pair(public: RlwePublicKey, secrets: Sequence[np.ndarray]) -> RlweSecretKey:
+    """A key pair from the public key and, for each chain, the transformed secret."""
+    sealers, openers = [], []
+    for chain, residues in zip(public.chains, secrets, strict=True):
+        own = seal_context(chain)
+        sealers.append(own.encryptor(own.secret_key(residues)))
         openers.append(own.transformed_plaintext(residues[: len(own.kept.primes)]))
         own.forget()
-    return RlweSecretKey(RlwePublicKey(scheme, chains, tuple(halves)), tuple(sealers), tuple(openers))
+    return RlweSecretKey(public, tuple(sealers), tuple(openers), tuple(secrets))
+
+
+def read_secret(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlweSecretKey:
+    """Read the pair that `RlweSecretKey.unsafe_to_bytes` wrote.
+
+    Raises:
+        MalformedError: the length or the public half differs.
+    """
+    primes = [len(seal_context(chain).keys.primes) for chain in chains]
+    size = int.from_bytes(data[:8], "little")
+    if len(data) != 8 + size + 8 * DEGREE * sum(primes):
+        raise MalformedError(f"a key pair of {len(data)} bytes; another length belongs to these parameters")
+    public = read_public(data[8 : 8 + size], scheme, chains)
+    residues = np.frombuffer(data, dtype="<u8", offset=8 + size).reshape(-1, DEGREE).astype(np.uint64)
+    return _pair(public, np.split(residues, np.cumsum(primes)[:-1]))
 
 
 def read_public(data: bytes, scheme: int, chains: tuple[Chain, ...]) -> RlwePublicKey:

@@ -51,8 +51,14 @@ class RlweOwner(Owner):
         block, plan = self.block, self._plan
         if share.shape != (block.width_in, block.width_out):
             raise MalformedError(f"a share {share.shape}; {(block.width_in, block.width_out)} was expected")
-        messages = plan.products.messages(share)
-        tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in plan.inputs for o in plan.outputs)
+        return self.sealed_weights(plan.products.messages(share))
+
+    def sealed_weights(self, messages: np.ndarray) -> np.ndarray:
+        """``[[V]]`` from messages of the encoding (…, rows of V, h); also for some of the rows, from the first of a
+        tile on."""
+        plan = self._plan
+        columns = plan.columns(messages.shape[-2])
+        tiles = ((a, o, plan.tiling.weights(length(a), length(o))) for a in columns for o in plan.outputs)
         return self._seal(plan.envelope(Content.WEIGHTS, plan.products), plan.products, messages, tiles)
 
     def seal_steps(self, steps: np.ndarray) -> np.ndarray:
@@ -60,9 +66,14 @@ class RlweOwner(Owner):
         plan = self._plan
         check_integers(steps, self.block.width_out, self.block.s_bits, "a step")
         check_batch(len(steps), self.block.batch)
-        tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(len(steps)) for o in plan.outputs)
-        envelope = plan.envelope(Content.STEPS, plan.gradients, len(steps))
-        return self._seal(envelope, plan.gradients, plan.gradients.messages(steps), tiles)
+        return self.sealed_steps(plan.gradients.messages(steps))
+
+    def sealed_steps(self, messages: np.ndarray) -> np.ndarray:
+        """``[[S]]`` from messages of the encoding (…, rows, h)."""
+        plan, rows = self._plan, messages.shape[-2]
+        tiles = ((d, o, plan.tiling.steps(length(d), length(o))) for d in plan.rows(rows) for o in plan.outputs)
+        envelope = plan.envelope(Content.STEPS, plan.gradients, rows)
+        return self._seal(envelope, plan.gradients, messages, tiles)
 
     def open_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
         """See `Owner.open_product`."""
@@ -70,10 +81,7 @@ class RlweOwner(Owner):
             raise MalformedError(f"a product from {len(messages)} parties; 1 to {MOST_HOLDERS} can be added up")
         if rows < 1:
             raise MalformedError(f"a product of {rows} rows; at least 1 is possible")
-        tiles = list(self._plan.product_tiles(rows))
-        envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
-        found = self._open(envelope, self._plan.products, messages, tiles, self._plan.tiling.checks())
-        product = _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
+        product = self.opened_product(messages, rows)
         largest = max(int(product.max()), -int(product.min()))
         if largest >> (self.block.z_bits - 2):
             raise OverflowRefused(
@@ -82,6 +90,13 @@ class RlweOwner(Owner):
             )
         return product
 
+    def opened_product(self, messages: Sequence[np.ndarray], rows: int) -> np.ndarray:
+        """What `open_product` returns, before it is held against its bound."""
+        tiles = list(self._plan.product_tiles(rows))
+        envelope = self._plan.envelope(Content.PRODUCT, self._plan.products, rows)
+        found = self._open(envelope, self._plan.products, messages, tiles, self._plan.tiling.checks())
+        return _assemble((rows, self.block.width_out), tiles, [self._plan.products.integers(f) for f in found])
+
     def open_gradient(self, message: np.ndarray) -> np.ndarray:
         """See `Owner.open_gradient`.
 
@@ -89,12 +104,10 @@ class RlweOwner(Owner):
             MalformedError: the message does not belong to this scheme and block.
             OverflowRefused: an entry is larger than any gradient and mask in range.
         """
-        block, encoding, tiles = self.block, self._plan.gradients, list(self._plan.gradient_tiles())
-        found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
-        shape = (block.width_in, block.width_out)
+        block = self.block
+        gradient = self.opened_gradient(message, block.width_in)
         if self.ring.modulus is not None:
-            return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
-        gradient = _assemble(shape, tiles, [encoding.integers(f).astype(object) for f in found])
+            return gradient
         largest = max(abs(int(value)) for value in gradient.flat)
         if largest >> (block.phi_bits + 1):
             raise OverflowRefused(
@@ -102,6 +115,16 @@ class RlweOwner(Owner):
                 "masks more widely than was agreed"
             )
         return gradient
+
+    def opened_gradient(self, message: np.ndarray, columns: int) -> np.ndarray:
+        """What `open_gradient` returns, before it is held against its bound; also for some of the rows of W, from the
+        first of a tile on."""
+        encoding, tiles = self._plan.gradients, list(self._plan.gradient_tiles(columns))
+        found = self._open(self._plan.envelope(Content.GRADIENT, encoding), encoding, [message], tiles)
+        shape = (columns, self.block.width_out)
+        if self.ring.modulus is not None:
+            return _assemble(shape, tiles, [encoding.numbers(f) for f in found])
+        return _assemble(shape, tiles, [encoding.integers(f).astype(object) for f in found])
 
     def _seal(self, envelope: Envelope, encoding: Encoding, messages: np.ndarray, tiles: Iterator[Tile]) -> np.ndarray:
         sealer, seal = self._key.sealers[envelope.chain], encoding.seal

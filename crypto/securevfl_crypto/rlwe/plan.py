@@ -86,7 +86,11 @@ class Plan:
     @property
     def inputs(self) -> list[slice]:
         """The tiles of the features."""
-        return self.tiles(self.block.width_in, self.tiling.features)
+        return self.columns(self.block.width_in)
+
+    def columns(self, count: int) -> list[slice]:
+        """The tiles of `count` features."""
+        return self.tiles(count, self.tiling.features)
 
     @property
     def outputs(self) -> list[slice]:
@@ -103,9 +107,9 @@ class Plan:
             for out in self.outputs:
                 yield down, out, self.tiling.product(length(down), length(out))
 
-    def gradient_tiles(self) -> Iterator[Tile]:
-        """The tiles of a gradient, in the order of the message."""
-        for across in self.inputs:
+    def gradient_tiles(self, columns: int) -> Iterator[Tile]:
+        """The tiles of a gradient with so many features, in the order of the message."""
+        for across in self.columns(columns):
             for out in self.outputs:
                 yield across, out, self.tiling.gradient(length(across), length(out))
 

@@ -113,6 +113,10 @@ class SealContext:
         """A fresh ternary secret key, from the operating system's randomness; SEAL's object."""
         return self._api.KeyGenerator(self.context).secret_key()
 
+    def secret_key(self, residues: np.ndarray) -> Any:
+        """SEAL's secret key from its transformed residues (all primes, N)."""
+        return self._load(self._api.SecretKey(), [self._plaintext_head(residues), _words(residues)])
+
     def encryptor(self, secret: Any) -> Any:
         """SEAL's encryptor under a secret key."""
         return self._api.Encryptor(self.context, secret)
@@ -205,9 +209,11 @@ class SealContext:
 
     def transformed_plaintext(self, residues: np.ndarray) -> Any:
         """A plaintext from transformed residues (primes, N)."""
+        return self._load(self._api.Plaintext(), [self._plaintext_head(residues), _words(residues)])
+
+    def _plaintext_head(self, residues: np.ndarray) -> bytes:
         identity = struct.pack("<4Q", *self._levels[len(residues)])
-        head = identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
-        return self._load(self._api.Plaintext(), [head, _words(residues)])
+        return identity + struct.pack("<Qd", residues.size, 1.0) + self._array(residues.size)
 
     def read_plaintext(self, thing: Any, primes: int) -> np.ndarray:
         """Transformed residues (primes, N) of a plaintext, or of a secret key."""

@@ -17,6 +17,7 @@ from rich.table import Table as Grid
 from securevfl_crypto import CryptoError
 from securevfl_crypto.errors import EngineError
 
+from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.certificates import make_certificate
 from securevfl_psi.command.comparison import compare
 from securevfl_psi.command.options import (
@@ -33,12 +34,15 @@ from securevfl_psi.command.options import (
     Numeric,
     Options,
     Out,
+    Shown,
     Squeeze,
     takes,
 )
 from securevfl_psi.command.party import Watch, run_party
 from securevfl_psi.command.records import MAX_BYTES
-from securevfl_psi.command.table import Missing
+from securevfl_psi.command.several import address, neighbours, run_several
+from securevfl_psi.command.shard_party import run_sharded
+from securevfl_psi.command.table import ONE_SESSION, Missing, Table
 from securevfl_psi.errors import (
     CertificateError,
     ConnectionLost,
@@ -119,7 +123,9 @@ def _show(title: str, lines: list[tuple[str, str]]) -> None:
 def _run(options: Options, *, listens: bool) -> None:
     watch = Watch()
     with _reported(watch) as err:
-        summary = run_party(options, watch, err, listens=listens)
+        watch.least = options.min_intersection
+        run = run_party if options.shards is None else run_sharded
+        summary = run(options, watch, err, listens=listens)
         if options.json:
             typer.echo(summary.as_json())
         else:
@@ -187,6 +193,73 @@ def _compare(
             out,
             missing=missing,
             max_bytes=max_bytes,
+        )
+        if json:
+            typer.echo(found.as_json())
+        else:
+            _show(found.title(), found.lines())
+
+
+@app.command("several")
+def _several(
+    table: Annotated[Path, typer.Argument(help="This party's table: CSV (UTF-8, with a header; .gz too) or .parquet.")],
+    column: Column,
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    leader: Annotated[str, typer.Option(help="The party that compares; all name the same.")],
+    at: Annotated[str, typer.Option(help="HOST:PORT where this party listens.")],
+    peer: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of another party; one for each.")],
+    peer_cert: Annotated[list[str], typer.Option(help="NAME=FILE, that party's certificate; one for each.")],
+    cert: Annotated[Path, typer.Option(help="This party's certificate, PEM.")],
+    key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    delimiter: Delimiter = ",",
+    missing: Absent = Missing.refuse,
+    max_bytes: MostBytes = MAX_BYTES,
+    casefold: Fold = False,
+    no_strip: KeepSpace = False,
+    squeeze: Squeeze = False,
+    numeric: Numeric = False,
+    form: FormOption = Form.NFKC,
+    min_intersection: Least = 1,
+    max_set_size: Annotated[int, typer.Option(min=1, help="Most rows that another may announce.")] = MAX_SET_SIZE,
+    context: Annotated[str, typer.Option(help="What the run is for; all must say the same.")] = "",
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds until all must be there.")] = 600.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds of silence after which all are lost.")] = 60.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the run, once all are there.")] = 3600.0,
+    out: Out = None,
+    rows: Annotated[Shown, typer.Option(help="Row numbers and identifiers, or whole rows.")] = Shown.numbers,
+    json: Json = False,
+) -> None:
+    """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
+    watch = Watch(least=min_intersection)
+    with _reported(watch) as err:
+        others = neighbours(name, cert, key, peer, peer_cert)
+        here = address(at, "--at")
+        rules = IdRules(
+            form=form.value,
+            strip=not no_strip,
+            casefold=casefold,
+            squeeze=squeeze,
+            numeric=numeric,
+            columns=len(column),
+        )
+        most = max_set_size if max_set_size > MAX_SET_SIZE else ONE_SESSION
+        read = Table.read(table, column, delimiter, missing=missing, max_rows=most, max_bytes=max_bytes)
+        found = run_several(
+            read,
+            rules,
+            others,
+            name=name,
+            leader=leader,
+            at=here,
+            context=context,
+            least=min_intersection,
+            max_set_size=max_set_size,
+            wait=wait,
+            timeout=timeout,
+            deadline=deadline,
+            out=out,
+            shown=rows,
+            console=err,
         )
         if json:
             typer.echo(found.as_json())

@@ -15,10 +15,10 @@ from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.certificates import Pins, write_secret
 from securevfl_psi.command.channel import Address
 from securevfl_psi.command.records import MAX_BYTES
-from securevfl_psi.command.table import Missing, Table
+from securevfl_psi.command.table import ONE_SESSION, Missing, Table
 from securevfl_psi.errors import InputError, PSIError
 from securevfl_psi.identifiers import IdRules
-from securevfl_psi.terms import Lasting, Learns, Protocol, Role, Terms
+from securevfl_psi.terms import Lasting, Learns, Role, Terms, Wanted
 
 __all__ = [
     "Absent",
@@ -100,7 +100,7 @@ class Options:
     delimiter: Delimiter = ","
     missing: Absent = Missing.refuse
     max_bytes: MostBytes = MAX_BYTES
-    protocol: Annotated[str, _choice(Protocol, "What is computed")] = "dh"
+    protocol: Annotated[str, _choice(Wanted, "What is computed")] = "dh"
     learns: Annotated[str, _choice(Learns, "Who learns the result")] = "both"
     role: Annotated[str | None, _choice(Role, "The receiver compares; if not given, it is the party that listens")] = (
         None
@@ -116,6 +116,9 @@ class Options:
     ] = MAX_SET_SIZE
     pad_to: Annotated[
         int | None, typer.Option(min=1, help="Announce and send this many rows.", rich_help_panel=_WHAT)
+    ] = None
+    link: Annotated[
+        float | None, typer.Option(help="For auto: megabits a second to the peer.", rich_help_panel=_WHAT)
     ] = None
     context: Annotated[
         str, typer.Option(help="What the run is for; both must say the same.", rich_help_panel=_WHAT)
@@ -158,6 +161,17 @@ class Options:
     deadline: Annotated[
         float, typer.Option(min=0.1, help="Seconds for the whole run, once it is there.", rich_help_panel=_WHERE)
     ] = 3600.0
+    shards: Annotated[
+        str | None,
+        typer.Option(help="Cut both sets: 'auto', or how many, a power of two. See docs.", rich_help_panel=_WHAT),
+    ] = None
+    pool: Annotated[
+        str, typer.Option(help="Who runs shards: local, process:N, ray, ray:HOST:PORT.", rich_help_panel=_WHERE)
+    ] = "local"
+    work: Annotated[
+        Path | None,
+        typer.Option(help="For shards: folder that a run which was cut off goes on from.", rich_help_panel=_WHERE),
+    ] = None
     out: Out = None
     rows: Annotated[
         Shown, typer.Option(help="Row numbers and identifiers, or whole rows.", rich_help_panel=_RESULT)
@@ -180,7 +194,7 @@ class Options:
             self.columns,
             self.delimiter,
             missing=self.missing,
-            max_rows=max(self.max_set_size, MAX_SET_SIZE),
+            max_rows=self.max_set_size if self.max_set_size > MAX_SET_SIZE else ONE_SESSION,
             max_bytes=self.max_bytes,
         )
 
@@ -242,6 +256,7 @@ class Options:
             "max_set_size": self.max_set_size,
             "min_intersection": self.min_intersection,
             "pad_to": self.pad_to,
+            "link": self.link,
             "salt": _content(self.salt_file) if self.salt_file else b"",
         }
         try:

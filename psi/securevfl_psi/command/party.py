@@ -7,9 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from securevfl_crypto.bits import ROW_BYTES, loops
 from securevfl_crypto.engine import engine
 
 from securevfl_psi.command.certificates import Pins, fingerprint
@@ -23,8 +25,9 @@ from securevfl_psi.endpoint import Endpoint, Result
 from securevfl_psi.errors import ConnectionLost, IdentifierError, MalformedError, SetSizeError
 from securevfl_psi.group import POINT_BYTES, TOKEN_BYTES
 from securevfl_psi.net import Traffic, converse
+from securevfl_psi.oblivious import row_count, token_bytes
 from securevfl_psi.session import Session
-from securevfl_psi.terms import Role, Terms
+from securevfl_psi.terms import Protocol, Role, Terms
 
 __all__ = ["Watch", "end_of", "run_party"]
 
@@ -38,9 +41,11 @@ class Watch:
     Attributes:
         peer_rows: what the peer announced; None before both agreed on terms.
         least: fewest common rows that are demanded.
+        protocol: that is run; None before both agreed.
     """
 
     peer_rows: int | None = None
+    protocol: Protocol | None = None
     least: int = 1
 
 
@@ -50,8 +55,9 @@ class _WatchedTerms(Terms):
 
     watch: Watch = field(default_factory=Watch, compare=False, repr=False)
 
-    def agree(self, hello: bytes) -> tuple[Session, int]:
-        session, rows = super().agree(hello)
+    def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
+        session, rows = super().agree(hello, own_size)
+        self.watch.protocol = cast(Protocol, session.protocol)
         self.watch.peer_rows = rows
         return session, rows
 
@@ -106,7 +112,8 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         name=terms.name,
         peer=terms.peer,
         role=terms.role,
-        protocol=terms.protocol,
+        protocol=result.protocol,
+        why=result.why,
         learns=terms.learns,
         rows=len(table.ids),
         dropped=table.dropped,
@@ -117,7 +124,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         sent=traffic.sent,
         received=traffic.received,
         seconds=seconds,
-        engine=engine().name,
+        engine=(loops() if result.protocol == "ot" else engine()).name,
         channel=channel,
         out=_written(options, table, result),
     )
@@ -126,7 +133,7 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
 def end_of(table: Table, terms: Terms) -> Endpoint:
     """A party's end over a table; errors about its identifiers name lines. The engine is compiled here, not later."""
     try:
-        return Endpoint(table.ids, terms, by=engine())
+        return Endpoint(table.ids, terms, by=None if terms.protocol == "ot" else engine())
     except IdentifierError as error:
         raise table.explained(error, terms.rules) from None
 
@@ -187,10 +194,10 @@ def _progress(console: Console, terms: _WatchedTerms, own: int) -> Iterator[Call
         yield show
 
 
-def _expected(terms: Terms, peer: int, own: int) -> int | None:
+def _expected(terms: _WatchedTerms, peer: int, own: int) -> int | None:
     """About how many bytes arrive; None where too few to show."""
     receives = terms.role == "receiver"
-    match terms.protocol:
+    match terms.watch.protocol:
         case "unsafe_salted_hash":
             return peer * TOKEN_BYTES if receives else None
         case "cardinality":
@@ -200,6 +207,11 @@ def _expected(terms: Terms, peer: int, own: int) -> int | None:
         case "dh":
             asks = terms.asks(own, peer)
             return peer * TOKEN_BYTES + own * POINT_BYTES if asks else peer * POINT_BYTES
+        case "ot":
+            asks = terms.asks(own, peer)
+            return peer * token_bytes(own, peer) if asks else row_count(peer) * ROW_BYTES
+        case _:
+            return None
 
 
 def _written(options: Options, table: Table, result: Result) -> str | None:

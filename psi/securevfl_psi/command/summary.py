@@ -18,6 +18,7 @@ class Summary:
         name, peer: the parties.
         role: this party's.
         protocol: which one was run.
+        why: it was chosen, where that was left open.
         learns: who was told.
         rows: identifiers of this party.
         dropped: rows of its table without one.
@@ -49,6 +50,7 @@ class Summary:
     engine: str
     channel: str
     out: str | None
+    why: str = ""
 
     def as_json(self) -> str:
         """All fields as one JSON object."""
@@ -67,6 +69,7 @@ class Summary:
             (f"{self.name} learned", self._learned(self.role == "receiver", self.peer, self.peer_rows)),
             (f"{self.peer} learned", self._learned(self.role != "receiver", self.name, self.announced)),
             ("verified", checked),
+            *([("ran", f"{self.protocol}: {self.why}")] if self.why else []),
             ("moved", f"{sized(self.sent)} sent, {sized(self.received)} received"),
             ("took", f"{self.seconds:.2f} s, engine {self.engine}"),
             ("channel", self.channel),
@@ -80,6 +83,7 @@ class Summary:
         number = "how many rows are common, " + ("and which, if it deviated" if receiver else "not which")
         texts: dict[Protocol, str] = {
             "dh": f"which of its rows {other} has" if told else "nothing more",
+            "ot": f"which of its rows {other} has" if told else "nothing more",
             "cardinality": number if told else "nothing more",
             "pseudonyms": f"which of its rows {other} has, and a pseudonym of every row of both"
             if receiver
@@ -93,7 +97,7 @@ class Summary:
 
 
 def _unverified(run: Summary) -> str:
-    if run.protocol in ("dh", "unsafe_salted_hash"):
+    if run.protocol in ("dh", "ot", "unsafe_salted_hash"):
         return "no: this party is not told what is common"
     return "no: this protocol gives the parties no common list of rows"
 

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import numpy as np
 
-from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.records import MAX_BYTES, is_parquet, records
 from securevfl_psi.command.written import write_csv
 from securevfl_psi.errors import IdentifierError, InputError, SetSizeError
 from securevfl_psi.identifiers import MAX_ID_BYTES, MISSING, IdRules
 
-__all__ = ["Missing", "Table"]
+__all__ = ["ONE_SESSION", "Missing", "Table", "place_of"]
+
+ONE_SESSION = 1 << 24
+"""Rows that are compared in one session, unless told otherwise; more are cut into shards."""
 
 _EXAMPLES = 3
 _COLUMNS = 12
@@ -64,7 +66,7 @@ class Table:
         delimiter: str = ",",
         *,
         missing: Missing = Missing.refuse,
-        max_rows: int = MAX_SET_SIZE,
+        max_rows: int = ONE_SESSION,
         max_bytes: int = MAX_BYTES,
     ) -> Table:
         """Reads some columns; the others are skipped as they come.
@@ -92,7 +94,7 @@ class Table:
         _, header = next(rows, (0, None))
         if header is None:
             raise InputError(f"{path} is empty; a header and at least one row are needed")
-        places = [_place(path, header, column, delimiter) for column in wanted]
+        places = [place_of(path, header, column, delimiter) for column in wanted]
         places = list(range(len(wanted))) if is_parquet(path) else places
         alone: list[str] = []
         several: list[tuple[str, ...]] = []
@@ -104,7 +106,10 @@ class Table:
                 absent.append((place, text))
                 continue
             if len(alone) + len(several) >= max_rows:
-                raise SetSizeError(f"{path} has more than {max_rows:,} rows: raise --max-set-size at both")
+                raise SetSizeError(
+                    f"{path} has more than {max_rows:,} rows: raise --max-set-size at both, or cut both sets: "
+                    "--shards auto"
+                )
             if len(found) == 1:
                 alone.append(found[0])
             else:
@@ -228,7 +233,12 @@ def _refusal(path: Path, absent: Sequence[tuple[int, str]]) -> str:
     )
 
 
-def _place(path: Path, header: Sequence[str], column: str, delimiter: str) -> int:
+def place_of(path: Path, header: Sequence[str], column: str, delimiter: str) -> int:
+    """Where a column stands in a header.
+
+    Raises:
+        InputError: it is not there, or more than once.
+    """
     if header.count(column) > 1:
         raise InputError(f"{path} has {header.count(column)} columns called {column!r}; rename all but one")
     if column in header:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 from securevfl_crypto.engine import Engine
@@ -43,10 +44,12 @@ class Result:
             otherwise, int64 (k,); None where it is not told.
         verified: whether the peer proved each of these rows: that it has the identifier, and entered it in this run.
         pseudonyms: of the protocol of that name.
+        why: the protocol was chosen, where a party left that open with ``auto``.
     """
 
     protocol: Protocol
     peer_size: int
+    why: str = field(default="", compare=False)
     count: int | None = None
     rows: np.ndarray | None = field(default=None, compare=False)
     verified: bool = False
@@ -90,7 +93,8 @@ class Conversation(ABC):
 
     def finish(self, **known: object) -> None:
         """Sets the result."""
-        self.result = Result(protocol=self.terms.protocol, peer_size=self.peer_size, **known)  # type: ignore[arg-type]
+        protocol = cast(Protocol, self.session.protocol)
+        self.result = Result(protocol=protocol, why=self.session.why, peer_size=self.peer_size, **known)  # type: ignore[arg-type]
 
 
 Make = Callable[[Identifiers, Terms, Session, int, Engine | None], Conversation]

@@ -17,12 +17,15 @@ from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.assignment import assign_greedy, assign_optimal
 from securevfl_psi.linkage.blocking import BlockKey, Prefix, Soundex, Whole, blocking_tokens, hamming_tokens
 from securevfl_psi.linkage.clk import encode
+from securevfl_psi.linkage.duplicates import Distinct, find_duplicates
 from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.linkage.families import Families, FamilyErrors, simulate_families
 from securevfl_psi.linkage.hardening import Balanced, Blip, Hardening, XorFold
 from securevfl_psi.linkage.kinds import Code, Date, Kind, Number, Text
 from securevfl_psi.linkage.link import CommonIds, Linked, link
 from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
+from securevfl_psi.linkage.tables import link_tables, write_links
 from securevfl_psi.linkage.threshold import Estimate, estimate
 
 __all__ = [
@@ -33,8 +36,11 @@ __all__ = [
     "Code",
     "CommonIds",
     "Date",
+    "Distinct",
     "Encodings",
     "Estimate",
+    "Families",
+    "FamilyErrors",
     "Field",
     "Hardening",
     "Kind",
@@ -53,7 +59,11 @@ __all__ = [
     "dice",
     "encode",
     "estimate",
+    "find_duplicates",
     "hamming_tokens",
     "link",
+    "link_tables",
     "similar_pairs",
+    "simulate_families",
+    "write_links",
 ]

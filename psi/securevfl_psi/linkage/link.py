@@ -44,6 +44,7 @@ class Linked:
         recall: estimated share of the true pairs that were found, of those that the scores show.
         sizes: records at a and at b.
         compared: how many pairs were compared.
+        duplicates: rows at a and at b that were left out because another row is the same person; `link_tables` only.
     """
 
     rows_a: np.ndarray
@@ -55,15 +56,20 @@ class Linked:
     recall: float
     sizes: tuple[int, int]
     compared: int
+    duplicates: tuple[int, int] = (0, 0)
 
     def __len__(self) -> int:
         return len(self.scores)
 
     def describe(self) -> str:
         """One line for reports."""
+        left_out = (
+            f"; {self.duplicates[0]} and {self.duplicates[1]} duplicates left out" if any(self.duplicates) else ""
+        )
         return (
             f"{len(self)} pairs of {self.sizes[0]} and {self.sizes[1]} records at similarity {self.threshold:.3f} or "
             f"more; estimated precision {self.precision:.4f}, recall {self.recall:.4f}; {self.compared} pairs compared"
+            f"{left_out}"
         )
 
     def common_ids(self, *, unlinked: bool = False) -> tuple[CommonIds, CommonIds]:
@@ -121,7 +127,7 @@ def link(
     if threshold is not None and (precision is not None or not 0 <= threshold <= 1):
         raise LinkageError(f"threshold {threshold!r} with precision {precision!r}; give one of them, from 0 to 1")
     candidates = similar_pairs(a, b, limit=limit, blocks=blocks)
-    scores = estimate(candidates, assign_greedy(candidates))
+    scores = estimate(candidates, assign_greedy(candidates), (a, b))
     chosen = scores.threshold(precision=precision) if threshold is None else threshold
     if chosen < candidates.minimum:
         raise LinkageError(

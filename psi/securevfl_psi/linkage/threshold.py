@@ -2,8 +2,9 @@
 
 Greedy assignment goes down the scores. A pair of score s is *accepted* if both records are still free, and *refused*
 if one is taken. Of records that occur once in each file a refused pair is a false one, so refused pairs show how many
-false pairs there are: with ``g(s)`` false pairs of score s among all compared, and ``free(s)`` the share of pairs
-whose records are both still free when the scores have come down to s,
+false pairs there are. Those of one household are counted by themselves, see `households`. Of strangers, with ``g(s)``
+false pairs of score s among all compared, and ``free(s)`` the share of pairs whose records are both still free when the
+scores have come down to s,
 
     refused(s) ~ Poisson(g(s) (1 - free(s)))        and        false accepted(s) = g(s) free(s).
 
@@ -24,6 +25,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.linkage.households import find_kin
 from securevfl_psi.linkage.similarity import Candidates
 
 __all__ = ["Estimate", "estimate"]
@@ -96,12 +99,16 @@ class Estimate:
         return int(np.searchsorted(-self.scores, -threshold, side="right"))
 
 
-def estimate(candidates: Candidates, taken: np.ndarray) -> Estimate:
+def estimate(
+    candidates: Candidates, taken: np.ndarray, encodings: tuple[Encodings, Encodings] | None = None
+) -> Estimate:
     """Probabilities of assigned pairs to be true.
 
     Args:
         candidates: all compared pairs above a similarity that is low enough to show false ones, too.
         taken: which of them `assign_greedy` took.
+        encodings: of a and of b, so that refused pairs of one household are told from those of strangers; without them
+            all are taken for strangers, and files with households get a threshold that is far too high.
 
     Raises:
         LinkageError: no candidates.
@@ -113,15 +120,31 @@ def estimate(candidates: Candidates, taken: np.ndarray) -> Estimate:
     width = (high - low) / _BINS or 1.0
     bins = np.clip((high - scores) / width, 0, _BINS - 1).astype(np.int64)  # 0 is the highest
     accepted = np.bincount(bins[taken], minlength=_BINS).astype(np.float64)
+    kin = None if encodings is None else find_kin(*encodings, candidates, taken)
     refused = np.bincount(bins, minlength=_BINS) - accepted
+    if kin is not None:
+        refused = refused - np.bincount(bins[kin.refused], minlength=_BINS)
     after = np.cumsum(accepted)
     free = sum(_free(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
-    false = free * np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
-    share = np.divide(accepted - false, accepted, out=np.zeros(_BINS), where=accepted > 0)
-    probabilities = np.clip(_descending(share, accepted), 0, 1)
+    strangers = free * np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
+    probabilities = _true_share(accepted, strangers)
+    if kin is not None:
+        # Pairs of households that were accepted count as true at first, so that the first count is too small. In the
+        # second, true pairs of doubtful score count as without partner: it is too large, and a third would be larger.
+        once = kin.accepted(probabilities[bins[taken]], bins, _BINS, candidates.sizes)
+        doubted = _true_share(accepted, strangers + once)
+        twice = kin.accepted(doubted[bins[taken]], bins, _BINS, candidates.sizes)
+        probabilities = _true_share(accepted, strangers + (once + twice) / 2)
     edges = high - width * np.arange(1, _BINS + 1)
     edges[-1] = low
     return Estimate(scores[taken], probabilities[bins[taken]], edges)
+
+
+def _true_share(accepted: np.ndarray, false: np.ndarray) -> np.ndarray:
+    """Of the accepted pairs of each bin, descending, (bins,)."""
+    share = np.divide(accepted - false, accepted, out=np.zeros(_BINS), where=accepted > 0)
+    clipped: np.ndarray = np.clip(_descending(share, accepted), 0, 1)
+    return clipped
 
 
 def _free(taken: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:

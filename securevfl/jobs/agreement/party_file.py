@@ -1,5 +1,5 @@
-"""A party's own file, TOML: its data, keys, policy, budget, device, and how its peers are reached. It is private: no
-peer ever sees it. What peers see is the card that is made from it (`securevfl card`).
+"""A party's own file, TOML: its data, keys, policy, budget, device, pool, and how its peers are reached. It is private:
+no peer ever sees it. What peers see is the card that is made from it (`securevfl card`).
 
 ```toml
 party = "bank"
@@ -193,6 +193,7 @@ class _Sections(Config):
     state: Word = "state"
     looks: Word = "looks.jsonl"
     device: Word = "cpu"
+    pool: Word = "local"
     listen: Word | None = None
     policy_file: Word | None = None
     data: DataSection | None = None
@@ -213,6 +214,7 @@ class PartyFile:
         looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
             used where the policy has a budget of looks.
         device: ``"cpu"`` or ``"cuda"``.
+        pool: workers for the products of a sealed cut; see `securevfl.scale.open_pool`.
         listen: own address; None to listen nowhere.
         data: the table; None at a coordinator.
         keys: paths of keys and certificates, as `KeySection` has them; see `at`.
@@ -226,6 +228,7 @@ class PartyFile:
     state: Path
     looks: Path
     device: str
+    pool: str
     listen: Address | None
     data: DataSection | None
     keys: KeySection
@@ -300,6 +303,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         state=file.parent / sections.state,
         looks=file.parent / sections.looks,
         device=sections.device,
+        pool=sections.pool,
         listen=None if sections.listen is None else Address.of(sections.listen),
         data=sections.data,
         keys=sections.keys,

@@ -2,7 +2,7 @@
 
 It says why (purpose), what (job, algorithm, protection), who (parties with keys, certificates, columns), until when and
 how often (limits), and with which versions. It does not say what is a party's own affair: its policy, its device, its
-addresses.
+pool, its addresses.
 """
 
 from __future__ import annotations
@@ -230,11 +230,12 @@ class Proposal(Config, dict=True):
                 return card
         raise UnknownNameError("party of the agreement", name, self.names)
 
-    def job_of(self, *, device: str = "cpu", policies: Mapping[str, Policy] | None = None) -> Job:
+    def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
         """The job, as one party runs it.
 
         Args:
             device: the party's own.
+            pool: likewise.
             policies: the party's own policy, by its name.
 
         Raises:
@@ -246,6 +247,7 @@ class Proposal(Config, dict=True):
             algorithm=self.algorithm,
             protection=self.protection,
             device=device,
+            pool=pool,
             policies=dict(policies or {}),
         )
 

@@ -141,7 +141,7 @@ def propose(
     serving: ServingTerms | None = None,
     accept_leak: bool = False,
 ) -> Proposal:
-    """A proposal for the job of a job file. Tables, policies and the device in the file are left out.
+    """A proposal for the job of a job file. Tables, policies, the device and the pool in the file are left out.
 
     Args:
         job_file: TOML.
@@ -163,7 +163,7 @@ def propose(
         key: value for key, value in read_toml(file, "job", "examples/credit.toml").items() if key not in _PRIVATE
     }
     if isinstance(content.get("job"), dict):
-        content["job"] = {key: value for key, value in content["job"].items() if key != "device"}
+        content["job"] = {key: value for key, value in content["job"].items() if key not in ("device", "pool")}
     sections, _, found = read_sections(JobSections, content, [])
     raise_all(file, found)
     doubled = sorted({card.name for card in cards if [one.name for one in cards].count(card.name) > 1})

@@ -49,6 +49,7 @@ class Attending:
         policy: its own.
         budget: its own.
         device: its own.
+        pool: its own.
         patience: how long it waits.
         silence: see `Site.silence`.
         looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
@@ -67,6 +68,7 @@ class Attending:
         policy: Policy | None = None,
         budget: Budget | None = None,
         device: str = "cpu",
+        pool: str = "local",
         patience: Patience | None = None,
         silence: float = SILENCE,
         looks: Path | None = None,
@@ -78,7 +80,8 @@ class Attending:
         self.state = state
         self.table = table
         self.proposal = proposal
-        self.job = proposal.job_of(device=device, policies={name: _bounded(policy or Policy(), proposal, name, budget)})
+        own = {name: _bounded(policy or Policy(), proposal, name, budget)}
+        self.job = proposal.job_of(device=device, pool=pool, policies=own)
         self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
         self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
         everyone = [self.status, *hearers]

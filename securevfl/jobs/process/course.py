@@ -12,7 +12,8 @@ from pathlib import Path
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
-from securevfl.jobs.checkpoint import FolderKeeper, data_digests
+from securevfl.jobs.checkpoint import FolderKeeper
+from securevfl.jobs.digests import data_digests
 from securevfl.jobs.parts import MODEL_PART, PART, model_part, write_run
 from securevfl.jobs.process.chains import Chains
 from securevfl.jobs.receipt import check_protection

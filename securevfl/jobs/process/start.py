@@ -58,6 +58,7 @@ class Start:
         *,
         wait: float | None = None,
         silence: float = SILENCE,
+        pool: str = "",
         hearers: Iterable[News | Observer] = (),
         command: str = "",
         stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
@@ -67,6 +68,7 @@ class Start:
         Args:
             wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
             silence: see `Site.silence`.
+            pool: the party's own workers; those of its file unless given.
             hearers: of what happens.
             command: what makes the report again.
             stopping: entered in the event loop, as long as the party runs: for signals.
@@ -92,6 +94,7 @@ class Start:
                 policy=own.policy,
                 budget=own.budget,
                 device=own.device,
+                pool=pool or own.pool,
                 patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
                 silence=silence,
                 looks=own.looks,

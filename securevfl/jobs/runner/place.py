@@ -92,6 +92,7 @@ def site_of(
         keeper=keeper,
         silence=silence,
         looks=looks,
+        pool=job.pool,
     )
 
 

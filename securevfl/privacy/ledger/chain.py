@@ -17,7 +17,9 @@ import hashlib
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -46,15 +48,31 @@ from securevfl.privacy.ledger.lines import (
     signed_part,
     word_bytes,
 )
-from securevfl.transport import Message, Scalar, measure
+from securevfl.transport import Message, Scalar, begin_copies, measure, on_host
 
-__all__ = ["MARK_EVERY", "Ledger"]
+__all__ = ["LAG", "MARK_EVERY", "Ledger"]
 
 MARK_EVERY = 1024
 """Messages from one signed mark to the next."""
 
+LAG = 64
+"""Messages that may wait for a device before the oldest is written down."""
+
 _LONGEST = 4000
 """Letters of a note or an outcome; longer ones are cut, and say so."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Late:
+    """A message to be written down; see `Ledger.record`."""
+
+    seq: int
+    time: int
+    way: Literal["sent", "received"]
+    peer: str
+    message: Message
+    size: int
+    check: Callable[[], None] | None
 
 
 class Ledger:
@@ -106,6 +124,7 @@ class Ledger:
         self._head = GENESIS
         self._time = 0
         self._count = 0
+        self._late: deque[_Late] = deque()
         self._closed = False
         self._peers: dict[str, Peer] = {}
         self._pins = dict(pins or {})
@@ -133,10 +152,17 @@ class Ledger:
 
     def _append(self, line: Line) -> None:
         content = signed_part(line)
-        self._head = hashlib.sha256(content).hexdigest()
-        force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
+        self._chain(line, content)
         if isinstance(line, Opening | AttemptLine | Mark | Closing):
             force_setattr(line, "signature", self._key.sign(signed_kind(line), content))
+        self._write(line)
+
+    def _chain(self, line: Line, content: bytes) -> None:
+        """Make `line` the head; `content` is what it says, without hash and signature."""
+        self._head = hashlib.sha256(content).hexdigest()
+        force_setattr(line, "hash", self._head)  # nobody else has seen the line yet
+
+    def _write(self, line: Line) -> None:
         if self._lines is not None:
             self._lines.append(line)
         self._last = line
@@ -150,30 +176,72 @@ class Ledger:
                 )
             self._file.write(raw)
 
-    def record(self, way: Literal["sent", "received"], peer: str, message: Message, size: int) -> None:
-        """Append one message of `size` bytes; a sent one before it leaves."""
+    def record(
+        self,
+        way: Literal["sent", "received"],
+        peer: str,
+        message: Message,
+        size: int,
+        *,
+        check: Callable[[], None] | None = None,
+    ) -> None:
+        """Append one message of `size` bytes; a sent one before it leaves.
+
+        The digest of numbers on a device would have to wait for it. A message that holds some, and passes to another
+        party of the same process by reference, is written down up to `LAG` messages later, in its place, with the time
+        of now; before any other line, and when `catch_up` is called.
+
+        Args:
+            way: whether it was sent or received.
+            peer: the party at the other end.
+            message: it.
+            size: its bytes.
+            check: what is to be looked at once the numbers are here; it may raise.
+        """
         self._count += 1
+        late = _Late(self._count, self._now(), way, peer, message, size, check)
+        if not self._late and all(map(on_host, message.arrays.values())):
+            self._enter(late)
+            return
+        begin_copies(message)
+        self._late.append(late)
+        if len(self._late) > LAG:
+            self._enter(self._late.popleft())
+
+    def catch_up(self) -> None:
+        """Write down what waits for a device, and look at what had to be looked at there.
+
+        Raises:
+            ProtocolError: a check of a message failed.
+        """
+        while self._late:
+            self._enter(self._late.popleft())
+
+    def _enter(self, late: _Late) -> None:
+        message = late.message
         guard = message.guard
-        self._append(
-            Entry(
-                seq=self._count,
-                time=self._now(),
-                way=way,
-                peer=peer,
-                kind=message.kind,
-                what=message.what,
-                shapes={name: list(array.shape) for name, array in message.arrays.items()},
-                bytes=size,
-                digest=measure(message)[1],
-                cipher=guard.cipher,
-                bits=guard.bits,
-                key=guard.key,
-                noise=guard.noise,
-                prev=self._head,
-            )
+        line = Entry(
+            seq=late.seq,
+            time=late.time,
+            way=late.way,
+            peer=late.peer,
+            kind=message.kind,
+            what=message.what,
+            shapes={name: list(array.shape) for name, array in message.arrays.items()},
+            bytes=late.size,
+            digest=measure(message)[1],
+            cipher=guard.cipher,
+            bits=guard.bits,
+            key=guard.key,
+            noise=guard.noise,
+            prev=self._head,
         )
-        if self._count % MARK_EVERY == 0:
-            self._append(Mark(time=self._now(), messages=self._count, prev=self._head))
+        self._chain(line, encode(line))  # no `_append`: it has no hash yet and is never signed
+        self._write(line)
+        if late.seq % MARK_EVERY == 0:
+            self._append(Mark(time=late.time, messages=late.seq, prev=self._head))
+        if late.check is not None:
+            late.check()
 
     def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
         """Append, as the second line, which attempt at the job this chain is of; returns when that is on the disk.
@@ -183,7 +251,7 @@ class Ledger:
             view: of which processes and checkpoints, hexadecimal.
             epoch, step: epochs that were done, and batches of the next one.
         """
-        self._append(AttemptLine(time=self._now(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self._head))
+        self._append(AttemptLine(time=self._now(), attempt=attempt, view=view, epoch=epoch, step=step, prev=self.head))
         self.sync()
 
     def sync(self) -> None:
@@ -205,7 +273,7 @@ class Ledger:
             raise AuditError(f"{self.party!r}'s ledger of run {self.run!r} is closed; note {note!r} before that")
         named = {"text": values} if isinstance(values, str) else values
         plain = {name: _plain(value) for name, value in named.items()}
-        self._append(Noted(time=self._now(), note=note, values=plain, prev=self._head))
+        self._append(Noted(time=self._now(), note=note, values=plain, prev=self.head))
 
     @property
     def introduction(self) -> dict[str, Scalar]:
@@ -244,7 +312,7 @@ class Ledger:
             found[name] = Peer(role=role, key=key, session=session)
         if found and found != self._peers:
             self._peers = found
-            self._append(Roster(time=self._now(), peers=found, prev=self._head))
+            self._append(Roster(time=self._now(), peers=found, prev=self.head))
 
     def vouch(self, kind: str, content: bytes) -> str:
         """The party's signature over `content` of a `kind`, for its peers."""
@@ -280,18 +348,20 @@ class Ledger:
     @property
     def head(self) -> str:
         """Hash of the last line, hexadecimal."""
+        if self._late:
+            self.catch_up()
         return self._head
 
     def word(self) -> dict[str, Scalar]:
         """The party's signed word on its chain so far, for its peers."""
-        head, count = self._head, self._count
+        head, count = self.head, self._count
         mine = self.opening
         signature = self._key.sign(*word_bytes(mine.party, mine.run, mine.session, mine.job, head, count))
         return {"head": head, "messages": count, "signature": signature}
 
     def word_so_far(self) -> dict[str, Scalar]:
         """The party's word in mid-run, for its peers, when everything up to it is signed and on the disk."""
-        self._append(Mark(time=self._now(), messages=self._count, prev=self._head))
+        self._append(Mark(time=self._now(), messages=self._count, prev=self.head))
         self.sync()
         return self.word()
 
@@ -303,7 +373,7 @@ class Ledger:
         """
         word = self._checked(peer, said)
         if not self._closed:
-            self._append(Words(time=self._now(), words={peer: word}, prev=self._head))
+            self._append(Words(time=self._now(), words={peer: word}, prev=self.head))
             self.sync()
 
     def take_word(self, peer: str, said: Mapping[str, Scalar]) -> None:
@@ -330,10 +400,12 @@ class Ledger:
         """Append the closing line; nothing can be recorded after it. Closing twice does nothing."""
         if self._closed:
             return
+        while self._late:  # the run is over: what its end did not wait for is written, and no more looked at
+            self._enter(replace(self._late.popleft(), check=None))
         self._closed = True
         words = dict(sorted(self._words.items()))
         self._append(
-            Closing(time=self._now(), messages=self._count, outcome=_cut(outcome), words=words, prev=self._head)
+            Closing(time=self._now(), messages=self._count, outcome=_cut(outcome), words=words, prev=self.head)
         )
         if self._file is not None:
             os.fsync(self._file.fileno())
@@ -342,6 +414,7 @@ class Ledger:
     @property
     def last(self) -> Line:
         """The last line."""
+        self.catch_up()
         return self._lines[-1] if self._lines else self._last
 
     @property
@@ -352,6 +425,7 @@ class Ledger:
     @property
     def lines(self) -> list[Line]:
         """All lines, in their order; read from the file where they are not kept in memory."""
+        self.catch_up()
         return list(self.each_line()) if self._lines is None else self._lines
 
     @property
@@ -365,6 +439,7 @@ class Ledger:
 
     def each_line(self) -> Iterator[Line]:
         """All lines one by one; likewise."""
+        self.catch_up()
         if self._lines is not None or self._path is None:
             yield from self._lines or ()
             return

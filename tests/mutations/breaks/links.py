@@ -8,7 +8,7 @@ BREAKS = (
     Break(
         name="a link sends what nobody declared",
         file="securevfl/privacy/link.py",
-        old="        if self._sends is not None and (what, kind) not in self._sends:\n",
+        old="        if self._sends is not None and (what, message.kind) not in self._sends:\n",
         new="        if False:\n",
         tests=("tests/party/test_program.py", "tests/privacy", "tests/jobs/test_programs.py"),
     ),
@@ -43,8 +43,8 @@ BREAKS = (
     Break(
         name="the noise of a message is the most among its arrays",
         file="securevfl/privacy/link.py",
-        old="min((_multiplier(array) for array in arrays.values()), default=0.0)",
-        new="max((_multiplier(array) for array in arrays.values()), default=0.0)",
+        old="min(map(_multiplier, arrays.values())) if arrays else 0.0",
+        new="max(map(_multiplier, arrays.values())) if arrays else 0.0",
         tests=("tests/privacy/test_guards.py", "tests/privacy/test_noise.py"),
     ),
     Break(

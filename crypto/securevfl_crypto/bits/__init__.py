@@ -1,0 +1,33 @@
+"""Loops over rows of bits, which oblivious transfer extension and key-value stores spend their time in: no protocol.
+
+`paths` chooses how they run: `compiled` on kernels of `engine`, or `portable` in numpy; both implement `base`. Rows
+have 64 bytes; bit 0 of a byte comes first. This folder imports `engine` and `errors`.
+"""
+
+from __future__ import annotations
+
+from securevfl_crypto.bits.base import (
+    CODE_BYTES,
+    COLUMNS,
+    DENSE_BYTES,
+    HASH_BYTES,
+    ROW_BYTES,
+    SUM_BYTES,
+    Loops,
+    Peeled,
+    tables,
+)
+from securevfl_crypto.bits.paths import loops
+
+__all__ = [
+    "CODE_BYTES",
+    "COLUMNS",
+    "DENSE_BYTES",
+    "HASH_BYTES",
+    "ROW_BYTES",
+    "SUM_BYTES",
+    "Loops",
+    "Peeled",
+    "loops",
+    "tables",
+]

@@ -1,0 +1,103 @@
+"""What crosses between a pool and its workers, as bytes: lists of arguments, and how a task ended."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from importlib import import_module
+
+from securevfl_crypto.errors import PoolError, TaskFailed
+from securevfl_crypto.pools.base import Argument, load_task
+
+__all__ = ["answer", "pack", "read_answer", "unpack"]
+
+_HEAD = struct.Struct("<cQ")
+_DONE, _ENDED = 0, 1
+
+
+def pack(arguments: Sequence[Argument]) -> bytes:
+    """Arguments one after the other, each with its type and its length before it."""
+    parts: list[bytes] = []
+    for argument in arguments:
+        if isinstance(argument, bytes):
+            kind, body = b"b", argument
+        elif isinstance(argument, str):
+            kind, body = b"s", argument.encode("utf-8", "surrogateescape")
+        else:
+            kind, body = b"i", argument.to_bytes(argument.bit_length() // 8 + 1, "little", signed=True)
+        parts += [_HEAD.pack(kind, len(body)), body]
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> list[Argument]:
+    """Read what `pack` wrote.
+
+    Raises:
+        PoolError: it is something else.
+    """
+    found: list[Argument] = []
+    at = 0
+    while at < len(data):
+        if at + _HEAD.size > len(data):
+            raise PoolError("a message between a pool and its worker that is cut off")
+        kind, size = _HEAD.unpack_from(data, at)
+        at += _HEAD.size
+        body = data[at : at + size]
+        if len(body) != size:
+            raise PoolError(f"a message between a pool and its worker that ends after {len(body)} of {size} bytes")
+        at += size
+        if kind == b"b":
+            found.append(body)
+        elif kind == b"s":
+            found.append(body.decode("utf-8", "surrogateescape"))
+        elif kind == b"i":
+            found.append(int.from_bytes(body, "little", signed=True))
+        else:
+            raise PoolError(f"a message between a pool and its worker with a part of the unknown kind {kind!r}")
+    return found
+
+
+def answer(task: str, arguments: Sequence[Argument]) -> bytes:
+    """Run a task in this process, and say how it ended."""
+    try:
+        found = load_task(task)(*arguments)
+        if not isinstance(found, bytes):
+            raise PoolError(f"the task {task!r} returned a {type(found).__name__}; a task returns bytes")
+        return pack([_DONE, found])
+    except BaseException as error:  # sys.exit() in a task, too, must not end a worker without a word
+        kind = type(error)
+        return pack([_ENDED, f"{kind.__module__}:{kind.__qualname__}", str(error)])
+
+
+def read_answer(task: str, data: bytes) -> bytes:
+    """What the task returned.
+
+    Raises:
+        Exception: the task's own error, if it is of a ``securevfl`` package.
+        TaskFailed: what ended the task is another error; its name and words stand in the message.
+    """
+    ended, *rest = unpack(data) or [-1]
+    if ended == _DONE and len(rest) == 1 and isinstance(rest[0], bytes):
+        return rest[0]
+    if ended != _ENDED or len(rest) != 2:
+        raise PoolError(f"an answer to the task {task!r} in an unknown form: both sides need the same securevfl")
+    name, words = str(rest[0]), str(rest[1])
+    own = _own_error(name, words)
+    if own is not None:
+        own.add_note(f"in the task {task}")
+        raise own
+    raise TaskFailed(f"the task {task} ended with {name.rpartition(':')[2]}: {words}")
+
+
+def _own_error(name: str, words: str) -> Exception | None:
+    """An error of this toolkit from its name and its message; None for any other."""
+    module, _, kind = name.partition(":")
+    if not module.split(".")[0].startswith("securevfl") or not kind.isidentifier():
+        return None
+    try:
+        found = getattr(import_module(module), kind, None)
+        if isinstance(found, type) and issubclass(found, Exception):
+            return found(words)
+    except (ImportError, TypeError):  # an error that takes more than words
+        return None
+    return None

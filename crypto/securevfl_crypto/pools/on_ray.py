@@ -1,0 +1,225 @@
+"""A pool on a Ray cluster: many machines of one party. The extra ``securevfl[ray]``.
+
+Ray carries the arguments of a task and its answer, and names one function of this package, `run`; it pickles nothing of
+ours. A task whose worker or machine is lost runs again elsewhere. The cluster is one party's own: it holds what that
+party hands to its tasks, keys among it. Who may reach it: see `cluster`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import shutil
+import tempfile
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from typing import Any, Self
+
+from securevfl_crypto.errors import PoolError, WorkerLost
+from securevfl_crypto.pools.base import Argument, check_arguments, check_cpus
+from securevfl_crypto.pools.cluster import check_access, check_closed, has_token, on_this_machine
+from securevfl_crypto.pools.messages import answer, read_answer
+from securevfl_crypto.pools.process import RETRIES, worker_environment
+
+__all__ = ["RayPool", "run"]
+
+_LARGE = 100_000
+"""Bytes from which on an argument is put into Ray's store once, for all tasks that get the same."""
+_KEPT = 64
+"""How many of them are kept there."""
+_LOST = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostError", "LocalRayletDiedError")
+_SOCKET_PATH = 107 - len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.12")
+"""How long the folder's name may be: the system limits names of sockets to 107 bytes."""
+_one = threading.Lock()
+
+
+def run(cpus: int, task: str, *arguments: Argument) -> bytes:
+    """What a Ray worker runs: a task, and how it ended."""
+    os.environ["SECUREVFL_THREADS"] = str(cpus)
+    return answer(task, arguments)
+
+
+class RayPool:
+    """Runs tasks on a Ray cluster. See `Pool`.
+
+    One process has one such pool at a time, as Ray connects a process to one cluster.
+
+    Args:
+        address: HOST:PORT of the head of a running cluster; None starts one on this machine, with a token of its own,
+            which ends with the pool.
+        workers: cores of the cluster that is started; None: those of this machine.
+        retries: how often a task runs again whose worker or machine was lost.
+
+    Attributes:
+        folder: of the files of a cluster that is started here; gone when the pool is closed.
+
+    Raises:
+        PoolError: Ray is not installed; this process is connected to a cluster already; the cluster asks for no token,
+            or may not be used for another reason that `cluster` checks; it cannot be reached.
+    """
+
+    def __init__(self, address: str | None = None, *, workers: int | None = None, retries: int = RETRIES) -> None:
+        if address is None:
+            _own_token()
+        else:
+            check_access(address)
+        self._ray = _ray()
+        self.folder: str | None = None
+        self._state = threading.Lock()
+        self._running: dict[Future[bytes], Any] = {}
+        self._store: OrderedDict[bytes, Any] = OrderedDict()
+        self._closed = False
+        if self._ray.is_initialized() or not _one.acquire(blocking=False):
+            raise PoolError("this process is connected to a Ray cluster already: close that pool first, or share it")
+        try:
+            if address is None:
+                self._start(workers)
+            else:
+                if not on_this_machine(address):
+                    check_closed(address)
+                self._connect(address=address)
+        except BaseException:
+            self._leave()
+            raise
+        self._remote = self._ray.remote(max_retries=retries)(run)
+
+    @property
+    def workers(self) -> int:
+        """Cores of the cluster at this moment: nodes come and go."""
+        return max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def _start(self, workers: int | None) -> None:
+        self.folder = _temporary_folder()
+        path = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = worker_environment()["PYTHONPATH"]  # what is imported here can be imported there
+        try:
+            self._connect(num_cpus=workers, _temp_dir=self.folder)
+        finally:
+            if path is None:
+                del os.environ["PYTHONPATH"]
+            else:
+                os.environ["PYTHONPATH"] = path
+
+    def _connect(self, **options: Any) -> None:
+        try:
+            self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="error", **options)
+        except Exception as error:
+            where = options.get("address", "this machine")
+            raise PoolError(f"no Ray cluster at {where}: {' '.join(str(error).split())[:400]}") from error
+
+    def submit(self, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
+        """See `Pool.submit`."""
+        check_arguments(task, arguments)
+        if self._closed:
+            raise PoolError(f"the task {task!r} was handed to a pool that is closed")
+        check_cpus(task, cpus, self.workers)
+        future: Future[bytes] = Future()
+        with self._state:
+            handed = [self._stored(argument) for argument in arguments]
+            reference = self._remote.options(num_cpus=cpus).remote(cpus, task, *handed)
+            self._running[future] = reference
+        future.set_running_or_notify_cancel()
+        reference.future().add_done_callback(lambda ended: self._ended(task, future, ended))
+        return future
+
+    def _stored(self, argument: Argument) -> Any:
+        """A large argument as a reference into Ray's store: a key or a message crosses to each node once."""
+        if not isinstance(argument, bytes) or len(argument) < _LARGE:
+            return argument
+        name = hashlib.sha256(argument).digest()
+        found = self._store.pop(name, None)
+        self._store[name] = self._ray.put(argument) if found is None else found
+        if len(self._store) > _KEPT:
+            self._store.popitem(last=False)
+        return self._store[name]
+
+    def _ended(self, task: str, future: Future[bytes], ended: Future[bytes]) -> None:
+        with self._state:
+            if self._running.pop(future, None) is None:  # given up by `close`
+                return
+        try:
+            future.set_result(read_answer(task, ended.result()))
+        except Exception as error:
+            future.set_exception(_translated(task, error))
+
+    def close(self) -> None:
+        """See `Pool.close`; a cluster that this pool started ends, one that it joined goes on."""
+        with self._state:
+            if self._closed:
+                return
+            self._closed = True
+            given_up, self._running = list(self._running.items()), {}
+            self._store.clear()
+        for future, reference in given_up:
+            with contextlib.suppress(Exception):
+                self._ray.cancel(reference, force=True)
+            future.set_exception(PoolError("the task was given up: its pool was closed"))
+        self._leave()
+
+    def _leave(self) -> None:
+        self._ray.shutdown()
+        _one.release()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _own_token() -> None:
+    """Have a cluster that is started here ask for a token, which the processes of this user's program alone know.
+
+    Raises:
+        PoolError: the environment forbids it.
+    """
+    mode = os.environ.setdefault("RAY_AUTH_MODE", "token")
+    if mode.lower() != "token":
+        raise PoolError(
+            f"RAY_AUTH_MODE={mode} would let every program of this machine run tasks on the cluster: unset it; one "
+            "that is started here has a token of its own"
+        )
+    if not has_token(os.environ):
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+
+
+def _ray() -> Any:
+    """Ray itself, told to report nothing to its makers.
+
+    Raises:
+        PoolError: it is not installed.
+    """
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    try:
+        import ray
+    except ImportError as error:
+        raise PoolError(f"a pool on Ray, and Ray cannot be imported ({error}): pip install 'securevfl[ray]'") from None
+    raylet: Any = ray._raylet
+    raylet.Config.initialize("")  # the mode of authentication, which an earlier import may have read before it was set
+    return ray
+
+
+def _temporary_folder() -> str:
+    """A folder for the files and sockets of a cluster, readable by this user alone."""
+    base = tempfile.gettempdir()
+    short = len(base) + len("/svfl-00000000") <= _SOCKET_PATH
+    return tempfile.mkdtemp(prefix="svfl-", dir=base if short else "/tmp")  # noqa: S108  # a short name of its own
+
+
+def _translated(task: str, error: Exception) -> Exception:
+    """Ray's errors as ours."""
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & set(_LOST):
+        return WorkerLost(
+            f"the task {task} lost its worker or its machine as often as it was tried ({type(error).__name__}); a "
+            "process that takes too much memory is killed: use smaller tasks, or nodes with more memory"
+        )
+    if "RayError" in names:
+        return PoolError(f"Ray did not run the task {task}: {str(error).strip()[:400]}")
+    return error

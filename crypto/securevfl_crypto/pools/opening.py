@@ -1,0 +1,52 @@
+"""Pools from a line of text, as it stands in job files and on command lines."""
+
+from __future__ import annotations
+
+from securevfl_crypto.errors import PoolError
+from securevfl_crypto.pools.base import Pool
+from securevfl_crypto.pools.cluster import split_address
+from securevfl_crypto.pools.local import LocalPool
+from securevfl_crypto.pools.on_ray import RayPool
+from securevfl_crypto.pools.process import MOST_WORKERS, ProcessPool
+
+__all__ = ["POOLS", "check_pool", "open_pool"]
+
+POOLS = (
+    '"local"; "process:N" for N processes of this machine; "ray" for a Ray cluster that is started here; '
+    '"ray:HOST:PORT" for one that runs'
+)
+"""What `open_pool` reads."""
+
+
+def check_pool(text: str) -> str:
+    """The text itself, if `open_pool` can read it; nothing is opened.
+
+    Raises:
+        PoolError: it has another form.
+    """
+    kind, colon, rest = text.partition(":")
+    if kind == "local" and not colon:
+        return text
+    if kind == "process" and rest.isascii() and rest.isdigit() and 1 <= int(rest) <= MOST_WORKERS:
+        return text
+    if kind == "ray":
+        if colon:
+            split_address(rest)
+        return text
+    raise PoolError(f"a pool {text!r}; possible are {POOLS} (N from 1 to {MOST_WORKERS})")
+
+
+def open_pool(text: str) -> Pool:
+    """A pool from its description.
+
+    Args:
+        text: ``"local"``: in this process. ``"process:2"``: two processes of this machine. ``"ray"``: a Ray cluster
+            that is started on this machine. ``"ray:10.0.0.5:6379"``: the one that has its head there.
+
+    Raises:
+        PoolError: the text has another form, or the cluster cannot be used; see `RayPool`.
+    """
+    kind, _, rest = check_pool(text).partition(":")
+    if kind == "ray":
+        return RayPool(rest or None)
+    return LocalPool() if kind == "local" else ProcessPool(int(rest))

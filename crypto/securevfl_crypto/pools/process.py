@@ -1,0 +1,235 @@
+"""A pool of processes on this machine.
+
+Each worker is a fresh interpreter (see `worker`), which neither imports the script that opened the pool nor inherits
+its memory. It has one thread of BLAS and torch, so that as many workers as cores keep all cores busy, once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import deque
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import BinaryIO, Self, cast
+
+from securevfl_crypto.errors import PoolError, WorkerLost
+from securevfl_crypto.pools.base import Argument, check_arguments, check_cpus
+from securevfl_crypto.pools.messages import pack, read_answer
+from securevfl_crypto.pools.worker import LENGTH, read_frame
+
+__all__ = ["MOST_WORKERS", "RETRIES", "ProcessPool", "worker_environment"]
+
+MOST_WORKERS = 1024
+"""The most processes of one pool."""
+RETRIES = 2
+"""How often a task runs again whose worker was lost."""
+_PATIENCE = 5.0
+"""Seconds that a worker has to end once it has hung up."""
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def worker_environment() -> dict[str, str]:
+    """The environment of a worker: this process's, with its module path, and one thread for each library."""
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "SECUREVFL_THREADS": "1", "PYTHONPATH": path}
+
+
+@dataclass
+class _Work:
+    """A task that waits or runs."""
+
+    task: str
+    message: bytes = field(repr=False)
+    cpus: int
+    future: Future[bytes] = field(default_factory=Future, repr=False)
+
+
+class _Worker:
+    """One process and its pipes."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(  # this interpreter, and a module of ours
+            [sys.executable, "-c", "from securevfl_crypto.pools.worker import main; main()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=worker_environment(),
+            start_new_session=True,  # Ctrl-C is for the process that owns the pool
+        )
+        self._tasks = cast(BinaryIO, self._process.stdin)
+        self._answers = cast(BinaryIO, self._process.stdout)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def ask(self, message: bytes) -> bytes | None:
+        """The answer to a task; None where the process ended instead."""
+        try:
+            self._tasks.write(LENGTH.pack(len(message)))
+            self._tasks.write(message)
+            self._tasks.flush()
+            return read_frame(self._answers)
+        except (OSError, ValueError):  # a pipe that broke, or was closed
+            return None
+
+    def kill(self) -> None:
+        """End the process at once; whoever waits for its answer gets none."""
+        self._process.kill()
+
+    def end(self, *, patience: float = 0.0) -> str:
+        """End the process, take its exit status, close the pipes; says how it ended.
+
+        Args:
+            patience: seconds for a process that hung up to end by itself, so that its own exit status is told.
+        """
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        self._process.kill()
+        code = self._process.wait()
+        for pipe in (self._tasks, self._answers):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+class ProcessPool:
+    """Runs tasks in processes on this machine. See `Pool`.
+
+    A worker that is killed, or that ends in another way, is replaced, and its task runs again, `retries` times at most.
+
+    Args:
+        workers: processes. They start when tasks need them, and stay.
+        retries: how often a task runs again whose worker was lost.
+
+    Attributes:
+        workers: processes.
+
+    Raises:
+        PoolError: fewer than 1 process, or more than `MOST_WORKERS`.
+    """
+
+    def __init__(self, workers: int, *, retries: int = RETRIES) -> None:
+        if not 1 <= workers <= MOST_WORKERS:
+            raise PoolError(f"a pool of {workers} processes; 1 to {MOST_WORKERS} are possible")
+        self.workers = workers
+        self._retries = retries
+        self._state = threading.Condition()
+        self._waiting: deque[_Work] = deque()
+        self._free = workers
+        self._idle = 0
+        self._closed = False
+        self._threads: list[threading.Thread] = []
+        self._processes: set[_Worker] = set()
+        atexit.register(self.close)
+
+    def submit(self, task: str, /, *arguments: Argument, cpus: int = 1) -> Future[bytes]:
+        """See `Pool.submit`; tasks begin in the order in which they were handed in."""
+        check_arguments(task, arguments)
+        check_cpus(task, cpus, self.workers)
+        work = _Work(task, pack([cpus, task, *arguments]), cpus)
+        with self._state:
+            if self._closed:
+                raise PoolError(f"the task {task!r} was handed to a pool that is closed")
+            self._waiting.append(work)
+            if self._idle < len(self._waiting) and len(self._threads) < self.workers:
+                thread = threading.Thread(target=self._serve, name="securevfl-pool", daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            self._state.notify_all()
+        return work.future
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the processes that run now."""
+        with self._state:
+            return sorted(worker.pid for worker in self._processes)
+
+    def close(self) -> None:
+        """See `Pool.close`; waits until all processes have ended."""
+        with self._state:
+            self._closed = True
+            given_up, self._waiting = list(self._waiting), deque()
+            for worker in self._processes:
+                worker.kill()
+            self._state.notify_all()
+        for work in given_up:
+            work.future.cancel()
+        for thread in self._threads:
+            if thread is not threading.current_thread():  # a callback of a future may close its pool
+                thread.join()
+        atexit.unregister(self.close)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _serve(self) -> None:
+        """One thread: one process, task after task."""
+        worker: _Worker | None = None
+        try:
+            while (work := self._next()) is not None:
+                if work.future.set_running_or_notify_cancel():
+                    worker = self._run(work, worker)
+                with self._state:
+                    self._free += work.cpus
+                    self._state.notify_all()
+        finally:
+            if worker is not None:
+                self._end(worker)
+
+    def _next(self) -> _Work | None:
+        """The next task, once there are cores for it; None when the pool is closed."""
+        with self._state:
+            self._idle += 1
+            while not self._closed and not (self._waiting and self._waiting[0].cpus <= self._free):
+                self._state.wait()
+            self._idle -= 1
+            if self._closed:
+                return None
+            work = self._waiting.popleft()
+            self._free -= work.cpus
+            return work
+
+    def _run(self, work: _Work, worker: _Worker | None) -> _Worker | None:
+        """Run a task, in a new process where the old one is lost; the process for the next task."""
+        try:
+            for _ in range(self._retries + 1):
+                worker = worker or self._start()
+                data = worker.ask(work.message)
+                if data is not None:
+                    work.future.set_result(read_answer(work.task, data))
+                    return worker
+                how, worker = self._end(worker, patience=_PATIENCE), None
+                if self._closed:
+                    raise PoolError(f"the task {work.task} was given up: its pool was closed")
+            raise WorkerLost(
+                f"the task {work.task} lost its worker {self._retries + 1} times, the last one by {how}; the system "
+                "kills a process that takes too much memory: use fewer workers, or smaller tasks"
+            )
+        except Exception as error:
+            work.future.set_exception(error)
+        return worker
+
+    def _start(self) -> _Worker:
+        with self._state:
+            if self._closed:
+                raise PoolError("no process starts any more: the pool was closed")
+            try:
+                worker = _Worker()
+            except OSError as error:
+                raise PoolError(f"no worker process can be started: {error.strerror or error}") from error
+            self._processes.add(worker)
+            return worker
+
+    def _end(self, worker: _Worker, *, patience: float = 0.0) -> str:
+        with self._state:
+            self._processes.discard(worker)
+        return worker.end(patience=patience)

@@ -1,0 +1,125 @@
+"""False pairs of one household: which refused pairs they are, and how many of the accepted ones they make.
+
+Two members of a household are alike. A refused pair of such a household is a poor decoy for strangers: it exists
+because the household is in both files, so its members are mostly taken by themselves. Counted like strangers, such
+pairs push the threshold far up. Left out, nothing stands for the pairs that do harm: husband in one file, wife in the
+other.
+
+A refused pair is taken for one of a household if its record resembles, within its own file, the accepted partner of the
+other record, more than random records of that file do.
+
+How many such pairs are accepted is counted by quasi-independence (Goodman, "The analysis of cross-classified data",
+JASA 1968): of two members of a household that are *not* in the same files, each is in the first only, in both, or in
+the second only, as people are in general. That members mostly go together is allowed for, and so
+
+    only in a & only in b  =  in both & only in b  ×  (a's records without partner / records with partner),
+
+and the same with a and b exchanged. The right side shows: a record with a partner has a refused pair with a record of
+its household that has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.linkage.similarity import Candidates, dice
+
+__all__ = ["Kin", "find_kin"]
+
+_DEVIATIONS = 4.5
+"""Two records of a file are kin if they are more alike than random ones by so many standard deviations."""
+_SAMPLE = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class Kin:
+    """Refused pairs of households.
+
+    Attributes:
+        refused: their numbers among the candidates, ascending, (k,) int64.
+        of_a: place among the taken pairs of the one that has the record of a, -1 where none has, (k,) int64.
+        of_b: the same of the record of b, (k,) int64.
+        rows_a: rows at a, (k,) int64.
+        rows_b: rows at b, (k,) int64.
+    """
+
+    refused: np.ndarray
+    of_a: np.ndarray
+    of_b: np.ndarray
+    rows_a: np.ndarray
+    rows_b: np.ndarray
+
+    def accepted(self, true: np.ndarray, bins: np.ndarray, size: int, sizes: tuple[int, int]) -> np.ndarray:
+        """How many false pairs of households are among the accepted ones, (size,) float64.
+
+        Args:
+            true: probability of each taken pair to be true, (taken,).
+            bins: of each candidate, (candidates,) int64 below `size`.
+            size: number of bins.
+            sizes: records at a and at b.
+        """
+        has_a = np.where(self.of_a >= 0, true[self.of_a], 0.0)
+        has_b = np.where(self.of_b >= 0, true[self.of_b], 0.0)
+        # A record enters once, by the most similar of its household that is without a partner.
+        only_b, only_a = _first(self.rows_a, has_a * (1 - has_b)), _first(self.rows_b, has_b * (1 - has_a))
+        found, own = max(float(true.sum()), 1.0), bins[self.refused]
+        alone = [max(records - found, 0.0) / found for records in sizes]
+        by_a = np.bincount(own, weights=only_b, minlength=size) * alone[0]
+        by_b = np.bincount(own, weights=only_a, minlength=size) * alone[1]
+        both: np.ndarray = by_a + by_b
+        # By one-to-one assignment there are no more pairs than records of the rarer side.
+        fewer: np.ndarray = both * (min(by_a.sum(), by_b.sum()) / max(float(both.sum()), 1e-300))
+        return fewer
+
+
+def find_kin(a: Encodings, b: Encodings, candidates: Candidates, taken: np.ndarray) -> Kin:
+    """The refused pairs whose record resembles the partner that was preferred to it.
+
+    Args:
+        a: one party's encodings.
+        b: the other's.
+        candidates: their pairs.
+        taken: which of them `assign_greedy` took.
+    """
+    rows_a, rows_b = candidates.rows_a[taken], candidates.rows_b[taken]
+    of_a, of_b = np.full(len(a), -1), np.full(len(b), -1)
+    of_a[rows_a] = of_b[rows_b] = np.arange(len(taken))
+    refused = np.setdiff1d(np.arange(len(candidates)), taken, assume_unique=True)
+    at_a, at_b = candidates.rows_a[refused], candidates.rows_b[refused]
+    by_a, by_b = of_a[at_a], of_b[at_b]
+    kin = np.zeros(len(refused), dtype=bool)
+    # Taken pairs come most similar first: an earlier one is the one that refused.
+    preferred = (by_a >= 0) & (taken[by_a] < refused)
+    kin[preferred] |= dice(b, b, at_b[preferred], rows_b[by_a[preferred]]) >= _level(b)
+    preferred = (by_b >= 0) & (taken[by_b] < refused)
+    kin[preferred] |= dice(a, a, at_a[preferred], rows_a[by_b[preferred]]) >= _level(a)
+    return Kin(refused[kin], by_a[kin], by_b[kin], at_a[kin], at_b[kin])
+
+
+def _level(records: Encodings) -> float:
+    """How alike records of one file are that no chance explains."""
+    if len(records) < 2:
+        return 2.0
+    rng = np.random.default_rng(0)  # a sample for a mean: the same for the same file
+    first = rng.integers(0, len(records), _SAMPLE)
+    second = (first + rng.integers(1, len(records), _SAMPLE)) % len(records)
+    scores = dice(records, records, first, second)
+    return float(scores.mean() + _DEVIATIONS * scores.std())
+
+
+def _first(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Of each row's pairs, in their order: the probability that this one counts and none before did."""
+    if not len(rows):
+        return weights
+    order = np.argsort(rows, kind="stable")
+    row, weight = rows[order], weights[order]
+    none = np.log1p(-np.minimum(weight, 1 - 1e-9))
+    before = np.cumsum(none) - none
+    starts = np.flatnonzero(np.r_[True, row[1:] != row[:-1]])
+    before -= np.repeat(before[starts], np.diff(np.r_[starts, len(row)]))
+    out = np.empty_like(weights)
+    out[order] = weight * np.exp(before)
+    return out

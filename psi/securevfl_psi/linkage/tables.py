@@ -1,0 +1,92 @@
+"""Two tables in, a table of links out, where one organisation holds both; and the link table as a CSV file.
+
+Between organisations each encodes its own table and a linker compares: see `encode` and `link`.
+"""
+
+from __future__ import annotations
+
+import csv
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from securevfl_psi.linkage.blocking import BlockKey, blocking_tokens
+from securevfl_psi.linkage.clk import encode
+from securevfl_psi.linkage.duplicates import find_duplicates
+from securevfl_psi.linkage.link import Linked, link
+from securevfl_psi.linkage.schema import Schema
+
+__all__ = ["link_tables", "write_links"]
+
+_HEADER = ("row_a", "row_b", "score", "probability")
+
+
+def link_tables(
+    a: Mapping[str, Sequence[object]],
+    b: Mapping[str, Sequence[object]],
+    schema: Schema,
+    *,
+    rules: Sequence[Mapping[str, BlockKey]] | None = None,
+    threshold: float | None = None,
+    precision: float | None = None,
+    limit: int | None = None,
+    deduplicate: bool = True,
+) -> Linked:
+    """The links of two tables that are both here.
+
+    Args:
+        a: columns by name.
+        b: the other's.
+        schema: what is compared.
+        rules: blocking rules, see `blocking_tokens`; default: all pairs are compared.
+        threshold: least similarity; default: the one of the best estimated F1.
+        precision: instead, the lowest threshold of at least this estimated precision.
+        limit: most pairs that are kept at a time: see `similar_pairs`.
+        deduplicate: of each person that `find_duplicates` finds more than once in a table, link one row only.
+
+    Returns:
+        Row numbers of both tables as they were given, with scores and probabilities; `Linked.sizes` counts the rows
+        that were compared.
+
+    Raises:
+        LinkageError: what `encode`, `blocking_tokens` or `link` refuse.
+    """
+    key = secrets.token_bytes(32)  # nothing leaves this process
+    people = [find_duplicates(table, schema) for table in (a, b)] if deduplicate else []
+    if people:
+        a, b = (_rows(table, schema, who.rows) for table, who in zip((a, b), people, strict=True))
+    encoded = encode(a, schema, key), encode(b, schema, key)
+    blocks = None
+    if rules is not None:
+        blocks = blocking_tokens(a, schema, rules, key), blocking_tokens(b, schema, rules, key)
+    linked = link(*encoded, blocks=blocks, threshold=threshold, precision=precision, limit=limit)
+    if not people:
+        return linked
+    return replace(
+        linked,
+        rows_a=people[0].rows[linked.rows_a],
+        rows_b=people[1].rows[linked.rows_b],
+        duplicates=(people[0].duplicates, people[1].duplicates),
+    )
+
+
+def _rows(table: Mapping[str, Sequence[object]], schema: Schema, rows: np.ndarray) -> dict[str, list[object]]:
+    return {field.name: [table[field.name][row] for row in rows.tolist()] for field in schema.fields}
+
+
+def write_links(linked: Linked, path: Path) -> None:
+    """A CSV file of ``row_a, row_b, score, probability``, by ``row_a``; rows are counted from 0.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    order = np.argsort(linked.rows_a, kind="stable")
+    columns = (linked.rows_a, linked.rows_b, linked.scores, linked.probabilities)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(_HEADER)
+        for row_a, row_b, score, probability in zip(*(column[order].tolist() for column in columns), strict=True):
+            writer.writerow((row_a, row_b, f"{score:.6f}", f"{probability:.6f}"))

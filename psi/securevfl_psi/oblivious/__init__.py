@@ -1,0 +1,12 @@
+"""Private set intersection by oblivious transfer extension.
+
+- `common`: the protocol, what is proved and assumed, and what both ends have; `client` and `server`, over arrays.
+- `base`: the 512 base transfers, on points of `edwards`.
+- `extension`: from them to a million rows, with the check of codewords; over the `code`.
+"""
+
+from securevfl_psi.oblivious.client import Client
+from securevfl_psi.oblivious.common import row_count, token_bytes
+from securevfl_psi.oblivious.server import Server
+
+__all__ = ["Client", "Server", "row_count", "token_bytes"]

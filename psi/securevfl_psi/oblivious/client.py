@@ -1,0 +1,137 @@
+"""The client of `ot`: it encodes its set, and compares. See `common` for the protocol."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+from securevfl_crypto.bits import HASH_BYTES
+
+from securevfl_psi import okvs
+from securevfl_psi.arrays import match
+from securevfl_psi.blinding import Gathered
+from securevfl_psi.chunks import require_rows
+from securevfl_psi.errors import MalformedError, PSIError
+from securevfl_psi.group import TOKEN_BYTES
+from securevfl_psi.oblivious.base import Giver
+from securevfl_psi.oblivious.common import End, token_bytes
+from securevfl_psi.oblivious.extension import Encoder
+
+__all__ = ["Client"]
+
+
+class Client(End):
+    """The party that encodes its set, and compares. See `End` for its arguments."""
+
+    _encodes = True
+    _encoder: Encoder | None = None
+    _seed: bytes | None = None
+    _answered = False
+    _theirs: Gathered | None = None
+
+    @cached_property
+    def _giver(self) -> Giver:
+        return Giver(self._session.dst)
+
+    @property
+    def message(self) -> bytes:
+        """The first of the base transfers, 32 bytes."""
+        return self._giver.message
+
+    @cached_property
+    def _store(self) -> okvs.Table:
+        """The words under their keys, and random ones for the padding."""
+        hashed = self._hashed
+        keys = np.ascontiguousarray(hashed[:, : okvs.KEY_BYTES])
+        words = np.ascontiguousarray(hashed[:, okvs.KEY_BYTES :])
+        more = self.size - len(self._ids)
+        if more:
+            filling = np.frombuffer(secrets.token_bytes(HASH_BYTES * more), dtype=np.uint8).reshape(more, -1)
+            keys = np.concatenate([keys, filling[:, : okvs.KEY_BYTES]])
+            words = np.concatenate([words, filling[:, okvs.KEY_BYTES :]])
+        return okvs.encode(keys, words, self._by)
+
+    @property
+    def seed(self) -> bytes:
+        """Of the key-value store's positions, 32 bytes; the first call encodes the set."""
+        return self._store.seed if self._seed is None else self._seed
+
+    def take_keys(self, choices: bytes) -> None:
+        """What `Server.choices` gave. Once: keys serve one set of rows.
+
+        Raises:
+            MalformedError: another length, bytes that are no point, or a point of small order.
+            PSIError: called a second time.
+        """
+        self._once("take_keys")
+        self._encoder = Encoder(self._giver.keys(choices), self._store.slots, self._by)
+        self._seed = self._store.seed
+        del self._store  # its slots stand in the encoder now
+
+    def rows(self) -> Iterator[np.ndarray]:
+        """U: the encoded set in parts of uint8 (k, 64), computed as they are asked for. Once.
+
+        Raises:
+            PSIError: before `take_keys`, or for a second time.
+        """
+        if self._encoder is None:
+            raise PSIError("rows was called out of order: take_keys comes first")
+        self._once("rows")
+        yield from self._encoder.rows()
+
+    def answer(self, challenge: bytes) -> bytes:
+        """The sums that `Server.challenge` asks for. Once.
+
+        Raises:
+            PSIError: a second time.
+            MalformedError: another length, or before all rows were sent.
+        """
+        if self._encoder is None or not self._encoder.complete:
+            raise MalformedError("a challenge came before the server had all rows")
+        self._once("answer")
+        self._answered = True
+        return self._encoder.answer(challenge)
+
+    def evaluate(self) -> None:
+        """Computes the own outputs, which needs nothing more of the server; `finish` does if this was not called."""
+        if not self._answered:
+            raise PSIError("evaluate was called out of order: answer comes first")
+        if self._encoder is not None:
+            self._compute(self._encoder.matrix, self.seed, self.size, None)
+            self._encoder = None
+
+    def take_tokens(self, tokens: np.ndarray) -> None:
+        """A part of the tokens of the server's set, uint8 (k, `token_bytes`).
+
+        Raises:
+            MalformedError: another type or shape.
+            SetSizeError: more than announced.
+        """
+        what, width = "the server's set", token_bytes(self.size, self.peer_size)
+        require_rows(tokens, width, what)
+        if self._theirs is None:
+            self._theirs = Gathered(TOKEN_BYTES, self.peer_size, what)
+        self._theirs.add(_widened(tokens))
+
+    def finish(self) -> np.ndarray:
+        """The own rows that the server has, ascending, int64 (k,).
+
+        Raises:
+            PSIError: called before `answer`, or a second time.
+            SetSizeError: fewer tokens than announced.
+            MalformedError: tokens that come twice.
+        """
+        self._once("finish")
+        self.evaluate()
+        theirs = (self._theirs or Gathered(TOKEN_BYTES, 0, "the server's set")).whole(self.peer_size)
+        own = self.outputs.tokens()[:, : token_bytes(self.size, self.peer_size)]
+        return match(_widened(own), theirs)[0]
+
+
+def _widened(tokens: np.ndarray) -> np.ndarray:
+    """With zeros up to 16 bytes, as arrays of tokens are compared."""
+    wide = np.zeros((len(tokens), TOKEN_BYTES), dtype=np.uint8)
+    wide[:, : tokens.shape[1]] = tokens
+    return wide

@@ -1,0 +1,113 @@
+"""Points of Ed25519, for a few hundred additions: encodings, sums, and the way to X25519's coordinate.
+
+RFC 8032, sections 5.1.2 to 5.1.4; the map is that of RFC 7748, section 4.1: u = (1 + y) / (1 − y), which forgets the
+sign of x as X25519 does. Whole numbers of gmpy2, which are not constant in time: what enters here is public, or is a
+sum of which both results are computed whatever is then chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import gmpy2
+from gmpy2 import mpz
+
+from securevfl_psi.errors import MalformedError
+from securevfl_psi.group import ORDER
+
+__all__ = ["POINT_BYTES", "Point", "compressed", "decompressed", "in_subgroup", "montgomery"]
+
+POINT_BYTES = 32
+P = mpz(2) ** 255 - 19
+D = -121665 * gmpy2.invert(121666, P) % P
+_ROOT_OF_MINUS_ONE = gmpy2.powmod(2, (P - 1) // 4, P)
+
+
+@dataclass(frozen=True)
+class Point:
+    """In extended homogeneous coordinates: x = X/Z, y = Y/Z, xy = T/Z."""
+
+    x: mpz
+    y: mpz
+    z: mpz
+    t: mpz
+
+    def __add__(self, other: Point) -> Point:
+        a = (self.y - self.x) * (other.y - other.x)
+        b = (self.y + self.x) * (other.y + other.x)
+        c = 2 * self.t * other.t % P * D
+        d = 2 * self.z * other.z
+        e, f, g, h = b - a, d - c, d + c, b + a
+        return Point(e * f % P, g * h % P, f * g % P, e * h % P)
+
+    def __neg__(self) -> Point:
+        return Point(-self.x % P, self.y, self.z, -self.t % P)
+
+
+_NEUTRAL = Point(mpz(0), mpz(1), mpz(1), mpz(0))
+
+
+def decompressed(encoded: bytes, what: str) -> Point:
+    """The point of 32 bytes.
+
+    Raises:
+        MalformedError: bytes that encode no point of the curve.
+    """
+    number = mpz(int.from_bytes(encoded, "little"))
+    sign, y = number >> 255, number & ((1 << 255) - 1)
+    if len(encoded) != POINT_BYTES or y >= P:
+        raise MalformedError(f"{what} holds {len(encoded)} bytes that encode no point: y is not below 2^255 - 19")
+    u, v = (y * y - 1) % P, (D * y * y + 1) % P
+    cube = v * v * v % P
+    x = u * cube * gmpy2.powmod(u * cube * cube * v, (P - 5) // 8, P) % P
+    if v * x * x % P == -u % P:
+        x = x * _ROOT_OF_MINUS_ONE % P
+    if v * x * x % P != u or (x == 0 and sign):
+        raise MalformedError(f"{what} holds 32 bytes that encode no point of the curve")
+    if x & 1 != sign:
+        x = P - x
+    return Point(x, y, mpz(1), x * y % P)
+
+
+def in_subgroup(point: Point) -> bool:
+    """Whether it lies in the subgroup of prime order, and is not its neutral element."""
+    product = _NEUTRAL
+    for bit in bin(ORDER)[2:]:
+        product = product + product
+        if bit == "1":
+            product = product + point
+    neutral = product.x % P == 0 and (product.y - product.z) % P == 0
+    return bool(neutral and point.x % P != 0)
+
+
+def _inverses(numbers: Sequence[mpz]) -> list[mpz]:
+    """By one inversion for all (Montgomery's trick); zero for zero."""
+    products, product = [], mpz(1)
+    for number in numbers:
+        products.append(product)
+        product = product * (number or 1) % P
+    inverse = gmpy2.invert(product, P)
+    found = []
+    for number, before in zip(reversed(numbers), reversed(products), strict=True):
+        found.append(inverse * before % P if number else mpz(0))
+        inverse = inverse * (number or 1) % P
+    return found[::-1]
+
+
+def compressed(points: Sequence[Point]) -> bytes:
+    """32 bytes each."""
+    out = bytearray()
+    for point, inverse in zip(points, _inverses([point.z for point in points]), strict=True):
+        x, y = point.x * inverse % P, point.y * inverse % P
+        out += int(y | (x & 1) << 255).to_bytes(POINT_BYTES, "little")
+    return bytes(out)
+
+
+def montgomery(points: Sequence[Point]) -> list[bytes]:
+    """u-coordinates as X25519 takes them; 0 for the neutral element, which it refuses."""
+    inverses = _inverses([(point.z - point.y) % P for point in points])
+    return [
+        int((point.z + point.y) * inverse % P).to_bytes(POINT_BYTES, "little")
+        for point, inverse in zip(points, inverses, strict=True)
+    ]

@@ -1,0 +1,167 @@
+"""Parquet files, folders of them, and files in Arrow's own format as sources of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.limits import TableLimits
+from securevfl.data.places import Place
+from securevfl.data.row_source import BATCH, Count, RowSource, bytes_each, is_text, kinds_of, told
+from securevfl.errors import InputError
+
+__all__ = ["PARQUET", "ArrowRows", "ParquetRows"]
+
+PARQUET = (".parquet", ".pq")
+"""Endings of Parquet files."""
+
+
+@dataclass(frozen=True)
+class ParquetRows(RowSource):
+    """A Parquet file, or all of a folder in the order of their names, with the columns of the first one.
+
+    Folders below are taken in, too; where they are called ``column=value``, that is one more column.
+    """
+
+    place: Place
+
+    @property
+    def where(self) -> str:
+        return self.place.where
+
+    def _files(self) -> list[tuple[Place, dict[str, Any]]]:
+        """Each file, and the columns that its folders' names tell."""
+        import pyarrow.dataset as pa_dataset
+
+        if not self.place.is_folder:
+            return [(self.place, {})]
+        files = self.place.files(PARQUET)
+        if not files:
+            raise InputError(
+                f"{self.where} does not exist or is no file, nor a folder of Parquet files (their names end with "
+                f"{' or '.join(PARQUET)}): name the party's table"
+            )
+        with told(self.where, "Parquet"):
+            partitions = pa_dataset.partitioning(flavor="hive")
+            found = pa_dataset.dataset(
+                files,
+                filesystem=self.place.filesystem,
+                format="parquet",
+                partitioning=partitions,
+                partition_base_dir=self.place.path,
+            )
+            keys = {one.path: pa_dataset.get_partition_keys(one.partition_expression) for one in found.get_fragments()}
+            return [(self.place.at(path), keys[path]) for path in files]
+
+    def names(self, limits: TableLimits) -> list[str]:
+        first, keys = self._files()[0]
+        with told(self.where, "Parquet"), first.parquet() as file:
+            found = column_names(file.schema_arrow, self.where)
+            limits.check(self.where, columns=len(found))
+            return [*found, *(key for key in keys if key not in found)]
+
+    def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
+        rows = size = packed = 0
+        for place, keys in self._files():
+            with told(place.where, "Parquet"), place.parquet() as file:
+                rows += file.metadata.num_rows
+                limits.check(self.where, rows=rows, columns=file.metadata.num_columns)
+                kinds = kinds_of(file.schema_arrow, columns, keys, place.where)
+                size += file.metadata.num_rows * bytes_each(kinds)
+                packed += place.size
+                limits.check(self.where, size=size, packed=packed)
+        return rows
+
+    def batches(
+        self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
+    ) -> Generator[Any]:
+        count = Count(limits, self.where)
+        for place, keys in self._files():
+            count.packed += place.size
+            with told(place.where, "Parquet"):
+                yield from _parquet(place, keys, columns, count, rows)
+
+
+def _parquet(
+    place: Place, keys: dict[str, Any], columns: Sequence[str] | None, count: Count, rows: int
+) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with place.parquet() as file:
+        schema = file.schema_arrow
+    names = column_names(schema, place.where)
+    wanted = [*names, *keys] if columns is None else list(columns)
+    kinds = kinds_of(schema, wanted, keys, place.where) if columns is not None else {}
+    own = [name for name in wanted if name in names]
+    texts = [name for name in own if is_text(schema.field(name).type)] if columns is not None else []
+    # Repeated texts stay packed, so that their size is known before they are unpacked.
+    with place.parquet(read_dictionary=texts) as file:
+        for batch in file.iter_batches(rows, columns=own if columns is not None else None):
+            count.add(batch, bytes_each(kinds))
+            added = [pa.repeat(pa.scalar(keys[name]), len(batch)) for name in wanted if name not in names]
+            found = dict(zip(own, (batch.column(batch.schema.get_field_index(name)) for name in own), strict=True))
+            found |= dict(zip((name for name in wanted if name not in names), added, strict=True))
+            yield batch if columns is None else pa.RecordBatch.from_arrays([found[n] for n in wanted], names=wanted)
+
+
+@dataclass(frozen=True)
+class ArrowRows(RowSource):
+    """A file in Arrow's own format, for random access or as a stream; Feather version 2 is the same."""
+
+    place: Place
+
+    @property
+    def where(self) -> str:
+        return self.place.where
+
+    @contextmanager
+    def _opened(self) -> Iterator[tuple[Any, Iterator[Any]]]:
+        """Its schema and its batches."""
+        import pyarrow as pa
+
+        with told(self.where, "Arrow"), self.place.opened() as file:
+            try:
+                reader = pa.ipc.open_file(file)
+            except pa.ArrowInvalid:
+                file.seek(0)
+                with pa.ipc.open_stream(file) as stream:
+                    yield stream.schema, iter(stream)
+                return
+            yield reader.schema, (reader.get_batch(i) for i in range(reader.num_record_batches))
+
+    def names(self, limits: TableLimits) -> list[str]:
+        with self._opened() as (schema, _):
+            found = column_names(schema, self.where)
+            limits.check(self.where, columns=len(found))
+            return found
+
+    def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
+        import pyarrow as pa
+        import pyarrow.dataset as pa_dataset
+
+        with self._opened() as (schema, batches):
+            each = bytes_each(kinds_of(schema, columns, {}, self.where))
+            try:  # from what stands before each batch, which is not unpacked
+                whole = pa_dataset.dataset(self.place.path, filesystem=self.place.filesystem, format="ipc")
+                counts: Iterable[int] = [whole.count_rows()]
+            except pa.ArrowInvalid:
+                counts = (len(batch) for batch in batches)
+            rows = 0
+            for count in counts:
+                rows += count
+                limits.check(self.where, rows=rows, size=rows * each, packed=self.place.size)
+        return rows
+
+    def batches(
+        self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
+    ) -> Generator[Any]:
+        count = Count(limits, self.where, self.place.size)
+        with self._opened() as (schema, batches):
+            kinds = {} if columns is None else kinds_of(schema, columns, {}, self.where)
+            for batch in batches:
+                chosen = batch if columns is None else batch.select(columns)
+                count.add(chosen, bytes_each(kinds))
+                yield from (chosen.slice(at, rows) for at in range(0, len(chosen), rows))

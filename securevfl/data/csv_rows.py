@@ -1,0 +1,140 @@
+"""CSV files as a source of rows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.limits import NUMBER, TEXT, TableLimits
+from securevfl.data.places import Place
+from securevfl.data.row_source import BATCH, RowSource, told
+from securevfl.errors import InputError
+
+__all__ = ["CsvRows"]
+
+_BLOCK = 1 << 23  # bytes that are converted at a time
+_VALUE = re.compile(r"CSV column #(?P<column>[0-9]+).*conversion error to (?P<kind>[^:]+): invalid value (?P<value>.*)")
+
+
+@dataclass(frozen=True)
+class CsvRows(RowSource):
+    """A CSV file with a header.
+
+    The types of its columns are those of its first 8 MiB; whole numbers are numbers with a fraction from there on.
+    """
+
+    place: Place
+
+    @property
+    def where(self) -> str:
+        return self.place.where
+
+    def names(self, limits: TableLimits) -> list[str]:
+        with told(self.where, "CSV"), _Counted(self.place, limits, 0) as stream:
+            import pyarrow.csv as pa_csv
+
+            with pa_csv.open_csv(stream, read_options=pa_csv.ReadOptions(block_size=_BLOCK)) as reader:
+                return column_names(reader.schema, self.where)
+
+    def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
+        with told(self.where, "CSV"), _Counted(self.place, limits, len(use.texts)) as stream:
+            while stream.read():
+                pass
+            return stream.lines
+
+    def batches(
+        self, columns: Sequence[str] | None, use: ColumnUse, limits: TableLimits, rows: int = BATCH
+    ) -> Generator[Any]:
+        import pyarrow as pa
+        import pyarrow.csv as pa_csv
+
+        options = {"read_options": pa_csv.ReadOptions(block_size=_BLOCK)}
+        types = dict.fromkeys(use.texts, pa.string())
+        with told(self.where, "CSV"):
+            with (
+                _Counted(self.place, limits, len(use.texts)) as stream,
+                pa_csv.open_csv(stream, convert_options=_converted(types, columns), **options) as reader,
+            ):
+                for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
+                    if name != use.label and (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+                        types[name] = pa.float64()
+            with (
+                _Counted(self.place, limits, len(use.texts)) as stream,
+                pa_csv.open_csv(stream, convert_options=_converted(types, columns), **options) as reader,
+            ):
+                seen = 0
+                try:
+                    for batch in reader:
+                        seen += len(batch)
+                        yield batch
+                except pa.ArrowInvalid as error:
+                    raise self._not_converted(str(error), seen, limits) from None
+
+    def _not_converted(self, words: str, seen: int, limits: TableLimits) -> Exception:
+        """What is wrong with a value further down; Arrow's own words for anything else."""
+        found = _VALUE.search(words)
+        if found is None:
+            lines = words.splitlines()
+            return InputError(f"{self.where} is not a CSV table: {lines[0]}")
+        column = self.names(limits)[int(found["column"])]
+        return InputError(
+            f"{self.where}: column {column!r} holds {found['value']}, below row {seen:,}, and {found['kind']} above: "
+            "correct it; or list it in categorical=…, so that all are texts"
+        )
+
+
+def _converted(types: dict[str, Any], columns: Sequence[str] | None) -> Any:
+    import pyarrow.csv as pa_csv
+
+    return pa_csv.ConvertOptions(
+        column_types=types, strings_can_be_null=True, include_columns=None if columns is None else list(columns)
+    )
+
+
+class _Counted(io.RawIOBase):
+    """A CSV file, unpacked, as it is read: lines and bytes are counted, and none is passed on above a limit."""
+
+    def __init__(self, place: Place, limits: TableLimits, texts: int) -> None:
+        super().__init__()
+        self._stream = place.stream()
+        self._limits, self._where, self._packed = limits, place.where, place.size
+        self._texts = texts
+        self._columns = 1
+        self._in_header = True
+        self._rows = self._size = self._returns = 0
+
+    @property
+    def lines(self) -> int:
+        """How many lines came so far, or a few more."""
+        return max(self._rows, self._returns) + 1
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int | None = -1) -> bytes:
+        data: bytes = self._stream.read(1 << 20 if size is None or size < 0 else size)
+        if self._in_header:
+            line, end, _ = data.partition(b"\n")
+            self._columns += line.count(b",")
+            self._in_header = not end
+        self._rows += data.count(b"\n")
+        self._returns += data.count(b"\r")
+        self._size += len(data)
+        each = NUMBER * max(self._columns - self._texts, 0) + TEXT * self._texts
+        self._limits.check(
+            self._where,
+            rows=max(self._rows - 1, 0),
+            columns=self._columns,
+            size=max(self._size, each * self._rows),
+            packed=self._packed,
+        )
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            self._stream.close()
+        super().close()

@@ -1,0 +1,357 @@
+"""Columns of a table gathered batch by batch: what one batch holds is forgotten before the next one comes.
+
+Each has `add`, once for each batch, and `whole`. What is wrong with some rows is told at the end, with how many there
+are; what is wrong with a column, at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.categories import Categories
+from securevfl.data.labels import Coded
+from securevfl.data.limits import TEXT, TableLimits
+from securevfl.data.names import Names
+from securevfl.data.storage import DEFAULT_STORAGE, Storage
+from securevfl.errors import InputError
+
+__all__ = ["CategoryColumn", "IdentifierColumn", "LabelColumn", "NumberColumn"]
+
+_NEAR = 32
+"""How many deviations from 0 a column's mean lies at most where its values become float32. Half a unit in the last
+place is 2^-24 of a value then, and 2e-6 deviations for a value within 5 of the mean."""
+_TINY = 1e-30
+_EXACT = 1 << 24
+_PART = 1 << 20
+_MOST_LABELS = 1 << 20
+_SHOWN = 3
+
+
+@dataclass
+class _Missing:
+    """Which rows lack a value."""
+
+    rows: int = 0
+    first: list[int] = field(default_factory=list)
+
+    def add(self, flags: np.ndarray, at: int) -> None:
+        found = np.flatnonzero(flags)
+        self.rows += len(found)
+        self.first += (found[: _SHOWN + 1 - len(self.first)] + at + 1).tolist()
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.first[:_SHOWN])) + (", …" if len(self.first) > _SHOWN else "")
+
+
+class IdentifierColumn:
+    """Identifiers: texts and whole numbers.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+    """
+
+    def __init__(self, column: str, where: str) -> None:
+        self._what = f"{where}: id column {column!r}"
+        self._column, self._where = column, where
+        self._parts: list[Any] = []
+        self._missing = _Missing()
+        self._rows = 0
+
+    def add(self, values: Any) -> None:
+        """One batch.
+
+        Raises:
+            InputError: other than texts and whole numbers, or no UTF-8.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = values.type
+        packed = pa.types.is_dictionary(kind)
+        kind = kind.value_type if packed else kind
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
+            raise InputError(f"{self._what} holds {kind}; identifiers are texts or whole numbers: convert it")
+        texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
+        check_text(texts, self._column, self._where)
+        absent = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_absent(), pa.large_string())))
+        if pc.any(absent).as_py():
+            self._missing.add(absent.to_numpy(zero_copy_only=False), self._rows)
+        self._rows += len(texts)
+        self._parts.append(texts)
+
+    def whole(self) -> Names:
+        """All of them.
+
+        Raises:
+            InputError: null or empty ones.
+        """
+        import pyarrow as pa
+
+        if self._missing.rows:
+            raise InputError(
+                f"{self._what} is null or empty in {self._missing.rows} rows (rows {self._missing}); drop them"
+            )
+        return Names(pa.concat_arrays(self._parts))
+
+
+class NumberColumn:
+    """Numbers, as float32; as float64 where that would lose what training looks at.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+        out: where they go, float32 (rows or more,).
+        storage: where twice as much goes if float32 is not enough.
+    """
+
+    def __init__(self, column: str, where: str, out: np.ndarray, storage: Storage = DEFAULT_STORAGE) -> None:
+        self._column, self._where = column, where
+        self._out, self._storage = out, storage
+        self._missing = _Missing()
+        self._nulls = self._rows = 0
+        self._count, self._mean, self._squares = 0, np.float64(0), np.float64(0)
+
+    def add(self, values: Any) -> None:
+        """One batch.
+
+        Raises:
+            InputError: no numbers.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        kind = values.type
+        if pa.types.is_decimal(kind):
+            values = values.cast(pa.float64())
+        elif not (
+            pa.types.is_null(kind)
+            or pa.types.is_integer(kind)
+            or pa.types.is_floating(kind)
+            or pa.types.is_boolean(kind)
+        ):
+            raise InputError(self._no_number(values))
+        missing = None
+        if values.null_count:
+            missing = pc.is_null(values).to_numpy(zero_copy_only=False)
+            self._nulls += values.null_count
+            values = pa.nulls(len(values), pa.float32()) if pa.types.is_null(kind) else values
+            values = pc.fill_null(values, pa.scalar(0).cast(values.type))
+        numbers = values.to_numpy(zero_copy_only=False)
+        if numbers.dtype.kind == "f" and np.isnan(numbers).any():
+            missing = np.isnan(numbers) | (False if missing is None else missing)
+        if missing is not None:
+            self._missing.add(missing, self._rows)
+        end = self._rows + len(numbers)
+        with np.errstate(over="ignore", invalid="ignore"):
+            self._out[self._rows : end] = numbers
+            if self._out.dtype == np.float32 and numbers.dtype.itemsize > 2 and numbers.dtype != np.float32:
+                self._look(numbers, self._out[self._rows : end])
+        self._rows = end
+
+    def _look(self, numbers: np.ndarray, kept: np.ndarray) -> None:
+        """Keeps the mean and the deviation of what came so far, and goes on in float64 where float32 is not enough."""
+        exact = numbers.astype(np.float64)
+        count, mean = len(exact), exact.mean()
+        shift, total = mean - self._mean, self._count + count
+        self._squares += exact.var() * count + shift * shift * self._count * count / total  # beyond all numbers is ∞
+        self._mean += shift * count / total
+        self._count = total
+        deviation = (self._squares / total) ** 0.5
+        enough = abs(self._mean) <= _NEAR * deviation and deviation > _TINY and np.isfinite(kept).all()
+        if enough or not np.isfinite(mean) or (kept == numbers).all():
+            return
+        more = self._storage.empty(self._out.shape, np.float64)
+        for at in range(0, self._rows, _PART):
+            more[at : min(at + _PART, self._rows)] = self._out[at : min(at + _PART, self._rows)]
+        more[self._rows : self._rows + count] = numbers
+        self._out = more
+
+    def whole(self) -> np.ndarray:
+        """All of them, (rows,).
+
+        Raises:
+            InputError: some are null or NaN.
+        """
+        where = f"{self._where}: column {self._column!r}"
+        if self._rows and self._nulls == self._rows:
+            raise InputError(f"{where} is null in all rows; drop it with features=…")
+        if self._missing.rows:
+            raise InputError(
+                f"{where} is null or NaN in {self._missing.rows} of {self._rows} rows (rows {self._missing}); "
+                "fill or drop them"
+            )
+        return self._out[: self._rows]
+
+    def _no_number(self, values: Any) -> str:
+        where = f"{self._where}: column {self._column!r} holds"
+        kind = values.type.value_type if hasattr(values.type, "value_type") else values.type
+        if "string" in str(kind):
+            check_text(values, self._column, self._where)
+            for row, value in enumerate(values):
+                if not _is_number(value.as_py()):
+                    return (
+                        f"{where} text, {value.as_py()!r} in row {self._rows + row + 1}; list it in categorical=… or "
+                        "correct it"
+                    )
+        return f"{where} {values.type}, no numbers; list it in categorical=… or drop it with features=…"
+
+
+class CategoryColumn:
+    """Categories, each text once.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+        out: where their numbers go, int32 (rows or more,).
+        limits: of what the texts may take.
+    """
+
+    def __init__(self, column: str, where: str, out: np.ndarray, limits: TableLimits) -> None:
+        self._column, self._where, self._limits = column, where, limits
+        self._out = out
+        self._missing = _Missing()
+        self._places: dict[str, int] = {}
+        self._size = self._rows = 0
+
+    def add(self, values: Any) -> None:
+        """One batch.
+
+        Raises:
+            InputError: lists, records or bytes, no UTF-8, or texts above a limit.
+        """
+        coded = _coded(values, self._column, self._where, "categories are texts or numbers")
+        places = []
+        for value in coded.dictionary:
+            word = _word(value.as_py())
+            if word not in self._places:
+                self._places[word] = len(self._places)
+                self._size += TEXT + len(word)
+            places.append(self._places[word])
+        where = f"{self._where}: column {self._column!r}"
+        self._limits.check(f"{where}, with {len(self._places):,} categories,", size=self._size)
+        codes = _indexes(coded)
+        empty = codes < 0
+        if empty.any():
+            self._missing.add(empty, self._rows)
+        end = self._rows + len(codes)
+        self._out[self._rows : end] = np.array([*places, 0], dtype=np.int32)[codes]
+        self._rows = end
+
+    def whole(self) -> Categories:
+        """All of them.
+
+        Raises:
+            InputError: some are null, or the texts would take more than `TableLimits.max_bytes` side by side.
+        """
+        where = f"{self._where}: column {self._column!r}"
+        if self._missing.rows:
+            raise InputError(
+                f"{where} is null in {self._missing.rows} rows (rows {self._missing}); write a category for it, "
+                "such as 'unknown'"
+            )
+        words = sorted(self._places)
+        longest = max(map(len, words), default=0)
+        self._limits.check(f"{where}, whose longest category has {longest:,} letters,", size=4 * self._rows * longest)
+        codes = self._out[: self._rows]
+        sorted_place = np.empty(len(words), dtype=np.int32)
+        sorted_place[[self._places[word] for word in words]] = np.arange(len(words))
+        for at in range(0, len(codes), _PART):
+            codes[at : at + _PART] = sorted_place[codes[at : at + _PART]]
+        return Categories(codes, tuple(words))
+
+
+class LabelColumn:
+    """The label column.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+    """
+
+    def __init__(self, column: str, where: str) -> None:
+        self._column, self._where = column, where
+        self._places: dict[object, int] = {}
+        self._parts: list[np.ndarray] = []
+
+    def add(self, values: Any) -> None:
+        """One batch.
+
+        Raises:
+            InputError: lists, records or bytes, or text that is not UTF-8.
+        """
+        coded = _coded(values, self._column, self._where, "labels are texts or numbers", "label ")
+        found = [self._places.setdefault(value.as_py(), len(self._places)) for value in coded.dictionary]
+        if len(self._places) > _MOST_LABELS:
+            raise InputError(
+                f"{self._where}: label column {self._column!r} has more than {_MOST_LABELS:,} different values; "
+                "methods here tell classes apart: make classes of it in the table"
+            )
+        self._parts.append(np.array([*found, -1], dtype=np.int32)[_indexes(coded)])
+
+    def whole(self) -> Coded:
+        """All of them, each value once."""
+        return Coded(np.concatenate(self._parts), tuple(self._places))
+
+
+def check_text(values: Any, column: str, where: str) -> None:
+    """Checks a column of texts.
+
+    Raises:
+        InputError: they are not UTF-8.
+    """
+    import pyarrow as pa
+
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InputError(f"{where}: column {column!r} holds text that is not UTF-8; save the table in UTF-8") from None
+
+
+def _coded(values: Any, column: str, where: str, cure: str, what: str = "") -> Any:
+    """A `pyarrow.DictionaryArray` of the values."""
+    import pyarrow as pa
+
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    binary = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    if pa.types.is_nested(kind) or binary:
+        raise InputError(f"{where}: {what}column {column!r} holds {kind}; {cure}")
+    coded = values if pa.types.is_dictionary(values.type) else values.dictionary_encode()
+    check_text(coded.dictionary, column, where)
+    return coded
+
+
+def _indexes(coded: Any) -> np.ndarray:
+    """Places in the dictionary, int64 (n,); -1 for nulls."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    at: np.ndarray = pc.fill_null(coded.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
+    if coded.dictionary.null_count:
+        null = np.append(coded.dictionary.is_null().to_numpy(zero_copy_only=False), False)
+        at = np.where(null[at], -1, at)
+    return at
+
+
+def _absent() -> list[str]:
+    """Texts that stand for no value in a CSV file, and so in any: ``NULL``, ``NA``, ``nan``, the empty one and so
+    on."""
+    import pyarrow.csv as pa_csv
+
+    return list(pa_csv.ConvertOptions().null_values)
+
+
+def _is_number(value: object) -> bool:
+    try:
+        float(str(value))
+    except ValueError:
+        return value is None
+    return True
+
+
+def _word(value: object) -> str:
+    """A category as text, whole floats without their point, so that CSV and Parquet agree."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)

@@ -1,0 +1,100 @@
+"""Identifiers of a table as one Arrow array: what a list of texts takes several times as much memory for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+__all__ = ["Names"]
+
+_PART = 1 << 16
+
+
+class Names(Sequence[str]):
+    """Texts, none of them null; reads like a tuple of texts, and is equal to one that holds the same.
+
+    Args:
+        array: a `pyarrow.LargeStringArray` without nulls, valid UTF-8.
+    """
+
+    def __init__(self, array: Any) -> None:
+        self._array = array
+
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Names:
+        """Of texts in memory."""
+        import pyarrow as pa
+
+        return texts if isinstance(texts, Names) else cls(pa.array(texts, pa.large_string()))
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def __getitem__(self, row):  # type: ignore[no-untyped-def]
+        if isinstance(row, slice):
+            return Names(self._array[row]) if row.step in (None, 1) else self.take(np.arange(len(self))[row])
+        return self._array[int(row)].as_py()
+
+    def __iter__(self) -> Iterator[str]:
+        for start in range(0, len(self), _PART):
+            yield from self._array.slice(start, _PART).to_numpy(zero_copy_only=False)
+
+    def __contains__(self, text: object) -> bool:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return isinstance(text, str) and pc.index(self._array, pa.scalar(text, pa.large_string())).as_py() >= 0
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Names):
+            return bool(self._array.equals(other._array))
+        if not isinstance(other, tuple | list):
+            return NotImplemented
+        return len(self) == len(other) and all(one == two for one, two in zip(self, other, strict=True))
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        shown = ", ".join(map(repr, self[:3]))
+        return f"Names({len(self):,}: {shown}{', …' if len(self) > 3 else ''})"
+
+    def take(self, rows: np.ndarray) -> Names:
+        """The texts of these rows, (n,) int64, in this order."""
+        import pyarrow as pa
+
+        # Some at a time: Arrow would first make positions of 8 bytes each of all that are wanted.
+        parts = [self._array.take(pa.array(rows[at : at + _PART])) for at in range(0, len(rows), _PART)]
+        return Names(pa.concat_arrays(parts) if parts else self._array[:0])
+
+    def buffers(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """All bytes of the texts, uint8; where each begins in them, int64 (n,); its length, int32 (n,). No copy of the
+        bytes."""
+        _, borders, data = self._array.buffers()
+        first = self._array.offset
+        at = np.frombuffer(borders, dtype=np.int64)[first : first + len(self) + 1]
+        found = np.frombuffer(b"" if data is None else data, dtype=np.uint8)
+        return found, at[:-1], np.diff(at).astype(np.int32)
+
+    def first_blank(self) -> int | None:
+        """The first row whose text is empty or white space alone; None where there is none."""
+        import pyarrow.compute as pc
+
+        for start in range(0, len(self), _PART):
+            part = self._array.slice(start, _PART)
+            empty = pc.equal(pc.binary_length(pc.utf8_trim(part, characters=_SPACES)), 0)
+            if pc.any(empty).as_py():
+                return start + int(pc.index(empty, True).as_py())
+        return None
+
+    def all_differ(self) -> bool:
+        """Whether no text is there twice."""
+        import pyarrow.compute as pc
+
+        return bool(pc.count_distinct(self._array).as_py() == len(self))
+
+
+_SPACES = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
+"""What `str.strip` takes off."""

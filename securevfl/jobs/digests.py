@@ -1,0 +1,61 @@
+"""What a party's checkpoints belong to: digests of its table and of its rows in the alignment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.data import Categories, Names, PartyTable
+from securevfl.data.storage import let_go
+from securevfl.party import Alignments
+
+__all__ = ["data_digests"]
+
+
+def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, str]:
+    """What a party's checkpoints belong to: SHA-256 of its table, and of its rows in the alignment.
+
+    Args:
+        table: the party's own; None at a coordinator.
+        alignments: the party's own.
+    """
+    if table is None:
+        return {}
+    content = hashlib.sha256()
+    _add_texts(content, "ids", table.ids)
+    for column, values in sorted(table.columns.items()):
+        if isinstance(values, Categories):
+            _add_texts(content, f"{column} words", values.words)
+            _add(content, column, values.codes)
+        else:
+            _add(content, column, values)
+            let_go(values)
+    for name, part in (("label", table.label), ("fold", table.fold)):
+        if part is not None:
+            _add(content, name, part)
+    if table.book is not None:
+        _add_texts(content, "book ids", table.book.ids)
+        _add(content, "book", table.book.label)
+    _add_texts(content, "names", [str(table.classes), str(sorted(table.categorical))])
+    rows = hashlib.sha256()
+    for owner, alignment in sorted(alignments.items()):
+        _add(rows, owner, alignment.rows)
+        for name, labelled in sorted(alignment.labelled.items()):
+            _add(rows, f"{owner} {name}", labelled)
+    return {"table": content.hexdigest(), "alignment": rows.hexdigest()}
+
+
+def _add(digest: hashlib._Hash, name: str, values: np.ndarray) -> None:
+    values = values.astype(np.str_) if values.dtype.kind == "O" else values
+    digest.update(repr((name, values.dtype.str, values.shape, values.nbytes)).encode())
+    digest.update(np.ascontiguousarray(values).reshape(-1).view(np.uint8).data)
+
+
+def _add_texts(digest: hashlib._Hash, name: str, texts: Sequence[str]) -> None:
+    data, starts, lengths = Names.of(texts).buffers()
+    data = data[starts[0] : starts[-1] + lengths[-1]] if len(starts) else data[:0]
+    digest.update(repr((name, len(texts), len(data))).encode())
+    digest.update(np.ascontiguousarray(lengths).data)
+    digest.update(data.data)

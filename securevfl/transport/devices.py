@@ -1,0 +1,75 @@
+"""Between the host and an accelerator: copies that nobody waits for until their numbers are needed.
+
+A program on the host runs ahead of the device that computes what it asked for. Any question about a number there, a
+loss, a digest, whether all are finite, makes it wait until the device has caught up. So copies go through pinned
+memory, which the device reads and writes by itself, and are looked at later. PyTorch's notes on CUDA semantics,
+"Asynchronous execution" and "Use pinned memory buffers", describe both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+__all__ = ["HostCopy", "caught_up", "fits", "on_host", "to_device"]
+
+_SHARE = 0.5
+"""Of a device's free memory, what one table may take of it."""
+
+
+def on_host(array: np.ndarray | torch.Tensor) -> bool:
+    """Whether the numbers of an array are in this machine's memory."""
+    return not isinstance(array, torch.Tensor) or array.device.type == "cpu"
+
+
+class HostCopy:
+    """A copy of a device's tensor in the host's memory; begun at once, in the order of what the device was asked for.
+
+    Args:
+        tensor: not on the host; what is written to it later does not show.
+    """
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        detached = tensor.detach()
+        self._event: torch.cuda.Event | None = None
+        if tensor.device.type != "cuda":
+            self._copy = detached.cpu()
+            return
+        self._copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        self._copy.copy_(detached, non_blocking=True)
+        self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._event.record(torch.cuda.current_stream(tensor.device))
+
+    def array(self) -> np.ndarray:
+        """The numbers; waits until they are there."""
+        if self._event is not None:
+            self._event.synchronize()
+            self._event = None
+        found: np.ndarray = self._copy.numpy()
+        return found
+
+
+def to_device(array: np.ndarray | torch.Tensor, device: str | torch.device) -> torch.Tensor:
+    """An array of the host on a device, without waiting for the copy; by reference where it is there already and can be
+    written to."""
+    if isinstance(array, np.ndarray):
+        host = torch.from_numpy(array if array.flags.writeable else array.copy())  # torch has no tensors to read only
+    else:
+        host = array
+    if torch.device(device).type == "cuda" and host.device.type == "cpu":
+        return host.pin_memory().to(device, non_blocking=True)
+    return host.to(device)
+
+
+def fits(tensor: torch.Tensor, device: str | torch.device) -> bool:
+    """Whether a table should live on a device as a whole; else its batches go there one by one."""
+    if torch.device(device).type != "cuda":
+        return True
+    free, _ = torch.cuda.mem_get_info(device)
+    return tensor.nbytes <= _SHARE * free
+
+
+def caught_up(device: str | torch.device) -> None:
+    """Return when the device has done all that it was asked for: before a clock is read."""
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(device)

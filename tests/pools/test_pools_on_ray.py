@@ -1,0 +1,161 @@
+"""What is particular to a pool on Ray: who may reach the cluster, nodes that are lost, what is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from securevfl_crypto.errors import PoolError, WorkerLost
+from securevfl_crypto.pools import RayPool
+from securevfl_crypto.pools.cluster import check_access, check_closed
+from securevfl_crypto.pools.process import worker_environment
+
+from tests.pools.conftest import RayCluster
+
+TASKS = "securevfl_pool_tasks"
+TLS = {
+    "RAY_USE_TLS": "1",
+    "RAY_TLS_SERVER_CERT": "c.pem",
+    "RAY_TLS_SERVER_KEY": "k.pem",
+    "RAY_TLS_CA_CERT": "ca.pem",
+}
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "x"}
+
+
+@pytest.mark.parametrize(
+    ("address", "environment", "words"),
+    [
+        ("10.0.0.5:6379", {}, "without a token"),
+        ("10.0.0.5:6379", {"RAY_AUTH_MODE": "token"}, "without a token"),
+        ("10.0.0.5:6379", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere"}, "without a token"),
+        ("10.0.0.5:6379", {"RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN": "x"}, "without a token"),
+        ("head:6379", {}, "without a token"),
+        ("8.8.8.8:6379", TLS, "without a token"),
+        ("8.8.8.8:6379", TOKEN, "without TLS"),
+        ("head.example:6379", TOKEN, "without TLS"),
+        ("8.8.8.8:6379", {**TOKEN, **TLS, "RAY_USE_TLS": "0"}, "without TLS"),
+        ("8.8.8.8:6379", {**TOKEN, **TLS, "RAY_TLS_CA_CERT": ""}, "without TLS"),
+        ("[2001:4860:4860::8888]:6379", TOKEN, "without TLS"),
+    ],
+)
+def test_an_address_that_others_reach_needs_a_token_and_a_public_one_tls(
+    address: str, environment: dict[str, str], words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # no token of this user's own
+    with pytest.raises(PoolError, match=words):
+        check_access(address, environment)
+
+
+@pytest.mark.parametrize(
+    ("address", "environment"),
+    [
+        ("127.0.0.1:6379", {}),
+        ("localhost:6379", {}),
+        ("[::1]:6379", {}),
+        ("192.168.0.7:6379", TOKEN),
+        ("8.8.8.8:6379", {**TOKEN, **TLS}),
+        ("head.example:6379", {**TOKEN, **TLS}),
+    ],
+)
+def test_what_may_be_reached(address: str, environment: dict[str, str]) -> None:
+    check_access(address, environment)
+
+
+def test_a_token_in_a_file_counts(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("x")
+    check_access("10.0.0.5:6379", {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")})
+
+
+def test_without_ray_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(PoolError, match=re.escape("pip install 'securevfl[ray]'")):
+        RayPool()
+
+
+def test_a_cluster_of_ones_own_is_never_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.raises(PoolError, match=r"RAY_AUTH_MODE=disabled .* unset it"):
+        RayPool()
+
+
+def test_a_cluster_that_lets_anybody_in_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(words: str) -> None:
+        done = subprocess.CompletedProcess([], 0, stdout=f"{words}\n")
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+    answers("refused")
+    check_closed("10.0.0.5:6379")
+    answers("open")
+    with pytest.raises(PoolError, match="lets in whoever reaches it"):
+        check_closed("10.0.0.5:6379")
+    answers("connection timed out")
+    with pytest.raises(PoolError, match=r"no Ray cluster can be reached at 10.0.0.5:6379 \(connection timed out\)"):
+        check_closed("10.0.0.5:6379")
+
+
+def test_the_cluster_asks_for_a_token_and_reports_nothing(ray_cluster: RayCluster) -> None:
+    """A process without the token is turned away; one with it joins the pool's own way, and gets its answers."""
+    check_closed(ray_cluster.address)
+    script = f"""
+import json
+from securevfl_crypto.pools import open_pool
+with open_pool("ray:{ray_cluster.address}") as pool:
+    answers = [pool.submit("{TASKS}:double", bytes([n])).result(60).hex() for n in range(4)]
+    print(json.dumps([answers, pool.workers]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        env=worker_environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=True,
+    )
+    assert json.loads(done.stdout) == [["0000", "0101", "0202", "0303"], 2]
+    assert done.stderr == ""
+    dashboard = Path(ray_cluster.pool.folder or "") / "session_latest/logs/dashboard.log"
+    assert "Usage reporting is disabled" in dashboard.read_text()
+    assert "http server disabled" in dashboard.read_text()
+
+
+def test_one_process_has_one_pool_on_ray(ray_cluster: RayCluster) -> None:
+    with pytest.raises(PoolError, match="connected to a Ray cluster already"):
+        RayPool()
+
+
+def test_a_large_argument_crosses_once(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    put, sizes = ray.put, []
+    monkeypatch.setattr(ray, "put", lambda data: (sizes.append(len(data)), put(data))[1])
+    data = os.urandom(200_000)
+    for _ in range(3):
+        assert ray_cluster.pool.submit(f"{TASKS}:double", data).result(60) == data + data
+    assert sizes == [200_000]
+
+
+def test_a_task_that_kills_its_worker_is_lost_and_named(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    with pytest.raises(WorkerLost, match=f"{TASKS}:die lost its worker or its machine"):
+        ray_cluster.pool.submit(f"{TASKS}:die", str(tmp_path / "log")).result(90)
+    assert (tmp_path / "log").read_bytes() == b"..."
+
+
+def test_a_node_is_killed_midway_and_all_answers_are_there(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    """Both nodes are busy when one is killed: its task runs again on the other."""
+    pool, over = ray_cluster.pool, tmp_path / "over"
+    waiting = [pool.submit(f"{TASKS}:wait_for", str(tmp_path / f"started {n}"), str(over)) for n in range(2)]
+    more = [pool.submit(f"{TASKS}:double", bytes([n])) for n in range(12)]
+    until = time.monotonic() + 60
+    while not all((tmp_path / f"started {n}").exists() for n in range(2)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    ray_cluster.kill_node()
+    over.touch()
+    assert [future.result(90) for future in waiting] == [b"waited"] * 2
+    assert [future.result(90) for future in more] == [bytes([n, n]) for n in range(12)]
