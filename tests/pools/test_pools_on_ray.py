@@ -146,6 +146,17 @@ def test_a_task_that_kills_its_worker_is_lost_and_named(ray_cluster: RayCluster,
     assert (tmp_path / "log").read_bytes() == b"..."
 
 
+def test_what_ray_says_goes_to_the_log_and_not_to_the_output(
+    ray_cluster: RayCluster, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The way that its thread takes when a node is lost, which may be minutes later, amid the output of a command."""
+    from ray._private import worker
+
+    worker.print_to_stdstream({"lines": ["The node  was lost"], "pid": "raylet", "is_err": False}, ignore_prefix=False)
+    assert capfd.readouterr() == ("", "")
+    assert "Ray: The node was lost" in caplog.text
+
+
 def test_a_node_is_killed_midway_and_all_answers_are_there(ray_cluster: RayCluster, tmp_path: Path) -> None:
     """Both nodes are busy when one is killed: its task runs again on the other."""
     pool, over = ray_cluster.pool, tmp_path / "over"

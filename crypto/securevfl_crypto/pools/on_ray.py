@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import os
 import secrets
 import shutil
 import tempfile
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
@@ -34,6 +36,7 @@ _LOST = ("WorkerCrashedError", "NodeDiedError", "OutOfMemoryError", "ObjectLostE
 _SOCKET_PATH = 107 - len("/session_2026-01-01_00-00-00_000000_0000000/sockets/plasma_store.12")
 """How long the folder's name may be: the system limits names of sockets to 107 bytes."""
 _one = threading.Lock()
+_log = logging.getLogger("securevfl.pools")
 
 
 def run(cpus: int, task: str, *arguments: Argument) -> bytes:
@@ -105,6 +108,7 @@ class RayPool:
 
     def _connect(self, **options: Any) -> None:
         try:
+            _quiet()
             self._ray.init(include_dashboard=False, log_to_driver=False, logging_level="error", **options)
         except Exception as error:
             where = options.get("address", "this machine")
@@ -170,6 +174,23 @@ class RayPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _quiet() -> None:
+    """What Ray says of lost nodes goes to the log from here on, not to this process's standard output.
+
+    ``log_to_driver`` does not reach these messages: a thread of Ray prints them, whoever reads that output.
+    """
+    with contextlib.suppress(ImportError):
+        from ray._private import worker
+
+        if hasattr(worker, "print_to_stdstream"):
+            worker.print_to_stdstream = _say
+
+
+def _say(data: Mapping[str, Any], *_: object, **__: object) -> None:
+    for line in data.get("lines", ()):
+        _log.warning("Ray: %s", " ".join(str(line).split())[:400])
 
 
 def _own_token() -> None:
