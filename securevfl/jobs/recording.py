@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from securevfl.errors import ProtectionInactive
+from securevfl.jobs.evaluating import evaluation_of
 from securevfl.jobs.receipt import budgets, links, receipt, totals
 from securevfl.jobs.simulation import Aligned, Ran
 from securevfl.party import Job, declared
@@ -107,6 +108,7 @@ def run_record(
         alone=chief.alone if job.algorithm.subsets != "all" else {},
         calibration={whose: asdict(one) for whose, one in chief.calibration.items()},
         self_training=chief.self_training,
+        evaluation=evaluation_of(chief),
     )
 
 

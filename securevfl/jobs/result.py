@@ -15,7 +15,17 @@ from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.model import Model
 from securevfl.jobs.written import bind, sha256, write_ledgers
 from securevfl.privacy import Ledger, Ledgers, PublicKey
-from securevfl.report import Card, Record, RunRecord, cards, comparison_table, receipt_table, render_text, write
+from securevfl.report import (
+    Card,
+    Evaluation,
+    Record,
+    RunRecord,
+    cards,
+    comparison_table,
+    receipt_table,
+    render_text,
+    write,
+)
 
 __all__ = ["Result"]
 
@@ -66,6 +76,19 @@ class Result:
             if run.key == key:
                 return run
         raise UnknownNameError("run", key, [run.key for run in self.record.runs])
+
+    @property
+    def evaluation(self) -> Evaluation:
+        """The test rows of the last run beyond its metrics: per class, confusion, calibration, lift, stability.
+        `run(key).evaluation` has that of another run.
+
+        Raises:
+            InputError: no run scored test rows.
+        """
+        for run in reversed(self.record.runs):
+            if run.evaluation is not None:
+                return run.evaluation
+        raise InputError("no run scored test rows, so there is nothing to evaluate")
 
     @property
     def card(self) -> Card:

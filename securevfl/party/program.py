@@ -178,8 +178,17 @@ async def train_party(
     if trained.model:
         classes = next(iter(agreed.values())).classes
         trained.model |= {"encoder": encoder.state(), "classes": classes, "names": list(map(str, table.classes))}
+    _with_labels(trained, table, tables.get(site.label_owners[0]))
     trained.notes += site.notes
     return trained
+
+
+def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None) -> None:
+    """What the first label owner needs to evaluate its test rows: their labels as its table has them."""
+    if rows is None or rows.y is None or not len(trained.scores):
+        return
+    trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
+    trained.classes, trained.target = tuple(map(str, table.classes)), table.label_name
 
 
 async def predict_party(

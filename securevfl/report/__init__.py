@@ -4,6 +4,7 @@ from securevfl.report.attack_record import attacks_beside
 from securevfl.report.card import Card, card_table
 from securevfl.report.card_making import card_of, make_card
 from securevfl.report.derived import cards
+from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
@@ -34,6 +35,7 @@ __all__ = [
     "Card",
     "Cell",
     "Claim",
+    "Evaluation",
     "Failed",
     "PaperFigure",
     "Record",

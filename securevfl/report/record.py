@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from securevfl.report.evaluation import Evaluation
 from securevfl.report.stored import read_record
 
 __all__ = [
@@ -237,6 +238,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """metrics on the test rows, scored from the active party's own columns without a message"""
     calibration: dict[str, dict[str, float]] = {}
     """"whole", "alone" → temperature, validation rows, expected calibration error on the test rows before and after"""
+    evaluation: Evaluation | None = None
+    """the test rows per class, by confidence and by rank; None in the report of a party without labels"""
     deviation: dict[str, float] = {}
     """metric → standard deviation over `draws`; `test` holds the means then"""
     draws: int = 1

@@ -255,6 +255,10 @@ class Trained:
         test: at the active party: the metrics on the test rows.
         scores: at the active party: probabilities of the test rows, (n, classes).
         valid_scores: at the active party: probabilities of the validation rows by the kept model, (n, classes).
+        labels: at the active party: of the test rows, (n,): classes, or numbers in the target's units.
+        classes: at the active party: their names; empty for a number.
+        target: at the active party: the label's column.
+        weight: at the active party: of the test rows in metrics, (n,); None where all count alike.
         alone: at the active party: the metrics on the test rows, scored without the passive parties; empty where the
             algorithm has no way to.
         calibration: at the active party: ``"whole"`` and ``"alone"`` → how confident scores from all columns, and from
@@ -281,6 +285,10 @@ class Trained:
     test: dict[str, float] = field(default_factory=dict)
     scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     valid_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    labels: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)
+    classes: tuple[str, ...] = ()
+    target: str = ""
+    weight: np.ndarray | None = field(default=None, repr=False)
     alone: dict[str, float] = field(default_factory=dict)
     calibration: dict[str, Calibration] = field(default_factory=dict)
     alone_scores: np.ndarray = field(default_factory=lambda: np.empty((0, 0)), repr=False)

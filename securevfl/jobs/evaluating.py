@@ -1,0 +1,291 @@
+"""From the active party's scores and labels of its test rows to an `Evaluation`.
+
+Nothing is sent for it: the active party has the scores anyway, and the labels are its own. Figures that scikit-learn
+has are scikit-learn's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.report.evaluation import (
+    ClassFigures,
+    Evaluation,
+    LiftRow,
+    ReliabilityBin,
+    ResidualBin,
+    StabilityBin,
+)
+from securevfl.training import Trained
+from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
+
+__all__ = ["evaluate_classes", "evaluate_numbers", "evaluation_of", "population_stability"]
+
+_BINS = 10
+_POINTS = 101
+_EMPTY = 1e-4
+"""Share that stands for an empty bin in the population stability index."""
+
+
+def evaluation_of(trained: Trained) -> Evaluation | None:
+    """The evaluation of what a party trained; None at a party without labels, or without scores of its test rows."""
+    scores, labels = trained.scores, trained.labels
+    if not len(scores) or len(scores) != len(labels):
+        return None
+    if not trained.classes:
+        found = evaluate_numbers(
+            scores[:, 0],
+            labels,
+            expected=trained.valid_scores.ravel(),
+            weight=trained.weight,
+            target=trained.target,
+            more=trained.test,
+        )
+        return found
+    return evaluate_classes(
+        scores,
+        labels,
+        trained.classes,
+        expected=trained.valid_scores,
+        weight=trained.weight,
+        target=trained.target,
+    )
+
+
+def evaluate_classes(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[str],
+    *,
+    expected: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
+    target: str = "",
+) -> Evaluation:
+    """Of a classification.
+
+    Args:
+        scores: probabilities (n, classes), rows sum to one.
+        labels: classes of the rows, (n,).
+        classes: their names.
+        expected: probabilities of the validation rows, which the test rows' are held against.
+        weight: of the rows in the metrics, (n,); equal unless given.
+        target: the label's column.
+    """
+    from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
+
+    count = len(classes)
+    given = scores.argmax(axis=1)
+    which = range(count)
+    precision, recall, f1, _ = precision_recall_fscore_support(
+        labels, given, labels=list(which), zero_division=0.0, sample_weight=weight
+    )
+    curves = {k: _curve(labels == k, scores[:, k], weight) for k in which}
+    aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
+    rows = np.bincount(labels, minlength=count)
+    shown = which[-1:] if count == 2 else which
+    return Evaluation(
+        task="classification",
+        target=target,
+        rows=len(labels),
+        weighted=weight is not None,
+        classes=list(classes),
+        metrics=_averages(scores, labels, recall, precision, f1, aucs, curves, weight),
+        per_class=[
+            ClassFigures(
+                name=classes[k],
+                rows=int(rows[k]),
+                precision=float(precision[k]),
+                recall=float(recall[k]),
+                f1=float(f1[k]),
+                auc=aucs[k],
+            )
+            for k in which
+        ],
+        confusion=confusion_matrix(labels, given, labels=list(which)).tolist(),
+        reliability=_reliability(scores, labels),
+        lift={classes[k]: _lift(labels == k, scores[:, k]) for k in shown if rows[k]},
+        roc={classes[k]: _thinned(curve) for k in shown if (curve := curves[k]) is not None},
+        **_stability(_one_score(scores), None if expected is None else _one_score(expected)),
+    )
+
+
+def evaluate_numbers(
+    predicted: np.ndarray,
+    y: np.ndarray,
+    *,
+    expected: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
+    target: str = "",
+    more: Mapping[str, float] | None = None,
+) -> Evaluation:
+    """Of a regression.
+
+    Args:
+        predicted: (n,), in the target's units.
+        y: the target, (n,).
+        expected: predictions of the validation rows.
+        weight: of the rows, (n,); equal unless given.
+        target: its column.
+        more: metrics of the run's own, such as the deviance of its loss.
+    """
+    from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+
+    found = {
+        "rmse": float(root_mean_squared_error(y, predicted, sample_weight=weight)),
+        "mae": float(mean_absolute_error(y, predicted, sample_weight=weight)),
+        "bias": float(np.average(predicted - y, weights=weight)),
+    }
+    if y.min() < y.max():
+        found["r2"] = float(r2_score(y, predicted, sample_weight=weight))
+    order = np.argsort(predicted, kind="stable")
+    residuals = [
+        ResidualBin(
+            low=float(predicted[part].min()),
+            high=float(predicted[part].max()),
+            rows=len(part),
+            predicted=float(predicted[part].mean()),
+            observed=float(y[part].mean()),
+            error=float(np.sqrt(np.mean((predicted[part] - y[part]) ** 2))),
+        )
+        for part in np.array_split(order, _BINS)
+        if len(part)
+    ]
+    return Evaluation(
+        task="regression",
+        target=target,
+        rows=len(y),
+        weighted=weight is not None,
+        metrics=dict(more or {}) | found,
+        residuals=residuals,
+        **_stability(predicted, expected),
+    )
+
+
+def population_stability(
+    expected: np.ndarray, actual: np.ndarray, bins: int = _BINS
+) -> tuple[float, list[StabilityBin]]:
+    """The population stability index of scores, and the shares that it is made from; see `Evaluation`.
+
+    Args:
+        expected: scores (n,), whose quantiles are the bounds.
+        actual: scores (m,).
+        bins: how many; those that fall together, where many scores are the same, are one.
+    """
+    inner = np.unique(np.quantile(expected, np.linspace(0, 1, bins + 1)[1:-1]))
+    places = [np.searchsorted(inner, scores, side="right") for scores in (expected, actual)]
+    was, now = (np.bincount(place, minlength=len(inner) + 1) / len(place) for place in places)
+    low, high = min(expected.min(), actual.min()), max(expected.max(), actual.max())
+    edges = [float(low), *inner.tolist(), float(high)]
+    a, e = np.maximum(now, _EMPTY), np.maximum(was, _EMPTY)
+    value = float(((a - e) * np.log(a / e)).sum())
+    return value, [
+        StabilityBin(low=edges[i], high=edges[i + 1], expected=float(was[i]), actual=float(now[i]))
+        for i in range(len(was))
+    ]
+
+
+def _stability(actual: np.ndarray, expected: np.ndarray | None) -> dict[str, Any]:
+    if expected is None or len(expected) < FEWEST_TO_CHOOSE:
+        return {}
+    value, bins = population_stability(expected, actual)
+    return {"psi": value, "stability": bins}
+
+
+def _one_score(scores: np.ndarray) -> np.ndarray:
+    """Of the last of two classes, of the likeliest of several, (n,)."""
+    if not scores.size:
+        return np.empty(0)
+    found: np.ndarray = scores[:, 1] if scores.shape[1] == 2 else scores.max(axis=1)
+    return found
+
+
+def _averages(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    recall: np.ndarray,
+    precision: np.ndarray,
+    f1: np.ndarray,
+    aucs: Mapping[int, float | None],
+    curves: Mapping[int, tuple[np.ndarray, np.ndarray] | None],
+    weight: np.ndarray | None,
+) -> dict[str, float]:
+    count = scores.shape[1]
+    edge = np.finfo(scores.dtype).eps
+    right = np.clip(scores[np.arange(len(labels)), labels], edge, 1 - edge)
+    present = np.unique(labels)
+    squares = ((scores - np.eye(count)[labels]) ** 2).sum(axis=1)
+    found = {
+        "accuracy": float(np.average(scores.argmax(axis=1) == labels, weights=weight)),
+        "balanced_accuracy": float(recall[present].mean()),
+        "macro_precision": float(precision.mean()),
+        "macro_recall": float(recall.mean()),
+        "macro_f1": float(f1.mean()),
+        "log_loss": float(np.average(-np.log(right), weights=weight)),
+        "brier": float(np.average(squares, weights=weight)) / (2 if count == 2 else 1),
+        "ece": expected_calibration_error(scores, labels),
+    }
+    known = [auc for auc in aucs.values() if auc is not None]
+    if len(known) == count:
+        found["auc"] = known[-1] if count == 2 else float(np.mean(known))
+        found["gini"] = 2 * found["auc"] - 1
+    last = curves[count - 1]
+    if count == 2 and last is not None:
+        found["ks"] = float((last[1] - last[0]).max())
+    return found
+
+
+def _curve(hits: np.ndarray, scores: np.ndarray, weight: np.ndarray | None) -> tuple[np.ndarray, np.ndarray] | None:
+    from sklearn.metrics import roc_curve
+
+    if hits.all() or not hits.any():
+        return None
+    false_rate, true_rate, _ = roc_curve(hits, scores, sample_weight=weight)
+    return false_rate, true_rate
+
+
+def _thinned(curve: tuple[np.ndarray, np.ndarray]) -> list[tuple[float, float]]:
+    """At most `_POINTS` points of it, the ends among them."""
+    at = np.unique(np.linspace(0, len(curve[0]) - 1, _POINTS).round().astype(int))
+    return [(round(float(curve[0][i]), 5), round(float(curve[1][i]), 5)) for i in at]
+
+
+def _reliability(scores: np.ndarray, labels: np.ndarray) -> list[ReliabilityBin]:
+    confidence = _one_score(scores)
+    right = labels == 1 if scores.shape[1] == 2 else scores.argmax(axis=1) == labels
+    place = np.searchsorted(np.linspace(0, 1, _BINS + 1)[1:-1], confidence)  # as scikit-learn's calibration_curve
+    return [
+        ReliabilityBin(
+            low=k / _BINS,
+            high=(k + 1) / _BINS,
+            rows=int(there.sum()),
+            confidence=float(confidence[there].mean()),
+            observed=float(right[there].mean()),
+        )
+        for k in range(_BINS)
+        if (there := place == k).any()
+    ]
+
+
+def _lift(hits: np.ndarray, scores: np.ndarray) -> list[LiftRow]:
+    """Rows of the same score share their hits evenly, so that their order in the table changes nothing."""
+    order = np.argsort(-scores, kind="stable")
+    _, group, sizes = np.unique(-scores[order], return_inverse=True, return_counts=True)
+    even = (np.bincount(group, weights=hits[order].astype(float)) / sizes)[group]
+    total, found = int(hits.sum()), []
+    summed = np.cumsum(even)
+    for k in range(1, _BINS + 1):
+        rows = max(round(len(hits) * k / _BINS), 1)
+        gain = float(summed[rows - 1]) / total
+        found.append(
+            LiftRow(
+                share=rows / len(hits),
+                rows=rows,
+                hits=round(float(summed[rows - 1])),
+                gain=gain,
+                lift=gain * len(hits) / rows,
+            )
+        )
+    return found
