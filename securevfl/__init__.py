@@ -43,6 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SplitNN,
         ZeroImputation,
     )
+    from securevfl.align import Align
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
     from securevfl.data import (
         LabelBook,
@@ -98,6 +99,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
+    "securevfl.align": "Align",
     "securevfl.algorithms": (
         "APCVFL AllLabels Best Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
@@ -131,6 +133,7 @@ __all__ = [
     "RISA",
     "SFHTL",
     "Algorithm",
+    "Align",
     "AlignmentError",
     "AllLabels",
     "AttackResult",

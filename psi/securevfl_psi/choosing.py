@@ -29,11 +29,11 @@ class Choice:
     """What was chosen.
 
     Attributes:
-        protocol: one of the two.
+        protocol: one of the two; or what was named, where nothing was to choose.
         why: in a sentence, with the estimates.
     """
 
-    protocol: Literal["dh", "ot"]
+    protocol: Literal["dh", "ot", "unsafe_salted_hash"]
     why: str
 
 

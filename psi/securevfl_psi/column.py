@@ -124,6 +124,18 @@ class Identifiers(Sequence[str]):
         """The texts from `start` to before `stop`, over the same bytes."""
         return Identifiers(self._data, self._starts[start:stop], self._lengths[start:stop])
 
+    def padded(self, size: int) -> Identifiers:
+        """With random texts of 32 hexadecimal digits after them, until there are `size`; 128 bits each, so that none
+        comes twice or is anybody's."""
+        more = size - len(self)
+        if more <= 0:
+            return self
+        end = int((self._starts + self._lengths).max(initial=0))
+        digits = np.frombuffer(secrets.token_bytes(16 * more).hex().encode(), dtype=np.uint8)
+        starts = np.concatenate([self._starts, end + 32 * np.arange(more)])
+        lengths = np.concatenate([self._lengths, np.full(more, 32, dtype=self._lengths.dtype)])
+        return Identifiers(np.concatenate([self._data[:end], digits]), starts, lengths)
+
     def joined(self, rows: np.ndarray) -> np.ndarray:
         """The texts of some rows, one after the other, uint8 (total,). Takes eight bytes for each of them meanwhile."""
         lengths = self._lengths[rows].astype(np.int64)

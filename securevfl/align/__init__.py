@@ -1,13 +1,15 @@
 """Alignment: the parties find their common rows, agree on an order, and verify that they agree.
 
-`run` is what a party runs, `driver` moves the frames of `securevfl_psi.joint` over its links, `exchanges` declares them
-and `joined` joins in the clear for experiments. This package alone uses the conversations of `securevfl_psi`; jobs and
-party programs import it. Only an alignment that all parties verified can be trained on.
+`options` is a job's section ``[align]``. `run` is what a party runs, `driver` moves the frames of
+`securevfl_psi.joint` over its links, `exchanges` declares them and `joined` joins in the clear for experiments. This
+package alone uses the conversations of `securevfl_psi`; jobs and party programs import it. Only an alignment that all
+parties verified can be trained on.
 """
 
-from securevfl.align.exchanges import EXCHANGES, exchanges
+from securevfl.align.exchanges import EXCHANGES, declarable, exchanges
 from securevfl.align.joined import join
+from securevfl.align.options import Align
 from securevfl.align.result import Alignment
 from securevfl.align.run import align, protocol_of
 
-__all__ = ["EXCHANGES", "Alignment", "align", "exchanges", "join", "protocol_of"]
+__all__ = ["EXCHANGES", "Align", "Alignment", "align", "declarable", "exchanges", "join", "protocol_of"]

@@ -15,9 +15,8 @@ from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.errors import RowsDifferError
 from securevfl_psi.joint import Joint
 from securevfl_psi.wire import Frame
-from securevfl_psi.wire import Kind as FrameKind
 
-from securevfl.align.exchanges import CROSSINGS
+from securevfl.align.exchanges import Crossing, crossing
 from securevfl.errors import AlignmentError, ProtocolError
 from securevfl.privacy import Link
 from securevfl.site import Site
@@ -51,8 +50,8 @@ async def drive(site: Site, joint: Joint) -> None:
     try:
         async with asyncio.TaskGroup() as group:
             for link in links:
-                group.create_task(_write(link, joint.sending(link.peer), news))
-                group.create_task(_read(link, joint.hearing(link.peer), news))
+                group.create_task(_write(link, joint, news))
+                group.create_task(_read(link, joint, news))
     except BaseExceptionGroup as failed:
         first: BaseException = failed
         while isinstance(first, BaseExceptionGroup):
@@ -60,21 +59,23 @@ async def drive(site: Site, joint: Joint) -> None:
         raise first from None
 
 
-async def _write(link: Link, script: Outgoing, news: _News) -> None:
+async def _write(link: Link, joint: Joint, news: _News) -> None:
+    script: Outgoing = joint.sending(link.peer)
     for frame in script:
         if frame is None:
             await news.wait()
             continue
-        crossing = CROSSINGS[frame.kind]
+        way = crossing(frame.kind, joint.protocol_with(link.peer))
         payload = np.frombuffer(frame.payload, dtype=np.uint8)
-        array = payload.reshape(-1, crossing.width) if crossing.width else payload
-        await link.send(crossing.kind, crossing.step, meta={}, guard=crossing.guard, **{crossing.name: array})
+        array = payload.reshape(-1, way.width) if way.width else payload
+        await link.send(way.kind, way.step, meta={}, guard=way.guard, **{way.name: array})
         news.ring()
         await asyncio.sleep(0)  # a send that need not wait would not let anybody else in
     news.ring()
 
 
-async def _read(link: Link, script: Incoming, news: _News) -> None:
+async def _read(link: Link, joint: Joint, news: _News) -> None:
+    script: Incoming = joint.hearing(link.peer)
     try:
         due = next(script, None)
         while True:
@@ -82,8 +83,8 @@ async def _read(link: Link, script: Incoming, news: _News) -> None:
                 await news.wait()
                 due = next(script)
                 continue
-            frame = await _receive(link, due)
-            due = script.send(frame)
+            way = crossing(due, joint.protocol_with(link.peer))
+            due = script.send(Frame(due, await _receive(link, way)))
             news.ring()
     except StopIteration:
         news.ring()
@@ -94,14 +95,13 @@ async def _read(link: Link, script: Incoming, news: _News) -> None:
         ) from None
 
 
-async def _receive(link: Link, due: FrameKind) -> Frame:
-    crossing = CROSSINGS[due]
-    message = await link.receive(crossing.kind, crossing.step, crossing.name)
-    array = np.asarray(message.arrays[crossing.name])
-    shape = array.shape[1:] == (crossing.width,) if crossing.width else array.ndim == 1
+async def _receive(link: Link, way: Crossing) -> bytes:
+    message = await link.receive(way.kind, way.step, way.name)
+    array = np.asarray(message.arrays[way.name])
+    shape = array.shape[1:] == (way.width,) if way.width else array.ndim == 1
     if array.dtype != np.uint8 or not array.ndim or not shape:
         raise ProtocolError(
-            f"{link.peer!r} sent {crossing.step!r} as {array.dtype} {array.shape}; uint8 "
-            f"{f'(n, {crossing.width})' if crossing.width else '(n,)'} was expected"
+            f"{link.peer!r} sent {way.step!r} as {array.dtype} {array.shape}; uint8 "
+            f"{f'(n, {way.width})' if way.width else '(n,)'} was expected"
         )
-    return Frame(due, array.tobytes())
+    return array.tobytes()

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 
 from securevfl_psi.wire import Kind as FrameKind
 
+from securevfl.align.options import Align
 from securevfl.transport import NO_GUARD, Exchange, Guard, Kind
 from securevfl.transport.exchange import ACTIVE, PASSIVE, PartyRole
 
-__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "exchanges"]
+__all__ = ["CROSSINGS", "EXCHANGES", "Crossing", "crossing", "declarable", "exchanges"]
 
 _BLINDED = Guard("blinded", 128, "Curve25519")
 _TABLE = Guard("blinded", 128, "oblivious key-value store")
+_TRANSFERRED = Guard("blinded", 128, "oblivious transfer")
 _PROVED = Guard("masked", 128, "2HashDH")
 
 
@@ -51,12 +53,39 @@ CROSSINGS: Mapping[FrameKind, Crossing] = {
     FrameKind.CONFIRMATION: Crossing("psi/confirm", Kind.STATISTIC, "confirmation", 0, _PROVED),
 }
 
+_BY_TRANSFER: Mapping[FrameKind, Crossing] = {
+    FrameKind.TRANSFERS: Crossing("psi/transfers", Kind.BLINDED_SET, "points", 32, _BLINDED),
+    FrameKind.SEED: Crossing("psi/challenge", Kind.CONTROL, "seed"),
+    FrameKind.ROWS: Crossing("psi/encoded", Kind.BLINDED_SET, "rows", 64, _TRANSFERRED),
+    FrameKind.SUMS: Crossing("psi/sums", Kind.BLINDED_SET, "sums", 0, _TRANSFERRED),
+    FrameKind.TOKENS: Crossing("psi/outputs", Kind.BLINDED_SET, "tokens", 0, _TRANSFERRED),
+}
+_HASHED: Mapping[FrameKind, Crossing] = {
+    FrameKind.TOKENS: Crossing("psi/hashes", Kind.ENCODED_SET, "digests", 16),
+}
+_OF_PROTOCOL = {"ot": _BY_TRANSFER, "unsafe_salted_hash": _HASHED}
+
+
+def crossing(frame: FrameKind, protocol: str = "") -> Crossing:
+    """How a kind of frame crosses where two parties run a protocol.
+
+    Args:
+        frame: its kind.
+        protocol: see `securevfl_psi.Joint.protocol_with`.
+
+    Raises:
+        KeyError: a kind that no joint run sends.
+    """
+    return _OF_PROTOCOL.get(protocol, {}).get(frame) or CROSSINGS[frame]
+
+
 _BOTH: tuple[tuple[PartyRole, PartyRole], ...] = ((ACTIVE, PASSIVE), (PASSIVE, ACTIVE))
 _ALL: tuple[tuple[PartyRole, PartyRole], ...] = (*_BOTH, (PASSIVE, PASSIVE))
 _HELD = "which of its own rows all parties hold; with a label book also which of them are in the book"
 
 # Where one passive party's set is the smaller one, it asks, and the frames of a client come from it.
-_DECLARED: tuple[tuple[FrameKind, tuple[tuple[PartyRole, PartyRole], ...], str, str], ...] = (
+_Declared = tuple[tuple[FrameKind, tuple[tuple[PartyRole, PartyRole], ...], str, str], ...]
+_DECLARED: _Declared = (
     (FrameKind.HELLO, _ALL, "session, number of rows", ""),
     (FrameKind.KEY, _ALL, "public key for shares of zero", ""),
     (FrameKind.POINTS, _BOTH, "identifiers, blinded", ""),
@@ -76,21 +105,77 @@ _DECLARED: tuple[tuple[FrameKind, tuple[tuple[PartyRole, PartyRole], ...], str, 
     (FrameKind.CONFIRMATION, _ALL, "confirmation of the common rows", "whether both have the same common rows"),
 )
 
-EXCHANGES: tuple[Exchange, ...] = tuple(
-    Exchange(CROSSINGS[frame].step, CROSSINGS[frame].kind, sender, receiver, words, reveals)
-    for frame, ways, words, reveals in _DECLARED
-    for sender, receiver in ways
+_DECLARED_TRANSFER: _Declared = (
+    (FrameKind.TRANSFERS, _BOTH, "base transfers", ""),
+    (FrameKind.SEED, _BOTH, "seed of an encoded set, and of the sums that check it", ""),
+    (FrameKind.ROWS, _BOTH, "identifiers, encoded", ""),
+    (FrameKind.SUMS, _BOTH, "sums that check an encoded set", ""),
+    (FrameKind.TOKENS, _BOTH, "tokens of its identifiers", "which of its own rows the sender has"),
 )
+_DECLARED_HASHED: _Declared = (
+    (
+        FrameKind.TOKENS,
+        ((PASSIVE, ACTIVE),),
+        "salted hashes of its identifiers",
+        "its whole set, by hashing all identifiers that there could be",
+    ),
+)
+_TWO_PARTY = frozenset({FrameKind.POINTS, FrameKind.ANSWERS, FrameKind.TOKENS})
 
 
-def exchanges(passive: int, *, book: bool = False) -> tuple[Exchange, ...]:
+def _made(declared: _Declared, protocol: str = "") -> tuple[Exchange, ...]:
+    hashed = protocol == "unsafe_salted_hash"
+    return tuple(
+        Exchange(
+            crossing(frame, protocol).step,
+            crossing(frame, protocol).kind,
+            sender,
+            receiver,
+            words,
+            reveals,
+            "leak" if hashed else "ok",
+        )
+        for frame, ways, words, reveals in declared
+        for sender, receiver in ways
+    )
+
+
+EXCHANGES: tuple[Exchange, ...] = _made(_DECLARED)
+"""What an alignment by `dh` may send, among any parties."""
+
+
+def exchanges(passive: int, *, book: bool = False, align: Align | None = None) -> tuple[Exchange, ...]:
     """What an alignment with so many passive parties may send.
 
     Args:
         passive: how many passive parties there are.
         book: whether the active party has a label book, so that parties align two at a time.
+        align: how they align.
     """
+    how = Align() if align is None else align
     if not passive:
         return ()
-    shares = passive > 1 and not book  # shares of zero are for three or more parties at once
-    return tuple(exchange for exchange in EXCHANGES if shares or exchange.kind is not Kind.PUBLIC_KEY)
+    found = EXCHANGES
+    if how.in_pairs(passive, book=book):  # shares of zero are for three or more parties at once
+        found = tuple(exchange for exchange in found if exchange.kind is not Kind.PUBLIC_KEY)
+    return (*_needed(found, how), *_more(how))
+
+
+def _more(align: Align) -> tuple[Exchange, ...]:
+    """What other protocols than `dh` may send beside it."""
+    if align.protocol in ("ot", "auto"):
+        return _made(_DECLARED_TRANSFER, "ot")
+    return _made(_DECLARED_HASHED, "unsafe_salted_hash") if align.protocol == "unsafe_salted_hash" else ()
+
+
+def _needed(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
+    """Without what only `dh` sends, where it cannot run."""
+    if align.protocol in ("dh", "auto"):
+        return found
+    only = {CROSSINGS[frame].step for frame in (*_TWO_PARTY, FrameKind.SEED, FrameKind.SLOTS, FrameKind.KEY)}
+    return tuple(exchange for exchange in found if exchange.step not in only)
+
+
+def declarable(align: Align) -> tuple[Exchange, ...]:
+    """All that an alignment may send, whatever parties there are."""
+    return (*_needed(EXCHANGES, align), *_more(align))

@@ -37,6 +37,7 @@ class Alignment:
             active party's numbers of them (its table's rows first, its label book's after; none that it keeps for
             validation or test), in an order that both share and verified; at a passive party its own row numbers, under
             its own name. Empty unless the active party has a label book.
+        protocol: how the common rows were found, and why so, in words; empty where no protocol ran.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -44,6 +45,7 @@ class Alignment:
     verified_by: tuple[str, ...]
     pairwise: dict[str, int]
     labelled: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
+    protocol: str = ""
 
     def require_verified(self, site: Site) -> None:
         """Refuse rows that were not verified with every peer of `site`.

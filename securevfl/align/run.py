@@ -8,22 +8,42 @@ import numpy as np
 import securevfl_psi as psi
 
 from securevfl.align.driver import drive
+from securevfl.align.options import Align
 from securevfl.align.result import RULES, Alignment, identifiers, order
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.site import Site
 
 __all__ = ["align", "protocol_of"]
 
-_COMPOSED = "DH-PSI, two parties at a time (2HashDH on X25519, RFC 9380 hash to curve), composed by the active party"
+_WORDS = {
+    "dh": "DH-PSI, two parties at a time (2HashDH on X25519, RFC 9380 hash to curve), composed by the active party",
+    "ot": "PSI by oblivious transfer, two parties at a time (PaXoS over OT extension), composed by the active party",
+    "unsafe_salted_hash": "salted hashes, compared by the active party: not private",
+}
 _GLOBAL = (
     "multi-party PSI (X25519, RFC 9380 hash to curve; zero shares in an oblivious key-value store): the global "
     "intersection only"
 )
 
 
-def protocol_of(passive: int, *, book: bool = False) -> str:
-    """The protocol that `align` runs with so many passive parties, in words."""
-    return _GLOBAL if passive > 1 and not book else _COMPOSED
+def protocol_of(passive: int, *, book: bool = False, align: Align | None = None) -> str:
+    """The protocol that `align` runs with so many passive parties, in words, as far as sizes do not decide it."""
+    how = Align() if align is None else align
+    if not how.in_pairs(passive, book=book):
+        return _GLOBAL
+    return "DH-PSI or PSI by oblivious transfer, by sizes" if how.protocol == "auto" else _WORDS[how.protocol]
+
+
+def _ran(joint: psi.Joint, how: Align) -> str:
+    """What ran, and why."""
+    chosen = joint.result.protocols
+    if not chosen:
+        return _GLOBAL + (", for nobody learns a pairwise intersection by it" if how.protocol == "auto" else "")
+    if how.protocol != "auto":
+        return _WORDS[how.protocol]
+    found = dict.fromkeys(_WORDS[choice.protocol] for choice in chosen.values())
+    why = "; ".join(f"{name}: {choice.why}" for name, choice in chosen.items())
+    return f"{' and '.join(found)}, as auto chose ({why})"
 
 
 async def align(
@@ -32,6 +52,7 @@ async def align(
     *,
     book: Sequence[str] = (),
     held_out: Sequence[int] | np.ndarray = (),
+    how: Align | None = None,
 ) -> Alignment:
     """Run this party's part of the alignment.
 
@@ -44,6 +65,7 @@ async def align(
         ids: its identifiers, one per row, none twice.
         book: at the active party, identifiers of rows of which it knows the label only.
         held_out: at the active party, its own rows kept for validation and test: their labels are nobody's to train on.
+        how: by which protocol, as all parties agreed; `dh` unless given.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -51,11 +73,12 @@ async def align(
         InputError: identifiers that are empty, null or doubled.
         ProtocolError: a peer sent what the protocol does not allow, or a larger set than the policy accepts.
     """
+    how = Align() if how is None else how
     try:
         normal = identifiers(ids, book)
         if not site.passive:
             return Alignment(rows=order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={})
-        joint = _joint(site, normal, len(ids), held_out)
+        joint = _joint(site, normal, len(ids), held_out, how)
         await drive(site, joint)
     except psi.IdentifierError as error:
         raise InputError(f"{site.name!r}: {error}") from error
@@ -63,17 +86,19 @@ async def align(
         raise PolicyError(str(error)) from error
     except psi.PSIError as error:
         raise ProtocolError(str(error)) from error
-    found = joint.result
+    found, ran = joint.result, _ran(joint, how)
+    site.ledger.note("alignment", {"protocol": ran, "with": site.active, "sizes padded to": how.pad_to or 0})
     return Alignment(
         rows=found.rows,
         digest=found.run,
         verified_by=tuple(sorted(joint.terms.peers)),
         pairwise=dict(found.pairwise),
         labelled=found.labelled,
+        protocol=ran,
     )
 
 
-def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray) -> psi.Joint:
+def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align) -> psi.Joint:
     """The party's scripts, under its policy."""
     terms = psi.JointTerms(
         name=site.name,
@@ -83,6 +108,9 @@ def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] |
         rules=RULES,
         max_set_size=site.policy.max_set_size,
         pairwise=site.policy.pairwise_intersections,
+        protocol=how.protocol,
+        link=how.link,
+        pad_to=how.pad_to,
     )
 
     def allow(count: int, found: Mapping[str, int], sizes: Mapping[str, int]) -> None:

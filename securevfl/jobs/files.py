@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
+from securevfl.align import Align
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, Storage, TableLimits, datasets, read_table
@@ -148,6 +149,7 @@ class JobSections(Config):
     job: JobOptions = msgspec.field(default_factory=JobOptions)
     algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
     protection: Protection = msgspec.field(default_factory=Unnamed)
+    align: Align = msgspec.field(default_factory=Align)
     policy: Mapping[str, Policy] = msgspec.field(default_factory=dict)
     data: Mapping[str, object] | None = None
     party: tuple[PartySection, ...] = ()
@@ -158,7 +160,9 @@ class JobSections(Config):
         Raises:
             InputError, PolicyError: an algorithm and a protection that do not go together.
         """
-        return self.job.job(algorithm=self.algorithm, protection=self.protection, policies=self.policies)
+        return self.job.job(
+            algorithm=self.algorithm, protection=self.protection, align=self.align, policies=self.policies
+        )
 
     @property
     def policies(self) -> dict[str, Policy]:

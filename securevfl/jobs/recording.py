@@ -72,8 +72,7 @@ def run_record(
     """
     chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
     epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
-    protection = job.planned(len(passive))
-    found = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner) if passive]
+    found = [f for owner in owners for f in job.findings(passive, owner) if passive]
     findings = _budgeted(found, job)
     spent = {name: trained.spent for name, trained in ran.trained.items()}
     dp = job.protection.dp
@@ -176,8 +175,7 @@ def job_card(
     """
     if not passive:
         return None
-    protection = job.planned(len(passive))
-    found = [f for owner in owners for f in job.algorithm.findings(protection, passive, owner)]
+    found = [f for owner in owners for f in job.findings(passive, owner)]
     learned = learned_of(_budgeted(found, job))
     roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
     helper = job.protection.coordinator_among(roles)
@@ -235,7 +233,7 @@ def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float)
     """
     active = aligned.parties[chief]
     return AlignmentRecord(
-        protocol=aligned.protocol,
+        protocol=active.protocol or aligned.protocol,
         common=aligned.common,
         train=len(split.train),
         valid=len(split.valid),

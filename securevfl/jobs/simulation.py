@@ -105,7 +105,7 @@ def align_parties(
     async def program(site: Site, table: PartyTable | None) -> Alignments:
         await consent_party(site, table, job, among=among)
         site.observer.phase("alignment")
-        return await align_party(site, table)
+        return await align_party(site, table, job)
 
     found, sites = Simulated(job=job, parties=parties, run=run, observer=observer, signing=signing).play(program)
     owners = [table.name for table in parties.label_owners]
@@ -113,7 +113,9 @@ def align_parties(
         alignments={name: found[name] for name in [*owners, *parties]},
         readings={name: site.clock.lap() for name, site in sorted(sites.items())},
         ledgers={name: site.ledger for name, site in sorted(sites.items())},
-        protocol=protocol_of(len(parties.passive), book=any(t.book is not None for t in parties.label_owners)),
+        protocol=protocol_of(
+            len(parties.passive), book=any(t.book is not None for t in parties.label_owners), align=job.align
+        ),
         signing=signing,
     )
 

@@ -254,6 +254,7 @@ class StateFolder:
                 "verified by": list(one.verified_by),
                 "pairwise": dict(one.pairwise),
                 "labelled": dict(one.labelled),
+                "protocol": one.protocol,
             }
             for owner, one in found.alignments.items()
         }
@@ -281,6 +282,7 @@ class StateFolder:
                 verified_by=tuple(one["verified by"]),
                 pairwise=one["pairwise"],
                 labelled=one["labelled"],
+                protocol=str(one.get("protocol", "")),
             )
             for owner, one in items.items()
         }

@@ -140,14 +140,15 @@ def terms(
     """
     protection, mine = job.planned(len(passive)), party == active
     role: PartyRole = ACTIVE if mine else PASSIVE
-    aligning = alignment_exchanges(len(passive), book=pairwise)
+    pairwise = pairwise or job.align.in_pairs(len(passive))
+    aligning = alignment_exchanges(len(passive), book=pairwise, align=job.align)
     training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
     known_to = active if pairwise and not mine and len(passive) > 1 else ""
     sends = frozenset({Kind.CONTROL}) | _kinds(e for e in aligning if e.sender == role)
     if not training:
         return Terms(sends=sends, pairwise=known_to)
     content = [e for e in training if role in (e.sender, e.receiver)]
-    findings = job.algorithm.findings(protection, passive, active)
+    findings = job.findings(passive, active)
     return Terms(
         protections=_protections(content),
         key_bits=min((e.key_bits for e in content if "paillier" in e.ciphers), default=0),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from securevfl.align import Align
 from securevfl.cut import BFV
 from securevfl.errors import SecureVFLError
 from securevfl.party.job import Job
@@ -47,7 +48,7 @@ def cure_of_leaks(job: Job, party: str, *, active: str, passive: Sequence[str]) 
 
 
 def _leaks(job: Job, party: str, active: str, passive: Sequence[str]) -> bool:
-    found = job.algorithm.findings(job.planned(len(passive)), passive, active)
+    found = job.findings(passive, active)
     return any(f.about == party and f.severity == "leak" for f in found)
 
 
@@ -56,8 +57,10 @@ def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     gaussian = Gaussian(epsilon=largest_epsilon(lambda epsilon: auc_of_mu(mu_of(epsilon, Gaussian().delta))))
     what = "labels" if labels else "features"
     noise = f"noise on {what}, dp=sv.DP({what}=sv.Gaussian(epsilon={gaussian.epsilon:g})) or less"
+    yield "protocol 'dh' in [align]", _aligned_privately
     if not labels:
         yield noise, lambda job: _noised(job, what, gaussian)
+        yield f"{noise}, and protocol 'dh' in [align]", lambda job: _aligned_privately(_noised(job, what, gaussian))
         return
     yield "protection 'bfv'", _sealed
     yield "bottoms without parameters, bottom=()", _without_bottoms
@@ -83,6 +86,10 @@ def _noised(job: Job, what: str, mechanism: Mechanism) -> Job:
     had = job.protection.dp
     dp = DP.of({what: mechanism.describe()}) if had is None else had.replace(**{what: mechanism})
     return job.replace(protection=job.protection.replace(dp=dp))
+
+
+def _aligned_privately(job: Job) -> Job:
+    return job.replace(align=Align())
 
 
 def _sealed(job: Job) -> Job:

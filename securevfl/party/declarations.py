@@ -5,7 +5,7 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 
 from __future__ import annotations
 
-from securevfl.align import EXCHANGES
+from securevfl.align import declarable
 from securevfl.party import consent, heads, numbering
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
@@ -22,7 +22,7 @@ def declared(job: Job, passive: int) -> Exchanges:
     training = job.algorithm.declared(job.planned(passive), passive) if passive else ()
     parts: tuple[tuple[Exchange, ...], ...] = (
         consent.EXCHANGES,
-        EXCHANGES,
+        declarable(job.align),
         numbering.EXCHANGES,
         training,
         heads.EXCHANGES,

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
 from securevfl_crypto.errors import PoolError
 
+from securevfl.align import Align
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
-from securevfl.privacy import Policy
+from securevfl.privacy import Finding, Policy
 from securevfl.scale import check_pool
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 
@@ -21,6 +22,9 @@ __all__ = ["Job", "JobOptions", "JobTerms"]
 
 _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """What parties need not have alike."""
+
+_LATER = {"align": Align}
+"""Parts that jobs once did not have: with their defaults they do not change the digest by which models are found."""
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -142,6 +146,7 @@ class Job(JobOptions):
         protection: how what crosses the cut is protected: `Plain`, `BFV` or another, each with `dp` or without;
             likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
             unless it has `accept_leak`: see `securevfl.party.settling`.
+        align: how common rows are found.
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
@@ -155,6 +160,7 @@ class Job(JobOptions):
 
     algorithm: Algorithm = msgspec.field(default_factory=_default)
     protection: Protection = msgspec.field(default_factory=Unnamed)
+    align: Align = msgspec.field(default_factory=Align)
     policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -194,11 +200,27 @@ class Job(JobOptions):
         """
         return self.algorithm.planned(self.protection, self.plan, passive)
 
+    def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
+        """What one party could learn of another by this job, with the ε that it plans: what the algorithm and the
+        protection show, and what finding the common rows shows beside these.
+
+        Args:
+            passive: names of the passive parties.
+            active: name of the active party.
+        """
+        found = self.algorithm.findings(self.planned(len(passive)), passive, active)
+        return [*found, *self.align.findings(passive, active)]
+
     @property
     def digest(self) -> str:
         """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy, a device and a pool are a
         party's own affair, and that a leak is accepted shows in the protection."""
-        agreed = {name: value for name, value in self.describe().items() if name not in _OWN_AFFAIR}
+        usual = {name: getattr(self, name) == kind() for name, kind in _LATER.items()}
+        agreed = {
+            name: value
+            for name, value in self.describe().items()
+            if name not in _OWN_AFFAIR and not usual.get(name, False)
+        }
         text = json.dumps(agreed, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(b"securevfl job v3" + text.encode()).hexdigest()
 

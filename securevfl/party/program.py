@@ -79,7 +79,7 @@ async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
         ProtocolError: a peer sent what no part of the job declares.
     """
     await consent_party(site, table, job)
-    return await train_party(site, table, await align_party(site, table), job)
+    return await train_party(site, table, await align_party(site, table, job), job)
 
 
 async def consent_party(
@@ -106,8 +106,13 @@ async def consent_party(
         site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
 
 
-async def align_party(site: Site, table: PartyTable | None) -> Alignments:
+async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignments:
     """Align this party's table with the other parties', once in each federation that it is a member of.
+
+    Args:
+        site: its place.
+        table: its own; None at a coordinator.
+        job: says how.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -123,7 +128,9 @@ async def align_party(site: Site, table: PartyTable | None) -> Alignments:
         if site.role == PASSIVE or owner == site.name:
             member = replace(site.federation(owner), seed=site.seed)
             mine = member.role == ACTIVE
-            found[owner] = await align(member, table.ids, book=book if mine else (), held_out=held_out if mine else ())
+            known = book if mine else ()
+            kept = held_out if mine else held_out[:0]
+            found[owner] = await align(member, table.ids, book=known, held_out=kept, how=job.align)
     return found
 
 

@@ -177,7 +177,7 @@ class PartyServer(Gathered):
             return self.index
         table = self._candidate or self._table
         try:
-            alignments = await align_party(site, table)
+            alignments = await align_party(site, table, self.place.job)
         except SecureVFLError as error:
             if self.index is None:
                 raise

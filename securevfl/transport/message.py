@@ -30,6 +30,7 @@ class Kind(StrEnum):
     CONTROL = "control"
     PUBLIC_KEY = "public key"
     BLINDED_SET = "blinded set"
+    ENCODED_SET = "encoded set"
     INTERSECTION = "intersection"
     CIPHERTEXT = "ciphertext"
     MASKED_SHARE = "masked share"
@@ -50,6 +51,7 @@ _REVEALS: Mapping[Kind, str] = {
     Kind.CONTROL: "settings of the run, widths, when to stop",
     Kind.PUBLIC_KEY: "a public key",
     Kind.BLINDED_SET: "the number of rows; identities only as points blinded by a secret scalar",
+    Kind.ENCODED_SET: "identities, hashed or encoded: whoever has the salt or the key can test guesses",
     Kind.INTERSECTION: "which of its own rows all parties hold",
     Kind.CIPHERTEXT: "sizes and timing; the content only with the secret key",
     Kind.MASKED_SHARE: "nothing but sizes: a random-looking share",

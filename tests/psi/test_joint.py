@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import random
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +18,9 @@ from securevfl_psi.wire import Frame, Kind
 Change = Callable[[str, str, Frame], Frame]
 
 
-def _joints(sets: dict[str, list[str]], own: int | None = None, held_out: Sequence[int] = ()) -> dict[str, psi.Joint]:
+def _joints(
+    sets: dict[str, list[str]], own: int | None = None, held_out: Sequence[int] = (), **terms: Any
+) -> dict[str, psi.Joint]:
     """The first is the active party."""
     active, *passive = sets
     joints = {}
@@ -28,7 +32,7 @@ def _joints(sets: dict[str, list[str]], own: int | None = None, held_out: Sequen
 
         joints[name] = psi.Joint(
             psi.Identifiers.of_texts(ids),
-            psi.JointTerms(name=name, active=active, passive=tuple(passive)),
+            psi.JointTerms(name=name, active=active, passive=tuple(passive), **terms),
             order=order,
             allow=lambda *_: None,
             own=own if name == active else None,
@@ -98,8 +102,9 @@ def _run(
     seed: int = 0,
     window: int = 3,
     change: Change = lambda _a, _b, frame: frame,
+    **terms: Any,
 ) -> tuple[dict[str, psi.JointResult], _Wires]:
-    joints = _joints(sets, own, held_out)
+    joints = _joints(sets, own, held_out, **terms)
     wires = _Wires(joints, random.Random(seed), change, window)
     wires.run()
     return {name: joint.result for name, joint in joints.items()}, wires
@@ -214,3 +219,75 @@ def test_sizes_are_for_the_active_party_and_its_own_for_all() -> None:
     assert b'"rows": 25' in told["bank"].payload
     assert b'"rows": null' in told["shop"].payload
     assert next(shop.hearing("clinic")) == Kind.HELLO
+
+
+@pytest.mark.parametrize("sets", [TWO, SMALL, THREE], ids=["two", "smaller", "three"])
+@pytest.mark.parametrize("protocol", ["ot", "unsafe_salted_hash"])
+def test_other_protocols_find_the_same_rows_two_parties_at_a_time(sets: dict[str, list[str]], protocol: str) -> None:
+    found, wires = _run(sets, protocol=protocol, pad_to=40)
+    common = set.intersection(*map(set, sets.values()))
+    lists = [[sets[name][row] for row in result.rows] for name, result in found.items()]
+    assert set(lists[0]) == common
+    assert all(one == lists[0] for one in lists)
+    bank = found["bank"]
+    assert bank.pairwise == {name: len(set(sets["bank"]) & set(sets[name])) for name in list(sets)[1:]}
+    assert {name: choice.protocol for name, choice in bank.protocols.items()} == dict.fromkeys(list(sets)[1:], protocol)
+    assert (Kind.POINTS in {kind for *_, kind in wires.kinds}) is False
+
+
+def test_a_label_book_works_by_transfer_too() -> None:
+    found, _ = _run({**THREE, "bank": IDS[:24]}, own=16, held_out=[6, 7], protocol="ot", pad_to=50)
+    again, _ = _run({**THREE, "bank": IDS[:24]}, own=16, held_out=[6, 7])
+    for name in THREE:
+        assert found[name].rows.tolist() == again[name].rows.tolist()
+        assert {k: v.tolist() for k, v in found[name].labelled.items()} == {
+            k: v.tolist() for k, v in again[name].labelled.items()
+        }
+
+
+def test_auto_weighs_both_sizes_and_says_why() -> None:
+    found, _ = _run(TWO, protocol="auto")
+    assert {name: one.protocols["shop"].protocol for name, one in found.items()} == {"bank": "dh", "shop": "dh"}
+    assert "20 identifiers ask 21: dh about" in found["bank"].protocols["shop"].why
+    found, wires = _run(THREE, protocol="auto")
+    assert found["bank"].protocols == {}  # the multi-party protocol
+    assert Kind.SLOTS in {kind for *_, kind in wires.kinds}
+
+
+@pytest.mark.parametrize("sets", [TWO, THREE], ids=["two", "three"])
+def test_padding_shows_the_bound_and_not_the_sizes(sets: dict[str, list[str]]) -> None:
+    seen: dict[str, set[int]] = {}
+
+    def look(a: str, _b: str, frame: Frame) -> Frame:
+        if frame.kind == Kind.HELLO and b'"rows": null' not in frame.payload:
+            seen.setdefault(a, set()).add(json.loads(frame.payload)["rows"])
+        return frame
+
+    found, _ = _run(sets, pad_to=64, change=look)
+    assert seen == {name: {64} for name in sets}
+    assert {sets["bank"][row] for row in found["bank"].rows} == set.intersection(*map(set, sets.values()))
+    with pytest.raises(psi.SetSizeError, match="30 identifiers, pad_to=29"):
+        _joints({"bank": IDS, "shop": IDS}, pad_to=29)
+
+
+def test_an_active_party_cannot_make_others_show_more_than_their_terms_say() -> None:
+    """A leader that plans salted hashes, where the job of the others says `dh`, would get their digests."""
+    for mine, theirs in (("unsafe_salted_hash", "dh"), ("ot", "dh"), ("unsafe_salted_hash", "auto"), ("dh", "ot")):
+        bank, shop = (_joints(TWO, protocol=one)[name] for one, name in ((mine, "bank"), (theirs, "shop")))
+        hello = next(bank.sending("shop"))
+        assert hello is not None
+        script = shop.hearing("bank")
+        next(script)
+        with pytest.raises(psi.DisagreementError, match=f"terms here say '{theirs}'"):
+            script.send(hello)
+        assert next(shop.sending("bank")) is None  # nothing leaves
+
+
+def test_transfers_by_a_joint_run_may_be_forbidden_as_pairwise_intersections() -> None:
+    shop = _joints(THREE, protocol="ot", pairwise=False)["shop"]
+    hello = next(_joints(THREE, protocol="ot")["bank"].sending("shop"))
+    assert hello is not None
+    script = shop.hearing("bank")
+    next(script)
+    with pytest.raises(psi.PlanRefusedError, match="pairwise intersection with 'shop'"):
+        script.send(hello)

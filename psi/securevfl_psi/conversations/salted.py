@@ -1,75 +1,59 @@
-"""The protocol over salted hashes, which hides nothing from whoever can enumerate identifiers."""
+"""`unsafe_salted_hash`: the sender's digests go to the receiver, who compares. See `hashing` for the scripts."""
 
 from __future__ import annotations
 
+import numpy as np
 from securevfl_crypto.engine import Engine
 
 from securevfl_psi.arrays import secret_order
-from securevfl_psi.chunks import require_chunk
 from securevfl_psi.conversations.base import Conversation
-from securevfl_psi.conversations.proving import Proving, Receiving
-from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, rows_of
-from securevfl_psi.group import TOKEN_BYTES
+from securevfl_psi.conversations.hashing import Comparing, Telling
+from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.session import Session
 from securevfl_psi.terms import Terms
-from securevfl_psi.wire import Frame, Kind
 
 __all__ = ["SaltedHash"]
 
 
 class SaltedHash(Conversation):
-    """`unsafe_salted_hash`: the sender's digests go to the receiver, who compares."""
+    """Either role."""
 
     def __init__(
         self, ids: Identifiers, terms: Terms, session: Session, peer_size: int, by: Engine | None = None
     ) -> None:
         super().__init__(ids, terms, session, peer_size, by)
-        self._party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
-        self._proving = Proving(lambda: self._party.outputs)
-        self._receiving = Receiving(self._party.rows, lambda: self._party.outputs)
+        party = UnsafeSaltedHash(ids, terms.salt + session.dst, max_set_size=terms.max_set_size)
+        both = terms.learns == "both"
+        self._part: Comparing | Telling
+        if self.receives:
+            self._part = Comparing(party, peer_size, self._found, prove=both)
+        else:
+            self._part = Telling(party, len(ids), int(both), self._told)
 
     def sending(self) -> Outgoing:
         """The sender's digests; the receiver's proofs."""
-        if not self.receives:
-            yield from framed(Kind.TOKENS, self._party.chunks())
-            if self.terms.learns == "both":
-                yield from self._receiving.sending()
-        elif self.terms.learns == "both":
-            yield from self._proving.sending()
-        else:
-            while self.result is None:
-                yield None
-            yield Frame(Kind.FINISHED, b"")
+        return self._part.sending()
 
     def hearing(self) -> Incoming:
         """The sender's digests; the receiver's proofs."""
-        if self.receives:
-            yield from self._compare()
-        elif self.terms.learns == "receiver":
-            yield Kind.FINISHED
-            self.finish()
-        else:
-            yield from self._receiving.hearing(1, len(self.ids), lambda: self._party.complete)
-            (rows,) = self._receiving.lists or ()
-            self.allowed(len(rows))
-            self._receiving.accepted = True
+        yield from self._part.hearing()
+        if isinstance(self._part, Comparing) and self._part.proving.lists is not None:
+            (rows,) = self._part.proving.lists
             self.finish(count=len(rows), rows=rows, verified=True)
 
-    def _compare(self) -> Incoming:
-        done = 0
-        while done < self.peer_size:
-            rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
-            require_chunk(rows, TOKEN_BYTES, done, self.peer_size, "the peer's set")
-            self._party.take(rows)
-            done += len(rows)
-        rows = self._party.finish(self.peer_size)
+    def _found(self, rows: np.ndarray) -> None:
         self.allowed(len(rows))
-        if self.terms.learns == "receiver":
+        if self.terms.learns == "both" and isinstance(self._part, Comparing):
+            self._part.proving.lists = [rows[secret_order(len(rows))]]
+        else:
             self.finish(count=len(rows), rows=rows, verified=True)
+
+    def _told(self, lists: list[np.ndarray]) -> None:
+        if not lists:
+            self.finish()
             return
-        rows = rows[secret_order(len(rows))]
-        self._proving.lists = [rows]
-        yield from self._proving.hearing()
+        (rows,) = lists
+        self.allowed(len(rows))
         self.finish(count=len(rows), rows=rows, verified=True)

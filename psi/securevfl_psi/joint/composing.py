@@ -1,44 +1,86 @@
-"""Two parties at a time: an intersection (2HashDH) of the active party with each passive one, which it composes.
+"""Two parties at a time: an intersection of the active party with each passive one, which it composes.
 
 It learns each pairwise intersection. A passive party learns the rows that all hold and, where the active party has a
 label book, those of its rows that are in it; each of them is proved to it. With one passive party and no label book
 both learn the same, so the smaller set asks; otherwise the active party does, since whoever asks learns the pairwise
-intersection.
+intersection. Salted hashes are compared by the active party, so that the passive ones' sets are what they show.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
+from securevfl_psi.choosing import Choice, choose
 from securevfl_psi.conversations.asking import Answering, Asking
+from securevfl_psi.conversations.encoding import Decoding, Encoding
+from securevfl_psi.conversations.hashing import Comparing, Telling
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.dh import Client, Server
 from securevfl_psi.joint.state import State
+from securevfl_psi.oblivious import Client as TransferClient
+from securevfl_psi.oblivious import Server as TransferServer
+from securevfl_psi.salted_hash import UnsafeSaltedHash
 from securevfl_psi.session import Session
 
-__all__ = ["ComposingActive", "ComposingPassive"]
+__all__ = ["ComposingActive", "ComposingPassive", "chosen"]
 
 _MOST_WAITING = 4
 """Chunks of a peer's points that may wait for their answers: 4 MiB."""
 
 
-def _session(state: State, passive: str) -> Session:
+def chosen(state: State, passive: str) -> Choice:
+    """Which protocol the active party and one passive party run, by the terms and, for ``auto``, both sizes."""
+    active = state.terms.active
+    sizes = {**state.sizes, state.terms.name: len(state.ids)}
+    asking, answering = sizes[active], sizes[passive]
+    if _passive_asks(state, asking, answering):
+        asking, answering = answering, asking
+    if state.terms.protocol == "auto":
+        return choose(asking, answering, state.terms.link)
+    return Choice(state.terms.protocol, "the terms name it")
+
+
+def _session(state: State, passive: str, protocol: str) -> Session:
     circle = state.circle
-    return Session(names=(circle.leader, passive), nonce=circle.nonce, rules_tag=circle.rules_tag, protocol="joint dh")
-
-
-def _client(state: State, passive: str) -> Client:
-    return Client(state.ids, _session(state, passive), max_set_size=state.terms.max_set_size, by=state.by)
-
-
-def _server(state: State, passive: str) -> Server:
-    return Server(state.ids, _session(state, passive), max_set_size=state.terms.max_set_size, by=state.by)
+    return Session(
+        names=(circle.leader, passive), nonce=circle.nonce, rules_tag=circle.rules_tag, protocol=f"joint {protocol}"
+    )
 
 
 def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
-    return len(state.terms.passive) == 1 and not state.labelled_run and passive_rows < active_rows
+    alone = len(state.terms.passive) == 1 and not state.labelled_run
+    return alone and passive_rows < active_rows and state.terms.protocol != "unsafe_salted_hash"
+
+
+def _asking(
+    state: State, passive: str, peer_size: int, found: Callable[[np.ndarray], None]
+) -> Asking | Encoding | Comparing:
+    protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
+    session = _session(state, passive, protocol)
+    if protocol == "ot":
+        path = None if state.by is None else state.by.name
+        return Encoding(TransferClient(state.ids, session, peer_size, max_set_size=limit, path=path), peer_size, found)
+    if protocol == "unsafe_salted_hash":
+        return Comparing(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), peer_size, found)
+    return Asking(Client(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
+
+
+def _answering(
+    state: State, passive: str, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]
+) -> Answering | Decoding | Telling:
+    protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
+    session = _session(state, passive, protocol)
+    if protocol == "ot":
+        path = None if state.by is None else state.by.name
+        server = TransferServer(state.ids, session, peer_size, max_set_size=limit, path=path)
+        return Decoding(server, peer_size, lists, found)
+    if protocol == "unsafe_salted_hash":
+        return Telling(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), len(state.ids), lists, found)
+    server_dh = Server(state.ids, session, max_set_size=limit, by=state.by)
+    return Answering(server_dh, peer_size, lists, found, most_waiting=_MOST_WAITING)
 
 
 class ComposingActive:
@@ -47,15 +89,13 @@ class ComposingActive:
     def __init__(self, state: State) -> None:
         self._state = state
         self._found: dict[str, np.ndarray] = {}
-        self._parts: dict[str, Asking | Answering] = {}
+        self._parts: dict[str, Answering | Asking | Comparing | Decoding | Encoding | Telling] = {}
         for name in state.terms.passive:
             size = state.sizes[name]
             if _passive_asks(state, len(state.ids), size):
-                self._parts[name] = Answering(
-                    _server(state, name), size, 1, partial(self._proved, name), most_waiting=_MOST_WAITING
-                )
+                self._parts[name] = _answering(state, name, size, 1, partial(self._proved, name))
             else:
-                self._parts[name] = Asking(_client(state, name), size, partial(self._matched, name))
+                self._parts[name] = _asking(state, name, size, partial(self._matched, name))
 
     def sending(self, peer: str) -> Outgoing:
         """To a passive party."""
@@ -90,7 +130,7 @@ class ComposingActive:
             if state.labelled_run:
                 state.labelled[one] = state.order(np.flatnonzero(held[one] & ~taken))
                 lists.append(state.labelled[one])
-            if isinstance(part, Asking):
+            if isinstance(part, Asking | Comparing | Encoding):
                 part.proving.lists = lists
 
 
@@ -101,12 +141,11 @@ class ComposingPassive:
         self._state = state
         active, name = state.terms.active, state.terms.name
         size = state.sizes[active]
-        self._part: Asking | Answering
+        self._part: Answering | Asking | Comparing | Decoding | Encoding | Telling
         if _passive_asks(state, size, len(state.ids)):
-            self._part = Asking(_client(state, name), size, self._matched)
+            self._part = _asking(state, name, size, self._matched)
         else:
-            lists = 2 if state.labelled_run else 1
-            self._part = Answering(_server(state, name), size, lists, self._proved, most_waiting=_MOST_WAITING)
+            self._part = _answering(state, name, size, 2 if state.labelled_run else 1, self._proved)
 
     def sending(self, peer: str) -> Outgoing:
         """To the active party."""
@@ -119,7 +158,7 @@ class ComposingPassive:
 
     def _matched(self, rows: np.ndarray) -> None:
         self._state.accept(self._state.order(rows))
-        if isinstance(self._part, Asking):
+        if isinstance(self._part, Asking | Comparing | Encoding):
             self._part.proving.lists = [self._state.accepted]
 
     def _proved(self, lists: list[np.ndarray]) -> None:

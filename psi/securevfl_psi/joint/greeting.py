@@ -13,8 +13,15 @@ from securevfl_psi.wire import VERSION
 __all__ = ["Greeting", "Plan"]
 
 Plan = str
-PLANS = ("joint, two at a time", "joint, global only")
-"""Two-party intersections that the active party composes; or the multi-party protocol, which shows no pairwise one."""
+PLANS = (
+    "joint, two at a time",
+    "joint, global only",
+    "joint, two at a time, by transfer",
+    "joint, two at a time, dh or transfer",
+    "joint, two at a time, salted hashes",
+)
+"""Two-party intersections that the active party composes; the multi-party protocol, which shows no pairwise one; and
+intersections of two by other protocols than `dh`."""
 
 
 @dataclass(frozen=True, kw_only=True)

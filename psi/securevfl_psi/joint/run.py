@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from securevfl_crypto.engine import Engine
 
+from securevfl_psi.choosing import Choice
 from securevfl_psi.circle import Circle
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
-from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError
+from securevfl_psi.errors import DisagreementError, PlanRefusedError, PSIError, SetSizeError
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.joint.agreeing import Agreeing
-from securevfl_psi.joint.composing import ComposingActive, ComposingPassive
+from securevfl_psi.joint.composing import ComposingActive, ComposingPassive, chosen
 from securevfl_psi.joint.greeting import PLANS, Greeting
 from securevfl_psi.joint.leading import LeadingActive, LeadingPassive
 from securevfl_psi.joint.state import JointTerms, Order, State
@@ -23,7 +24,14 @@ from securevfl_psi.wire import Frame, Kind
 
 __all__ = ["Joint", "JointResult", "JointTerms"]
 
-_COMPOSED, _GLOBAL = PLANS
+_COMPOSED, _GLOBAL, _TRANSFERS, _EITHER, _HASHED = PLANS
+_ALLOWED = {
+    "dh": (_COMPOSED, _GLOBAL),
+    "ot": (_TRANSFERS,),
+    "auto": (_EITHER, _GLOBAL),
+    "unsafe_salted_hash": (_HASHED,),
+}
+"""Plans that a party whose terms name a protocol runs; the first is that of two parties."""
 _NONCE_BYTES = 16
 
 
@@ -38,12 +46,15 @@ class JointResult:
         pairwise: at the active party, passive party → size of their intersection; empty where it does not learn it.
         run: names this run: a hexadecimal digest of what all agreed on (names, nonces, rules, context) and of the
             number of common rows, the same at all parties. It says nothing about identifiers.
+        protocols: passive party → which protocol ran with it (at a passive party, its own name), and why; empty where
+            all ran the multi-party one.
     """
 
     rows: np.ndarray
     labelled: Mapping[str, np.ndarray]
     pairwise: Mapping[str, int]
     run: str
+    protocols: Mapping[str, Choice] = field(default_factory=dict)
 
 
 class Joint:
@@ -58,6 +69,9 @@ class Joint:
         own: at the active party, how many of `ids` are its table's; all by default.
         held_out: at the active party, rows of the table that are labelled for nobody.
         by: the engine; by default the fastest.
+
+    Raises:
+        SetSizeError: more identifiers than the terms pad to, or padded to more than they allow.
     """
 
     def __init__(
@@ -72,8 +86,10 @@ class Joint:
         by: Engine | None = None,
     ) -> None:
         self.terms = terms
-        self._ids, self._order, self._allow, self._by = ids, order, allow, by
+        self._ids, self._order, self._allow, self._by = _padded(ids, terms), order, allow, by
         self._own = len(ids) if own is None else own
+        self._labelled = self._own < len(ids)
+        self._chosen: dict[str, Choice] = {}
         self._held_out = np.asarray(held_out, dtype=np.int64)
         self._nonce = secrets.token_bytes(_NONCE_BYTES)
         self._heard: dict[str, Greeting] = {}
@@ -102,7 +118,14 @@ class Joint:
             labelled=state.labelled,
             pairwise=state.pairwise,
             run=hashlib.sha256(named).hexdigest(),
+            protocols=dict(self._chosen),
         )
+
+    def protocol_with(self, peer: str) -> str:
+        """What runs with a peer: ``"dh"``, ``"ot"`` or ``"unsafe_salted_hash"``; ``""`` for what is not of two parties,
+        and before both know."""
+        passive = peer if self.active else self.terms.name
+        return self._chosen[passive].protocol if passive in self._chosen else ""
 
     def sending(self, peer: str) -> Outgoing:
         """What goes to one peer."""
@@ -129,8 +152,9 @@ class Joint:
     def _planned(self) -> tuple[str, bool] | None:
         """The plan, and whether there is a label book: the active party's choice, which the others have to hear."""
         if self.active:
-            labelled = self._own < len(self._ids)
-            return (_GLOBAL if len(self.terms.passive) > 1 and not labelled else _COMPOSED), labelled
+            plans = _ALLOWED[self.terms.protocol]
+            together = len(self.terms.passive) > 1 and not self._labelled and _GLOBAL in plans
+            return (_GLOBAL if together else plans[0]), self._labelled
         heard = self._heard.get(self.terms.active)
         return None if heard is None else (heard.plan, heard.labelled)
 
@@ -153,10 +177,14 @@ class Joint:
         most = self.terms.max_set_size if self.active or peer == self.terms.active else None
         greeting = Greeting.from_bytes(data, peer, expected, most=most)
         several = len(self.terms.passive) > 1
-        if peer == self.terms.active and several and greeting.plan == _COMPOSED and not self.terms.pairwise:
+        if greeting.plan not in _ALLOWED[self.terms.protocol]:
+            raise DisagreementError(
+                f"{peer!r} plans {greeting.plan!r}, and the terms here say {self.terms.protocol!r}: use one job"
+            )
+        if peer == self.terms.active and several and greeting.plan != _GLOBAL and not self.terms.pairwise:
             raise PlanRefusedError(
                 f"{peer!r} would learn the pairwise intersection with {self.terms.name!r}, which the policy forbids; "
-                "align without a label book, or set pairwise_intersections"
+                "align without a label book and by 'dh' or 'auto', or set pairwise_intersections"
             )
         self._heard[peer] = greeting
         planned = self._planned()
@@ -188,7 +216,20 @@ class Joint:
             agreeing=Agreeing(self.terms.name, circle.dst, self._by) if len(names) > 2 else None,
             by=self._by,
         )
-        if plan == _COMPOSED:
+        if plan != _GLOBAL:
+            paired = self.terms.passive if self.active else (self.terms.name,)
+            self._chosen = {name: chosen(state, name) for name in paired}
             self._plan = ComposingActive(state) if self.active else ComposingPassive(state)
         else:
             self._plan = LeadingActive(state) if self.active else LeadingPassive(state)
+
+
+def _padded(ids: Identifiers, terms: JointTerms) -> Identifiers:
+    """With random identifiers after the own ones, as many as the terms say: nobody else has one of them."""
+    if terms.pad_to is None:
+        return ids
+    if not len(ids) <= terms.pad_to <= terms.max_set_size:
+        raise SetSizeError(
+            f"{len(ids)} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size}: raise what is too small"
+        )
+    return ids.padded(terms.pad_to)

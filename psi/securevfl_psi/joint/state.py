@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from securevfl_crypto.engine import Engine
@@ -14,9 +16,11 @@ from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers, IdRules
 from securevfl_psi.joint.agreeing import Agreeing
 
-__all__ = ["JointTerms", "Order", "State"]
+__all__ = ["JOINT_PROTOCOLS", "JointProtocol", "JointTerms", "Order", "State"]
 
 Order = Callable[[np.ndarray], np.ndarray]
+JointProtocol = Literal["dh", "ot", "auto", "unsafe_salted_hash"]
+JOINT_PROTOCOLS: tuple[JointProtocol, ...] = ("dh", "ot", "auto", "unsafe_salted_hash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +35,16 @@ class JointTerms:
         rules: how identifiers were normalised.
         max_set_size: largest set that a peer may announce.
         pairwise: at a passive party, whether the active one may learn a pairwise intersection among more than two.
+        protocol: ``"dh"``: two parties at a time where there are two or the active one has a label book, else the
+            multi-party protocol; ``"ot"``: two at a time, always; ``"auto"``: as ``"dh"``, and where that is two at a
+            time `dh` or `ot` by sizes and link; ``"unsafe_salted_hash"``: two at a time, and not private.
+        link: for ``"auto"``, megabits a second between the parties; None where that is not what limits.
+        pad_to: announce and send so many identifiers, the missing ones random; None for none.
+
+    All parties give the same protocol and link; a `context` that says both keeps them to it.
+
+    Raises:
+        PSIError: a protocol that there is none of, or a link that is none.
     """
 
     name: str
@@ -40,6 +54,17 @@ class JointTerms:
     rules: IdRules = field(default_factory=IdRules)
     max_set_size: int = MAX_SET_SIZE
     pairwise: bool = True
+    protocol: JointProtocol = "dh"
+    link: float | None = None
+    pad_to: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.protocol not in JOINT_PROTOCOLS:
+            raise PSIError(
+                f"protocol {self.protocol!r} of a joint run; one of {', '.join(JOINT_PROTOCOLS)} is possible"
+            )
+        if self.link is not None and not 0 < self.link < math.inf:
+            raise PSIError(f"link={self.link!r}; megabits a second, above 0")
 
     @property
     def peers(self) -> tuple[str, ...]:

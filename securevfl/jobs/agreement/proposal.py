@@ -14,8 +14,10 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
+import msgspec
 from msgspec import Meta
 
+from securevfl.align import Align
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
@@ -122,6 +124,7 @@ class Proposal(Config, dict=True):
         job: options of the job, without any party's device.
         algorithm: what is trained.
         protection: how what crosses is protected.
+        align: how common rows are found.
         party: the parties' cards, by name.
         serving: how the model may be asked; None if the agreement is about training alone.
     """
@@ -133,6 +136,7 @@ class Proposal(Config, dict=True):
     job: JobTerms
     algorithm: Algorithm
     protection: Protection
+    align: Align = msgspec.field(default_factory=Align)
     party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=60)]
     serving: ServingTerms | None = None
 
@@ -246,6 +250,7 @@ class Proposal(Config, dict=True):
             **options,
             algorithm=self.algorithm,
             protection=self.protection,
+            align=self.align,
             device=device,
             pool=pool,
             policies=dict(policies or {}),

@@ -179,6 +179,7 @@ def propose(
         versions=Versions.own(),
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
+        align=sections.align,
         protection=settled(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,

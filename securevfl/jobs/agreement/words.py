@@ -101,6 +101,7 @@ def _what(proposal: Proposal) -> tuple[str, ...]:
         f"{proposal.algorithm.title} under {proposal.protection.title}",
         *([f"  What follows holds if {assumed}. By signing you say that you believe it."] if assumed else []),
         f"  job: {_options(tree['job'])}",
+        f"  alignment: {_options(tree['align'])}",
         f"  algorithm: {_options(tree['algorithm'])}",
         f"  protection: {_options(tree['protection'])}",
         f"  with {_options(tree['versions'])}",
@@ -126,8 +127,7 @@ def _value(value: object) -> str:
 
 def _learned(proposal: Proposal) -> list[str]:
     job, passive = proposal.job_of(), proposal.passive
-    planned = job.planned(len(passive))
-    found = [one for owner in proposal.owners for one in job.algorithm.findings(planned, passive, owner)]
+    found = [one for owner in proposal.owners for one in job.findings(passive, owner)]
     ordered = sorted(dict.fromkeys(found), key=lambda one: _ORDER.index(one.severity))
     return _grouped(ordered) or ["nobody learns anything of another"]
 

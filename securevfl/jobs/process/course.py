@@ -155,7 +155,7 @@ class Course:
             began = time.perf_counter()
             site.observer.phase("alignment")
             self.state.forget_alignment()
-            found = await align_party(site, self.table)
+            found = await align_party(site, self.table, self.job)
             kept = StoredAlignment(digest=view.mark.hex(), table=self._table_digest, alignments=found)
             self.state.store_alignment(kept)
             aligning = time.perf_counter() - began

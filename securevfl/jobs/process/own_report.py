@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from securevfl.align import protocol_of
 from securevfl.data import PartyTable
 from securevfl.jobs.agreement import Proposal
 from securevfl.jobs.machine import machine, versions
@@ -79,7 +78,7 @@ def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: Fi
     split = finished.trained.split
     steps = {name: finished.ledger} if finished.aligning else {}
     return AlignmentRecord(
-        protocol=protocol_of(len(roster.passive), book=table is not None and table.book is not None),
+        protocol="" if own is None else own.protocol,
         common=0 if own is None else len(own.rows),
         train=len(split.train),
         valid=len(split.valid),

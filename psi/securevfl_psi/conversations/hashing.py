@@ -1,0 +1,92 @@
+"""The scripts of the two ends that compare salted hashes, which hide nothing from whoever can enumerate identifiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from securevfl_psi.chunks import require_chunk
+from securevfl_psi.conversations.proving import Proving, Receiving
+from securevfl_psi.conversations.scripts import Incoming, Outgoing, framed, rows_of
+from securevfl_psi.group import TOKEN_BYTES
+from securevfl_psi.salted_hash import UnsafeSaltedHash
+from securevfl_psi.wire import Frame, Kind
+
+__all__ = ["Comparing", "Telling"]
+
+
+class Comparing:
+    """Of the party that compares: it takes the other's digests, and proves what is common.
+
+    Args:
+        party: its digests.
+        peer_size: how many digests the other one announced.
+        found: told the own rows that are common, ascending, as soon as they are known.
+        prove: whether the other one is told, too.
+
+    Attributes:
+        proving: the end; whoever is told by `found` sets its lists.
+    """
+
+    def __init__(
+        self, party: UnsafeSaltedHash, peer_size: int, found: Callable[[np.ndarray], None], *, prove: bool = True
+    ) -> None:
+        self.party, self.peer_size, self.found, self.prove = party, peer_size, found, prove
+        self.proving = Proving(lambda: party.outputs)
+        self._compared = False
+
+    def sending(self) -> Outgoing:
+        """Proofs of what is common."""
+        if self.prove:
+            yield from self.proving.sending()
+            return
+        while not self._compared:
+            yield None
+        yield Frame(Kind.FINISHED, b"")
+
+    def hearing(self) -> Incoming:
+        """Digests, and the receipt."""
+        done = 0
+        while done < self.peer_size:
+            rows = rows_of((yield Kind.TOKENS), TOKEN_BYTES)
+            require_chunk(rows, TOKEN_BYTES, done, self.peer_size, "the peer's set")
+            self.party.take(rows)
+            done += len(rows)
+        self.found(self.party.finish(self.peer_size))
+        self._compared = True
+        if self.prove:
+            yield from self.proving.hearing()
+
+
+class Telling:
+    """Of the party whose digests cross.
+
+    Args:
+        party: its digests.
+        size: how many it has.
+        lists: how many lists of common rows are proved to it; 0 where it is told nothing.
+        found: told the own rows of each list; raises where they are not allowed.
+    """
+
+    def __init__(
+        self, party: UnsafeSaltedHash, size: int, lists: int, found: Callable[[list[np.ndarray]], None]
+    ) -> None:
+        self.party, self.size, self.lists, self.found = party, size, lists, found
+        self.receiving = Receiving(party.rows, lambda: party.outputs)
+
+    def sending(self) -> Outgoing:
+        """Digests, and the receipt."""
+        yield from framed(Kind.TOKENS, self.party.chunks())
+        if self.lists:
+            yield from self.receiving.sending()
+
+    def hearing(self) -> Incoming:
+        """Proofs."""
+        if not self.lists:
+            yield Kind.FINISHED
+            self.found([])
+            return
+        yield from self.receiving.hearing(self.lists, self.size, lambda: self.party.complete)
+        self.found(list(self.receiving.lists or []))
+        self.receiving.accepted = True

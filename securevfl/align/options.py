@@ -1,0 +1,60 @@
+"""``[align]``: by which protocol the parties of a job find their common rows, and what hides their sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.privacy import Finding
+from securevfl.transport import Sight
+
+__all__ = ["Align", "AlignProtocol"]
+
+AlignProtocol = Literal["dh", "ot", "auto", "unsafe_salted_hash"]
+
+
+class Align(Config):
+    """How common rows are found. All parties agree on it.
+
+    Attributes:
+        protocol: ``"dh"``: Diffie–Hellman, of two parties or, without pairwise intersections, of more. ``"ot"``:
+            oblivious transfer, two parties at a time: sooner where sets are large, weaker against a peer that deviates.
+            ``"auto"``: as ``"dh"`` among three or more parties, else the sooner one by both sizes.
+            ``"unsafe_salted_hash"``: a baseline that shows the active party every passive party's set, if it can list
+            the identifiers.
+        link: megabits a second between the parties, for ``"auto"``; None where that is not what limits.
+        pad_to: each party announces and sends so many identifiers, the missing ones random; None for none. It hides the
+            sizes of tables from alignment; algorithms that train on rows that are not aligned tell how many these are.
+    """
+
+    protocol: AlignProtocol = "dh"
+    link: Annotated[int, Meta(ge=1, le=1_000_000, description="megabits a second")] | None = None
+    pad_to: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "align"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.link is not None and self.protocol != "auto":
+            found.append(
+                f"link is {self.link} and protocol {self.protocol!r}: only 'auto' weighs the link; leave it out"
+            )
+        return found
+
+    def in_pairs(self, passive: int, *, book: bool = False) -> bool:
+        """Whether the active party intersects with each passive one by itself, and so learns each of these
+        intersections; with one passive party that is the result."""
+        return book or passive < 2 or self.protocol in ("ot", "unsafe_salted_hash")
+
+    def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
+        """What a protocol that is not private shows beside the common rows."""
+        if self.protocol != "unsafe_salted_hash":
+            return []
+        words = "its whole set, also rows that are not common, by hashing all identifiers that there could be"
+        sights = (Sight(of="rows", severity="leak", through="salted hashes of its identifiers"),)
+        return [Finding(active, name, words, "leak", sights) for name in passive]
