@@ -23,6 +23,7 @@ from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 __all__ = ["source_of"]
 
 _ROWS = 1 << 17
+_BUFFER = 1 << 20
 
 
 def source_of(
@@ -81,7 +82,7 @@ def _opened(path: Path) -> Any:
     except ImportError:
         raise InputError(f"{path}: Parquet needs pyarrow: pip install 'securevfl-psi[parquet]'") from None
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER)  # read ahead, it would hold the whole column
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
 
@@ -105,7 +106,7 @@ def _parquet(
     with _opened(path) as file:
         for column in columns:
             place_of(path, file.schema_arrow.names, column, delimiter)
-        for batch in file.iter_batches(batch_size=_ROWS, columns=list(columns)):
+        for batch in file.iter_batches(batch_size=_ROWS, columns=list(columns), use_threads=False):
             arrays = [of_arrow(batch.column(name), first) for name in columns]
             if missing is Missing.refuse:
                 for name in columns:
