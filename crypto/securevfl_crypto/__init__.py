@@ -1,10 +1,10 @@
 """Cryptography of vertical federated learning: Paillier, BFV and CKKS behind one interface, and training on shares.
 
-The folders, from the top: `aggregation` adds vectors under encryption; `paillier` and `rlwe` (BFV and CKKS) are the
-schemes; `replicated` is three computing parties on shares; `modular` is arithmetic modulo long numbers, `ring` modulo
-2^64; `engine` compiles kernels for this machine's CPU; `pools` are workers for tasks. Shared by all of them:
-`scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`, `integers`, `errors`; `elligator2`
-is the reference of the hash to Curve25519.
+The folders, from the top: `aggregation` adds vectors under encryption, and `sums` adds rows by bin; `paillier` and
+`rlwe` (BFV and CKKS) are the schemes; `replicated` is three computing parties on shares; `modular` is arithmetic modulo
+long numbers, `ring` modulo 2^64; `engine` compiles kernels for this machine's CPU; `pools` are workers for tasks.
+Shared by all of them: `scheme` (the interface of a scheme), `block` (sizes of integers), `shares`, `masks`, `integers`,
+`errors`; `elligator2` is the reference of the hash to Curve25519.
 
 A folder imports only folders below it (see the contracts in ``pyproject.toml``). SEAL and LLVM are imported at first
 use, so importing this package takes little more time than importing numpy and gmpy2.

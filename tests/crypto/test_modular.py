@@ -176,6 +176,49 @@ def test_tables_of_a_fixed_base_in_less_memory(path: str, room: int, monkeypatch
     assert arithmetic.to_ints(table.powers(_bytes(exponents, 40))) == [gmpy2.powmod(3, e, PRIME) for e in exponents]
 
 
+@pytest.mark.parametrize("window", [4, 11, 13])
+def test_windows_of_a_fixed_base(name: str, window: int) -> None:
+    arithmetic = modulus(PRIME, name)
+    exponents = [0, (1 << 104) - 1, *(RANDOM.getrandbits(104) for _ in range(9))]
+    table = arithmetic.fixed_base(5, 104, window=window)
+    assert arithmetic.to_ints(table.powers(_bytes(exponents, 13))) == [gmpy2.powmod(5, e, PRIME) for e in exponents]
+
+
+@pytest.mark.parametrize("sizes", [[0], [1], [0, 3, 0, 1, 2], [700, 1, 64, 65, 0, 129], [5000]])
+def test_products_by_group(name: str, sizes: list[int]) -> None:
+    """Groups of no, few and many numbers, which need several rounds; each number in two columns, and once in none."""
+    arithmetic = modulus(PRIME, name)
+    values = [mpz(RANDOM.randrange(1, PRIME)) for _ in range(sum(sizes) + 1)]
+    codes = np.append(np.repeat(np.arange(len(sizes)), sizes), -1)
+    groups = np.stack([codes, codes[::-1]], axis=1)
+    right = [mpz(1)] * (len(sizes) + 1)
+    for value, places in zip(values, groups.tolist(), strict=True):
+        for place in places:
+            if place >= 0:
+                right[place] = right[place] * value % PRIME
+    found = arithmetic.group_products(arithmetic.from_ints(values), groups, len(sizes) + 1)
+    assert arithmetic.to_ints(found) == right
+
+
+def test_products_of_no_number_are_ones(name: str) -> None:
+    arithmetic = modulus(PRIME, name)
+    none = arithmetic.from_ints([])
+    assert arithmetic.to_ints(arithmetic.group_products(none, np.zeros((0, 3), dtype=np.int64), 2)) == [1, 1]
+    assert not len(arithmetic.group_products(none, np.zeros((0, 3), dtype=np.int64), 0))
+    assert not len(arithmetic.horner(none, 3, 5))
+
+
+@pytest.mark.parametrize(("parts", "each"), [(1, 3), (2, 8), (5, 9), (39, 1)])
+def test_horner(name: str, parts: int, each: int) -> None:
+    arithmetic = modulus(PRIME, name)
+    values = _numbers(PRIME, parts * each)
+    right = [mpz(1)] * each
+    for k in range(parts):
+        for i in range(each):
+            right[i] = right[i] * gmpy2.powmod(values[k * each + i], mpz(1) << (52 * k), PRIME) % PRIME
+    assert arithmetic.to_ints(arithmetic.horner(arithmetic.from_ints(values), parts, 52)) == right
+
+
 @pytest.mark.parametrize(("rows", "count"), [(1, 1), (1, 40), (3, 70), (40, 3), (9, 9)])
 @pytest.mark.parametrize(
     ("low", "high"), [(0, 1 << 16), (-(1 << 16), 1 << 16), (-1, 1), (-(1 << 63) + 1, (1 << 63) - 1)]

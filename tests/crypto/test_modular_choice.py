@@ -48,6 +48,13 @@ MALFORMED: dict[str, Callable[[Modulus], Any]] = {
     "no bits to scan": lambda a: a.fixed_base(3, 0, scan=True),
     "exponents for three": lambda a: a.power_products(a.from_ints([2, 3]), np.zeros((4, 3), dtype=np.int64)),
     "exponents of 32 bits": lambda a: a.power_products(a.from_ints([2]), np.zeros((4, 1), dtype=np.int32)),
+    "a window of three bits": lambda a: a.fixed_base(3, 64, window=3),
+    "groups of 32 bits": lambda a: a.group_products(a.from_ints([2]), np.zeros((1, 2), dtype=np.int32), 1),
+    "groups for three": lambda a: a.group_products(a.from_ints([2, 3]), np.zeros((3, 2), dtype=np.int64), 1),
+    "a group beyond": lambda a: a.group_products(a.from_ints([2]), np.full((1, 1), 2), 2),
+    "a group before none": lambda a: a.group_products(a.from_ints([2]), np.full((1, 1), -2), 2),
+    "parts that are unequal": lambda a: a.horner(a.from_ints([2, 3, 4]), 2, 8),
+    "parts on one place": lambda a: a.horner(a.from_ints([2, 3]), 2, 0),
     "no magnitude": lambda a: a.power_products(a.from_ints([2]), np.full((4, 1), -(1 << 63))),
     "a base of 0 to a negative power": lambda a: a.power_products(a.from_ints([0]), np.array([[-3]])),
 }

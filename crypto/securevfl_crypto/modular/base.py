@@ -121,17 +121,41 @@ class Modulus(ABC):
         """
 
     @abstractmethod
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
         """Prepare powers of `base` for exponents of up to `bits` bits.
 
         Args:
             base: any integer.
             bits: 1 or more.
+            window: bits of a digit that is an address, 4 to 14: wider ones take fewer products and larger tables. A
+                path without kernels, and tables that would take more than 128 MiB, have narrower ones.
             scan: whether no memory address depends on the exponents (whole tables are read for each digit). Otherwise
                 digits are addresses, which a process that shares the machine's caches can observe.
 
         Raises:
-            MalformedError: bits is below 1.
+            MalformedError: bits is below 1, or the window out of range.
+        """
+
+    @abstractmethod
+    def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> Batch:
+        """``out[k] = Π batch[i]`` over all places (i, j) with ``groups[i, j] = k``; 1 for a group without a place.
+
+        Memory addresses and the running time depend on the groups.
+
+        Args:
+            groups: int64 (len(batch), columns), from 0 to count − 1, or −1 for a place that belongs to no group.
+            count: the number of groups.
+
+        Raises:
+            MalformedError: the groups have another type, shape or range.
+        """
+
+    @abstractmethod
+    def horner(self, batch: Batch, parts: int, bits: int) -> Batch:
+        """``out[i] = Π_k batch[k n + i]^(2^(bits k))`` for the n numbers of each of the `parts` equal parts of a batch.
+
+        Raises:
+            MalformedError: the numbers are no such parts, or bits is below 1.
         """
 
     @abstractmethod

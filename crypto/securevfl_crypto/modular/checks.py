@@ -11,10 +11,13 @@ from securevfl_crypto.modular.base import Batch
 __all__ = [
     "check_pairing",
     "checked_exponents",
+    "checked_groups",
     "checked_modulus",
+    "checked_part",
     "checked_places",
     "checked_power",
     "checked_rows",
+    "checked_window",
 ]
 
 _LEAST_BITS, _MOST_BITS = 1024, 16384
@@ -70,6 +73,44 @@ def checked_exponents(exponents: np.ndarray, bases: int) -> np.ndarray:
     if exponents.size and int(exponents.min()) == -(1 << 63):
         raise MalformedError(f"an exponent of −2^63; those from {-(1 << 63) + 1} to {(1 << 63) - 1} are possible")
     return exponents
+
+
+def checked_groups(groups: np.ndarray, numbers: int, count: int) -> np.ndarray:
+    """Groups of `group_products`, int64 (numbers, columns), from −1 to count − 1.
+
+    Raises:
+        MalformedError: the type or shape differs, or a group does not exist.
+    """
+    if groups.dtype != np.int64 or groups.ndim != 2 or len(groups) != numbers:
+        raise MalformedError(f"groups as {groups.dtype} {groups.shape}; int64 ({numbers}, columns) is needed")
+    if groups.size and not -1 <= int(groups.min()) <= int(groups.max()) < count:
+        raise MalformedError(
+            f"groups from {groups.min()} to {groups.max()}; those from 0 to {count - 1} exist, and −1 is none"
+        )
+    return groups
+
+
+def checked_part(numbers: int, parts: int, bits: int) -> int:
+    """The numbers of each part of `horner`.
+
+    Raises:
+        MalformedError: the numbers are no such parts, or bits is below 1.
+    """
+    if parts < 1 or numbers % parts or bits < 1:
+        raise MalformedError(f"{numbers} numbers in {parts} parts {bits} bits apart; equal parts, 1 bit or more, go")
+    return numbers // parts
+
+
+def checked_window(bits: int, window: int) -> None:
+    """Check the arguments of `fixed_base`.
+
+    Raises:
+        MalformedError: bits is below 1, or the window out of range.
+    """
+    if bits < 1:
+        raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
+    if not 4 <= window <= 14:
+        raise MalformedError(f"digits of {window} bits; 4 to 14 are possible")
 
 
 def checked_power(exponent: int | mpz) -> mpz:

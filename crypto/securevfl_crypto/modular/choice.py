@@ -115,6 +115,7 @@ def self_test(candidate: Modulus) -> bool:
     exponents = np.frombuffer(secrets.token_bytes(8 * 9 * len(values)), dtype=np.int64).reshape(9, -1) >> 46
     tall = np.frombuffer(secrets.token_bytes(17 * 8), dtype=np.uint8).reshape(17, 8)
     secret = secrets.randbits(160)
+    groups = np.frombuffer(secrets.token_bytes(len(values) * 24), dtype=np.int64).reshape(-1, 3) % 5 - 1
 
     def results(modulus: Modulus) -> list[list[mpz]]:
         batch = modulus.from_ints(values)
@@ -127,6 +128,8 @@ def self_test(candidate: Modulus) -> bool:
             modulus.power_products(batch, exponents),
             modulus.power_products(modulus.take(batch, np.array([0, 1])), exponents[:, :2]),
             *(modulus.fixed_base(values[0], 64, scan=scan).powers(tall) for scan in (False, True)),
+            modulus.group_products(batch, groups, 4),
+            modulus.horner(modulus.take(batch, np.arange(12)), 4, 27),
             modulus.load(modulus.store(batch)),
         ]
         return [modulus.to_ints(part) for part in out]

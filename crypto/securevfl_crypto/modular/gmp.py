@@ -21,10 +21,13 @@ from securevfl_crypto.modular.base import Batch, FixedBase, Modulus
 from securevfl_crypto.modular.checks import (
     check_pairing,
     checked_exponents,
+    checked_groups,
     checked_modulus,
+    checked_part,
     checked_places,
     checked_power,
     checked_rows,
+    checked_window,
 )
 from securevfl_crypto.modular.inverses import inverse, inverses
 from securevfl_crypto.modular.multi_exponentiation import best_window, many_bases, shared_tables
@@ -174,12 +177,31 @@ class GmpModulus(Modulus):
             return IntBatch([mpz(1)] * len(batch))
         return IntBatch(_in_threads(lambda part: [gmpy2.powmod_sec(x, e, m) for x in part], _values(batch)))
 
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = _WINDOW) -> FixedBase:
         """See `Modulus.fixed_base`."""
+        checked_window(bits, window)
         number = mpz(base) % self.m
-        if bits < 1:
-            raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
         return _Ladder(number, bits, self.m) if scan else _Table(number, bits, self.m)
+
+    def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> IntBatch:
+        """See `Modulus.group_products`."""
+        values, m = _values(batch), self.m
+        out = [mpz(1)] * count
+        for value, places in zip(values, checked_groups(groups, len(values), count).tolist(), strict=True):
+            for place in places:
+                if place >= 0:
+                    out[place] = out[place] * value % m
+        return IntBatch(out)
+
+    def horner(self, batch: Batch, parts: int, bits: int) -> IntBatch:
+        """See `Modulus.horner`."""
+        values, m = _values(batch), self.m
+        each, shift = checked_part(len(values), parts, bits), mpz(1) << bits
+        out = values[(parts - 1) * each :]
+        for start in range((parts - 2) * each, -1, -each or -1):
+            part = values[start : start + each]
+            out = [gmpy2.powmod(x, shift, m) * y % m for x, y in zip(out, part, strict=True)]
+        return IntBatch(out)
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> IntBatch:
         """See `Modulus.power_products`."""

@@ -9,15 +9,13 @@ import numpy as np
 from gmpy2 import mpz
 
 from securevfl_crypto.engine.tables import scan_window
-from securevfl_crypto.errors import MalformedError
 from securevfl_crypto.modular.base import Batch, FixedBase
-from securevfl_crypto.modular.checks import checked_rows
+from securevfl_crypto.modular.checks import checked_rows, checked_window
 from securevfl_crypto.modular.inverses import inverse
 from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
 
-__all__ = ["VectorFixedBase", "by_tables", "indexed"]
+__all__ = ["VectorFixedBase", "by_tables", "entry_products", "indexed"]
 
-_TABLE_WINDOW = 8
 _MOST_BYTES = 1 << 27
 """The most bytes of a fixed base's tables, unless even windows of 4 bits take more."""
 
@@ -67,7 +65,7 @@ def indexed(modulus: Lanes, numbers: np.ndarray) -> np.ndarray:
     return flat
 
 
-def _entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
+def entry_products(modulus: Lanes, rows: np.ndarray, numbers: np.ndarray, levels: int, squarings: int) -> LaneBatch:
     """Products of table entries.
 
     Args:
@@ -98,15 +96,14 @@ class VectorFixedBase(FixedBase):
     """Powers by tables: base^e = Π_k table_k[digit k of e]. See `Modulus.fixed_base`.
 
     Raises:
-        MalformedError: bits is below 1.
+        MalformedError: bits is below 1, or the window out of range.
     """
 
-    def __init__(self, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False) -> None:
-        if bits < 1:
-            raise MalformedError(f"exponents of {bits} bits; 1 or more are possible")
+    def __init__(self, modulus: Lanes, base: mpz, bits: int, *, scan: bool = False, window: int = 8) -> None:
+        checked_window(bits, window)
         self.bits, self._modulus, self._scan = bits, modulus, scan
         self._width = -(-bits // 8)
-        window = scan_window(modulus.lanes) if scan else _TABLE_WINDOW
+        window = scan_window(modulus.lanes) if scan else window
         while not scan and window > 4 and (-(-8 * self._width // window) << window) * modulus.step * 8 > _MOST_BYTES:
             window -= 1
         self._window, self._count = window, -(-8 * self._width // window)
@@ -124,7 +121,7 @@ class VectorFixedBase(FixedBase):
         modulus = self._modulus
         if not self._scan:
             first = np.arange(self._count, dtype=np.int64) << self._window
-            return _entry_products(modulus, self._rows, digits + first, 1, 0)
+            return entry_products(modulus, self._rows, digits + first, 1, 0)
         index = indexed(modulus, digits)
         out = modulus.blocks(len(digits))
 
@@ -153,11 +150,11 @@ class VectorFixedBase(FixedBase):
         """The digits (n, windows), by shifts; no address depends on the exponents."""
         if self._window == 8:
             return exponents.astype(np.int64)
-        padded = np.zeros((len(exponents), self._width + 2), dtype=np.int64)
+        padded = np.zeros((len(exponents), self._width + 3), dtype=np.int64)
         padded[:, : self._width] = exponents
         start = np.arange(self._count) * self._window
-        pairs = padded[:, start // 8] | padded[:, start // 8 + 1] << 8
-        return pairs >> (start % 8) & ((1 << self._window) - 1)
+        three = padded[:, start // 8] | padded[:, start // 8 + 1] << 8 | padded[:, start // 8 + 2] << 16
+        return three >> (start % 8) & ((1 << self._window) - 1)
 
 
 def by_tables(
@@ -197,7 +194,7 @@ def by_tables(
         shift = np.uint64(window * (levels - 1 - level))
         digits = (shifted >> shift & np.uint64((1 << window) - 1)).reshape(rows, groups, together)
         index[:, level] = (digits << places).sum(axis=2).astype(np.int64) + first
-    out = _entry_products(modulus, table, index.reshape(rows, -1), levels, window)
+    out = entry_products(modulus, table, index.reshape(rows, -1), levels, window)
     if not low:
         return out
     whole = modulus.to_ints(product_of_all(modulus, bases))[0]

@@ -9,7 +9,8 @@ from gmpy2 import mpz
 
 from securevfl_crypto.modular.base import Batch, FixedBase
 from securevfl_crypto.modular.buckets import power_products
-from securevfl_crypto.modular.checks import checked_exponents, checked_power
+from securevfl_crypto.modular.checks import checked_exponents, checked_groups, checked_part, checked_power
+from securevfl_crypto.modular.groups import group_products
 from securevfl_crypto.modular.inverses import inverses
 from securevfl_crypto.modular.lanes import LaneBatch, Lanes, address, aligned
 from securevfl_crypto.modular.tables import VectorFixedBase
@@ -74,9 +75,22 @@ class VectorModulus(Lanes):
         self.run("power", len(data), count * (window + 1), arguments, (1 << window) + 1)
         return self.batch(out, len(batch))
 
-    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False) -> FixedBase:
+    def fixed_base(self, base: int | mpz, bits: int, *, scan: bool = False, window: int = 8) -> FixedBase:
         """See `Modulus.fixed_base`."""
-        return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan)
+        return VectorFixedBase(self, mpz(base) % self.m, bits, scan=scan, window=window)
+
+    def group_products(self, batch: Batch, groups: np.ndarray, count: int) -> LaneBatch:
+        """See `Modulus.group_products`."""
+        return group_products(self, batch, checked_groups(groups, len(batch), count), count)
+
+    def horner(self, batch: Batch, parts: int, bits: int) -> LaneBatch:
+        """See `Modulus.horner`."""
+        each, rows = checked_part(len(batch), parts, bits), self.rows(batch)
+        out = self.from_rows(rows[(parts - 1) * each :])
+        for part in range(parts - 2, -1, -1):
+            self.squarings(out.data, bits)
+            out = self.mul(out, self.from_rows(rows[part * each : (part + 1) * each]))
+        return out
 
     def power_products(self, bases: Batch, exponents: np.ndarray) -> Batch:
         """See `Modulus.power_products`."""

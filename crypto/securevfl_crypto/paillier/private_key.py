@@ -52,7 +52,7 @@ class PaillierPrivateKey:
     p: mpz
     q: mpz
     _crt: tuple[mpz, ...] = field(init=False, compare=False)
-    _tables: dict[bool, tuple[FixedBase, FixedBase]] = field(init=False, compare=False)
+    _tables: dict[tuple[bool, int], tuple[FixedBase, FixedBase]] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         p, q, n = mpz(self.p), mpz(self.q), self.public.n
@@ -101,7 +101,18 @@ class PaillierPrivateKey:
                 factor.
             constant_time: whether whole tables are read for each digit of α.
         """
-        count, public = len(plaintexts), self.public
+        blindings = self.blindings(len(plaintexts), classical=classical, constant_time=constant_time)
+        return self.public.modulus.mul(blindings, self.public.raw_batch(plaintexts))
+
+    def blindings(self, count: int, *, classical: bool = False, constant_time: bool = False, window: int = 8) -> Batch:
+        """Fresh encryptions of zero, which no plaintext is needed for: they can be made ahead, each for one use.
+
+        Args:
+            count: the number of encryptions.
+            classical, constant_time: see `encrypt_batch`.
+            window: bits of a digit of α in tables; see `Modulus.fixed_base`.
+        """
+        public = self.public
         first, second = self._halves
         if classical:
             powers = (
@@ -110,17 +121,17 @@ class PaillierPrivateKey:
             )
         else:
             alphas = exponents(count, public.randomness_bits)
-            if constant_time not in self._tables:
-                bits, scan = public.randomness_bits, constant_time
-                self._tables[scan] = (
-                    first.fixed_base(public.hs, bits, scan=scan),
-                    second.fixed_base(public.hs, bits, scan=scan),
+            kind = constant_time, window
+            if kind not in self._tables:
+                bits = public.randomness_bits
+                self._tables[kind] = (
+                    first.fixed_base(public.hs, bits, scan=constant_time, window=window),
+                    second.fixed_base(public.hs, bits, scan=constant_time, window=window),
                 )
-            tables = self._tables[constant_time]
+            tables = self._tables[kind]
             powers = tables[0].powers(alphas), tables[1].powers(alphas)
         pairs = zip(first.to_ints(powers[0]), second.to_ints(powers[1]), strict=True)
-        blindings = public.modulus.from_ints([self._join(a, b) for a, b in pairs])
-        return public.modulus.mul(blindings, public.raw_batch(plaintexts))
+        return public.modulus.from_ints([self._join(a, b) for a, b in pairs])
 
     def decrypt(self, c: mpz) -> mpz:
         """The plaintext of a unit modulo n², between −n/2 and n/2 (Paillier 1999, section 7, by CRT)."""

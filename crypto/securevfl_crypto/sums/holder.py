@@ -1,0 +1,120 @@
+"""The holder's half of sealed sums: multiplies the encrypted rows of each bin, packs the products and blinds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl_crypto.errors import MalformedError
+from securevfl_crypto.modular import Batch
+from securevfl_crypto.paillier.public_key import PaillierPublicKey
+from securevfl_crypto.sums.answer import SealedSums
+from securevfl_crypto.sums.hiding import blindings, check_symbols
+from securevfl_crypto.sums.plan import SumPlan, offsets
+
+__all__ = ["SumHolder"]
+
+
+class SumHolder:
+    """The half of the party that has each row's bins.
+
+    Args:
+        key: the owner's public key, as `PaillierPublicKey.from_bytes` read it (which verifies its proof).
+        plan: what both parties know.
+
+    Raises:
+        MalformedError: the plan is for keys of another size.
+    """
+
+    def __init__(self, key: PaillierPublicKey, plan: SumPlan) -> None:
+        plan.check_key(key.bits)
+        self.plan, self._key = plan, key
+
+    def on(self, plan: SumPlan) -> SumHolder:
+        """This holder under another plan, with the same key and tables."""
+        return SumHolder(self._key, plan)
+
+    def load(self, message: np.ndarray, rows: int | None = None) -> Batch:
+        """Read the owner's rows.
+
+        Args:
+            message: as `SumOwner.encrypt` wrote it.
+            rows: how many rows there must be; None for the plan's number.
+
+        Raises:
+            MalformedError: the type, shape or number of rows differs, a number is no ciphertext, or a row's randomness
+                is none that an answer's could hide.
+        """
+        batch = self._key.load(message, self.plan.rows if rows is None else rows)
+        check_symbols(self._key, message)
+        return batch
+
+    def sums(
+        self,
+        batch: Batch,
+        codes: np.ndarray,
+        bins: Sequence[int],
+        node: np.ndarray | None = None,
+        nodes: int = 1,
+        *,
+        complete: bool = True,
+    ) -> SealedSums:
+        """The encrypted sums by node, column and bin, packed, and blinded so that they show nothing else.
+
+        Args:
+            batch: the rows that `load` read.
+            codes: each row's bin in each column, int64 (rows, columns), or −1 for none.
+            bins: the number of bins of each column.
+            node: where the holder knows the nodes: each row's, int64 (rows,), or −1 for none; None for one node.
+            nodes: how many nodes there are.
+            complete: whether each row that has a node has a bin in every column; then the fullest bin of each node and
+                column is left out, and the owner learns which it is.
+
+        Raises:
+            MalformedError: a type, shape or content differs, or a row lacks a bin though `complete`.
+        """
+        first = offsets(bins, nodes)
+        columns, each = len(first) - 1, int(first[-1])
+        wide = _checked(codes, (len(batch), columns), np.asarray(bins, dtype=np.int64), "bins")
+        place = np.zeros(len(batch), dtype=np.int64)
+        if node is not None:
+            place = _checked(node, (len(batch),), np.int64(nodes), "nodes")
+        elif nodes != 1:
+            raise MalformedError(f"{nodes} nodes, and no row's node: give them")
+        groups = place[:, None] * each + first[:-1] + wide
+        groups[(place < 0)[:, None] | (wide < 0)] = -1
+        tally = np.bincount(groups[groups >= 0], minlength=nodes * each).reshape(nodes, each)
+        omitted = np.full((nodes, columns), -1, dtype=np.int16)
+        if complete:
+            if (wide[place >= 0] < 0).any():
+                raise MalformedError("a row has a node and no bin in a column: set complete to False, or give it a bin")
+            for j in range(columns):
+                omitted[:, j] = tally[:, first[j] : first[j + 1]].argmax(axis=1)
+        left = np.ones((nodes, each), dtype=bool)
+        if complete:
+            left[np.arange(nodes)[:, None], first[:-1] + omitted] = False
+        number = np.append(np.where(left, np.cumsum(left.reshape(-1)).reshape(left.shape) - 1, -1).reshape(-1), -1)
+        return SealedSums(self._packed(batch, number[groups], int(left.sum())), omitted)
+
+    def _packed(self, batch: Batch, groups: np.ndarray, count: int) -> np.ndarray:
+        """The sums of these groups, packed and blinded: place k of pack i holds group k · packs + i."""
+        key, plan, modulus = self._key, self.plan, self._key.modulus
+        packs = plan.packs(count)
+        if not packs:
+            return np.zeros((0, key.ciphertext_bytes), dtype=np.uint8)
+        each = -(-count // packs)
+        sums = modulus.group_products(batch, groups, packs * each)  # the last ones are empty
+        value = modulus.horner(sums, each, plan.nodes * plan.block)
+        return key.store(modulus.mul(value, blindings(key, packs)))
+
+
+def _checked(codes: np.ndarray, shape: tuple[int, ...], counts: np.ndarray | np.int64, what: str) -> np.ndarray:
+    """Codes as int64, from −1 to count − 1 each."""
+    if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu" or codes.shape != shape:
+        found = f"{codes.dtype} {codes.shape}" if isinstance(codes, np.ndarray) else type(codes).__name__
+        raise MalformedError(f"{what} as {found}; integers {shape} are needed")
+    wide = codes.astype(np.int64)
+    if (wide < -1).any() or (wide >= counts).any():
+        raise MalformedError(f"{what} from {wide.min()} to {wide.max()}; −1 to the number of {what} − 1 are possible")
+    return wide
