@@ -9,16 +9,21 @@ from securevfl.data.names import Names
 from securevfl.data.overlap import hold_out, label_owners, limited_overlap
 from securevfl.data.parties import Parties
 from securevfl.data.partition import independent_rows, partition, shared_rows
+from securevfl.data.prepare import ColumnPreparation, Preparation, PreparedLine, Scale
 from securevfl.data.storage import Storage
 from securevfl.data.table import LabelBook, PartyTable
 
 __all__ = [
     "Categories",
+    "ColumnPreparation",
     "FeatureEncoder",
     "LabelBook",
     "Names",
     "Parties",
     "PartyTable",
+    "Preparation",
+    "PreparedLine",
+    "Scale",
     "Storage",
     "TableLimits",
     "datasets",

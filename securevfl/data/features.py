@@ -10,15 +10,27 @@ import numpy as np
 
 from securevfl.data.categories import Categories, Column
 from securevfl.data.permuted import Permuted
+from securevfl.data.prepare import (
+    KIND,
+    SCALES,
+    Preparation,
+    PreparedColumn,
+    PreparedLine,
+    column_from_state,
+    column_state,
+    fit_columns,
+    fit_scaling,
+    normal_scores,
+)
+from securevfl.data.prepare.columns import Writer
+from securevfl.data.prepare.scaling import Linear
 from securevfl.data.storage import let_go
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 
 __all__ = ["FeatureEncoder"]
 
-_SCALES = ("quantile", "standard")
 _MAX_CATEGORIES = 64
-_KNOTS = 257
 _PART = 1 << 22
 _FAR = 1e30
 _ROWS = 1 << 16
@@ -125,12 +137,12 @@ def _parts(values: np.ndarray) -> list[np.ndarray]:
     return [values[start : start + step] for start in range(0, len(values), step)]
 
 
-_Encoding = _Standard | _Quantile | _OneHot | _Block
+_Encoding = _Standard | _Quantile | _OneHot | _Block | PreparedColumn
 
 
 @dataclass(frozen=True)
 class FeatureEncoder:
-    """Standardises numbers, one-hot encodes categories, clips.
+    """Standardises numbers, one-hot encodes categories, clips; or prepares columns as their table says.
 
     A party whose only column is a block of images keeps their shape, (channels, height, width); otherwise all
     encodings stand side by side in one row of numbers.
@@ -138,43 +150,81 @@ class FeatureEncoder:
     Attributes:
         columns: feature → its encoding.
         clip: largest magnitude of an encoded number, in standard deviations.
+        lines: of a table with a preparation: how each column was prepared; not kept in `state`.
     """
 
     columns: dict[str, _Encoding]
     clip: float
+    lines: tuple[PreparedLine, ...] = ()
 
     @classmethod
-    def fit(cls, table: PartyTable, rows: np.ndarray, *, clip: float = 5.0, scale: str = "standard") -> FeatureEncoder:
+    def fit(
+        cls,
+        table: PartyTable,
+        rows: np.ndarray,
+        *,
+        clip: float = 5.0,
+        scale: str = "standard",
+        salt: bytes = b"",
+    ) -> FeatureEncoder:
         """Fit on `rows` of `table`, the party's own training rows, in one pass over each column, some rows at a time;
-        ranks are those of all rows up to 2^25, of a random 2^25 beyond.
+        ranks are those of all rows up to 2^25, of a random 2^25 beyond. A table with a preparation is fitted as that
+        says, numbers on at most 2^20 rows.
 
         Args:
             table: the party's table.
             rows: row numbers.
             clip: standard deviations at which numbers are cut off.
-            scale: ``"standard"``, or ``"quantile"`` for normal scores of ranks; blocks are standardised either way.
+            scale: of numbers, see `securevfl.data.prepare.scaling`; blocks are standardised, whatever it is, and a
+                table's preparation has its own.
+            salt: key of hashed categories, of the party's own.
 
         Raises:
-            InputError: no rows, or a column with more than 64 categories.
+            InputError: no rows, a column with more than 64 categories; or columns that cannot be prepared, all of them.
             UnknownNameError: an unknown scale.
         """
-        if scale not in _SCALES:
-            raise UnknownNameError("scale", scale, _SCALES)
+        if scale not in SCALES:
+            raise UnknownNameError("scale", scale, SCALES)
         if len(rows) == 0:
             raise InputError(f"{table.name!r} has no training rows to fit its features on")
         rows = _in_order(rows, table.rows)
+        if table.preparation is not None:
+            return cls._prepared(table, rows, clip, table.preparation, salt)
         columns: dict[str, _Encoding] = {}
         for name, values in table.columns.items():
             if name in table.categorical:
                 columns[name] = _OneHot(_categories(values, rows, name, table.name))
             elif isinstance(values, np.ndarray) and values.ndim > 1:
                 columns[name] = _Block.fit(values[rows])
-            elif scale == "quantile":
-                columns[name] = _quantile(_sample(values, rows))
-            else:
+            elif scale == "standard":
                 columns[name] = _Standard.fit(_of_rows(values, rows))
+            else:
+                columns[name] = _scaled(_sample(values, rows), scale)
             let_go(values)
         return cls(columns, clip)
+
+    @classmethod
+    def _prepared(
+        cls, table: PartyTable, rows: np.ndarray, clip: float, preparation: Preparation, salt: bytes
+    ) -> FeatureEncoder:
+        where = table.source or f"the table of {table.name!r}"
+        for name in preparation.columns:
+            if name not in table.columns:
+                raise UnknownNameError(f"column of {where}, named in prepare:", name, table.columns)
+        blocks = {name: v for name, v in table.columns.items() if isinstance(v, np.ndarray) and v.ndim > 1}
+        single = {name: v for name, v in table.columns.items() if name not in blocks}
+        found = fit_columns(single, table.categorical, rows, preparation, salt)
+        if found.problems:
+            raise InputError(f"{where}: " + "\n  ".join(found.problems))
+        columns: dict[str, _Encoding] = {
+            name: _Block.fit(blocks[name][rows]) if name in blocks else found.columns[name]
+            for name in table.columns
+            if name in blocks or name in found.columns
+        }
+        if not columns and table.columns and table.label is None:
+            why = "; ".join(f"{line.column!r} {line.how}" for line in found.lines[:3])
+            raise InputError(f"{where}: no column is left after preparation ({why}): give columns that tell rows apart")
+        return cls(columns, clip, tuple(found.lines))
 
     @property
     def names(self) -> list[str]:
@@ -185,13 +235,18 @@ class FeatureEncoder:
                 found += [f"{name}={category}" for category in encoding.categories]
             elif isinstance(encoding, _Block):
                 found += [f"{name}[{i}]" for i in range(int(np.prod(encoding.shape)))]
+            elif isinstance(encoding, PreparedColumn):
+                found += encoding.names(name)
             else:
                 found.append(name)
         return found
 
     def state(self) -> dict[str, object]:
         """Plain values that `from_state` makes the same encoder of."""
-        encodings = {name: {"kind": type(e).__name__, **vars(e)} for name, e in self.columns.items()}
+        encodings = {
+            name: column_state(e) if isinstance(e, PreparedColumn) else {"kind": type(e).__name__, **vars(e)}
+            for name, e in self.columns.items()
+        }
         return {"clip": self.clip, "columns": encodings}
 
     @classmethod
@@ -203,8 +258,11 @@ class FeatureEncoder:
         """
         kinds: Mapping[str, Any] = {kind.__name__: kind for kind in (_Standard, _Quantile, _OneHot, _Block)}
         try:
-            columns = {}
+            columns: dict[str, _Encoding] = {}
             for name, values in state["columns"].items():
+                if values["kind"] == KIND:
+                    columns[str(name)] = column_from_state(values)
+                    continue
                 fields = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items() if key != "kind"}
                 columns[str(name)] = kinds[values["kind"]](**fields)
             return cls(columns, float(state["clip"]))
@@ -226,33 +284,45 @@ class FeatureEncoder:
         if not self.columns:
             return np.zeros((count, 0), dtype=np.float32)
         shape = self._shape()
+        writers = {
+            name: encoding.encoder(table.columns[name])
+            for name, encoding in self.columns.items()
+            if isinstance(encoding, PreparedColumn)
+        }
         mapped = table.storage.maps((count, *shape), np.float32)
         out = table.storage.empty((count, *shape), np.float32)
         if rows is None or not mapped:
             for at in range(0, count, _ROWS):
                 end = min(at + _ROWS, count)
-                self._encode(table, slice(at, end) if rows is None else rows[at:end], out[at:end])
+                self._encode(table, slice(at, end) if rows is None else rows[at:end], out[at:end], writers)
         else:  # a row here and a row there would be read from the disk each: all are read in their order
             order = Permuted(out, rows, table.rows)
             for at in range(0, table.rows, _ROWS):
                 part = slice(at, min(at + _ROWS, table.rows))
-                order.add(at, self._encode(table, part, np.empty((part.stop - at, *shape), np.float32)))
+                order.add(at, self._encode(table, part, np.empty((part.stop - at, *shape), np.float32), writers))
             order.finish()
         for values in table.columns.values():
             let_go(values)
         return out
 
     def _check(self, table: PartyTable) -> None:
+        mistakes = []
         for name, encoding in self.columns.items():
             if name not in table.columns:
                 raise UnknownNameError(f"column of {table.name!r}:", name, table.columns)
             values = table.columns[name]
+            if isinstance(encoding, PreparedColumn):
+                mistake = encoding.mistake(values)
+                mistakes += [f"column {name!r} {mistake}"] if mistake else []
+                continue
             fitted = encoding.shape if isinstance(encoding, _Block) else ()
             if values.shape[1:] != fitted:
                 raise InputError(
                     f"column {name!r} of {table.name!r} has values of shape {values.shape[1:]}; the encoder was fitted "
                     f"on {fitted}"
                 )
+        if mistakes:
+            raise InputError(f"{table.source or f'the table of {table.name!r}'}: " + "\n  ".join(mistakes))
 
     def _shape(self) -> tuple[int, ...]:
         """Of one encoded row."""
@@ -261,11 +331,19 @@ class FeatureEncoder:
             return only.shape if len(only.shape) == 3 else (1, *only.shape)
         return (len(self.names),)
 
-    def _encode(self, table: PartyTable, rows: np.ndarray | slice, out: np.ndarray) -> np.ndarray:
+    def _encode(
+        self, table: PartyTable, rows: np.ndarray | slice, out: np.ndarray, writers: Mapping[str, Writer]
+    ) -> np.ndarray:
         """Some rows of a table, into `out`, which is returned."""
         at = 0
         for name, encoding in self.columns.items():
             values: Column = table.columns[name][rows]
+            if isinstance(encoding, PreparedColumn):
+                to = out[:, at : at + encoding.width]
+                writers[name](values, to)
+                np.clip(to, -self.clip, self.clip, out=to)
+                at += encoding.width
+                continue
             if isinstance(encoding, _OneHot):
                 part = encoding.of_categories(values) if isinstance(values, Categories) else encoding(_texts(values))
             else:
@@ -325,17 +403,12 @@ def _categories(values: Column, rows: np.ndarray, name: str, party: str) -> tupl
     return tuple(found)
 
 
-def _quantile(values: np.ndarray) -> _Quantile:
-    """Knots at distinct values; the score of a value is Φ⁻¹ of its middle rank, standardised."""
-    from scipy.special import ndtri
-
-    distinct, counts = np.unique(values, return_counts=True)
-    middle = (np.cumsum(counts) - counts / 2) / len(values)
-    scores = ndtri(np.clip(middle, 1e-6, 1 - 1e-6))
-    mean = float(np.average(scores, weights=counts))
-    deviation = float(np.sqrt(np.average((scores - mean) ** 2, weights=counts)))
-    scores = (scores - mean) / deviation if deviation > 0 else np.zeros_like(scores)
-    if len(distinct) > _KNOTS:
-        keep = np.unique(np.linspace(0, len(distinct) - 1, _KNOTS).round().astype(int))
-        distinct, scores = distinct[keep], scores[keep]
-    return _Quantile(tuple(distinct.tolist()), tuple(scores.tolist()))
+def _scaled(values: np.ndarray, scale: str) -> _Standard | _Quantile:
+    """Scaling of another kind than standard, of the numbers of training rows."""
+    if scale == "quantile":
+        knots, scores = normal_scores(values)
+        return _Quantile(tuple(knots.tolist()), tuple(scores.tolist()))
+    found = fit_scaling(values, scale)
+    if isinstance(found, Linear):
+        return _Standard(found.centre, found.spread)
+    return _Quantile(tuple(found.values.tolist()), tuple(found.scores.tolist()))

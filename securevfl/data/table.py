@@ -12,6 +12,7 @@ import numpy as np
 
 from securevfl.data.categories import Categories, Column
 from securevfl.data.names import Names
+from securevfl.data.prepare.rules import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.fields.names import wrong_name
@@ -64,6 +65,8 @@ class PartyTable:
             others train. None leaves the choice to the job.
         book: at the active party, labels of rows for which it has no features.
         storage: where its encoded features go.
+        preparation: how its columns are prepared: they may hold texts, dates (`numpy.datetime64`) and missing values
+            then. None for numbers and categories, all of them there.
 
     Raises:
         InputError: columns of different lengths, nulls, values that are not finite, blocks of other shapes, no rows, no
@@ -81,6 +84,7 @@ class PartyTable:
     book: LabelBook | None = None
     source: str = field(default="", repr=False)
     storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
+    preparation: Preparation | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         rule = wrong_name(self.name)
@@ -100,7 +104,7 @@ class PartyTable:
         for column, values in self.columns.items():
             _check_shape(column, values, len(self.ids), column in self.categorical, where)
             if column not in self.categorical:
-                check_numbers(column, values, where)
+                check_numbers(column, values, where, prepared=self.preparation is not None)
                 let_go(values)
         if self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
@@ -234,19 +238,29 @@ def _check_shape(column: str, values: Column, rows: int, categorical: bool, wher
         )
 
 
-def check_numbers(column: str, values: Column, where: str) -> None:
-    """Checks a column of numbers, of a whole table or of some of its rows.
+def check_numbers(column: str, values: Column, where: str, *, prepared: bool = False) -> None:
+    """Checks a column that holds no categories, of a whole table or of some of its rows.
+
+    Args:
+        column: its name.
+        values: its values.
+        where: the table, for messages.
+        prepared: whether it is prepared, and may hold texts, dates and missing values.
 
     Raises:
         InputError: no numbers, or some that are not finite.
     """
-    if isinstance(values, Categories) or values.dtype.kind not in "fiub":
+    if prepared and values.ndim == 1:
+        if isinstance(values, Categories) or values.dtype.kind in "iubMUO":
+            return
+    elif isinstance(values, Categories) or values.dtype.kind not in "fiub":
         raise InputError(
-            f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it"
+            f"{where}: column {column!r} holds {values.dtype}, no numbers; list it in categorical=… or drop it, or "
+            "give prepare='auto'"
         )
     if values.dtype.kind in "iub":
         return
-    finite = np.isfinite(values)
+    finite = ~np.isinf(values) if prepared and values.ndim == 1 else np.isfinite(values)
     bad = np.flatnonzero(~finite.reshape(len(values), -1).all(axis=1))
     if len(bad):
         rows = ", ".join(str(row + 1) for row in bad[:_SHOWN].tolist())
@@ -254,7 +268,7 @@ def check_numbers(column: str, values: Column, where: str) -> None:
         what = "NaN" if np.isnan(values[bad[0]]).any() else "infinite"
         raise InputError(
             f"{where}: column {column!r} is {what} in {len(bad)} of {len(values)} rows (rows {rows}{more}); "
-            "fill or drop them"
+            + ("correct them, or leave them empty" if prepared else "fill or drop them, or give prepare='auto'")
         )
 
 

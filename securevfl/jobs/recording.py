@@ -26,6 +26,7 @@ from securevfl.report.record import (
     LedgerRecord,
     PartyRecord,
     Phases,
+    PreparedRecord,
     RunRecord,
     SightRecord,
 )
@@ -107,6 +108,11 @@ def run_record(
         alone=chief.alone if job.algorithm.subsets != "all" else {},
         calibration={whose: asdict(one) for whose, one in chief.calibration.items()},
         self_training=chief.self_training,
+        prepared={
+            name: [PreparedRecord(**asdict(line)) for line in trained.prepared]
+            for name, trained in ran.trained.items()
+            if trained.prepared
+        },
         evaluation=evaluation_of(chief),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -14,6 +14,7 @@ from securevfl_crypto.errors import PoolError
 from securevfl.align import Align
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
+from securevfl.data import Scale
 from securevfl.privacy import Finding, Policy
 from securevfl.scale import check_pool
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
@@ -53,7 +54,9 @@ class JobTerms(Config):
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.site.PartySecret`).
         clip: features are clipped to this many standard deviations.
-        scale: how numeric features are scaled: ``"standard"``, or ``"quantile"`` for heavy tails.
+        scale: how numbers are scaled: ``"standard"``, ``"quantile"`` or ``"robust"`` for heavy tails, ``"auto"`` for
+            what fits each column, or ``"none"``; see `securevfl.data.prepare.scaling`. A table with a preparation says
+            that itself.
     """
 
     epochs: Annotated[int, Meta(ge=1, le=100_000)] = 10
@@ -68,7 +71,7 @@ class JobTerms(Config):
     stratify: bool = False
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
-    scale: Literal["standard", "quantile"] = "standard"
+    scale: Scale = "standard"
 
     @classmethod
     def path(cls) -> str:

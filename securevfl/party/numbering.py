@@ -31,6 +31,9 @@ EXCHANGES = (
 _MOST = 1 << 24
 """Largest set of rows that a peer may announce, as in alignment."""
 
+_SALT = 32
+"""Bytes of the key that categories are hashed by."""
+
 _BY_SEED, _BY_MARK, _TRAIN_ALL = "seed", "mark", "train"
 """How the active party splits the common rows: from the job's seed, as its table marks them, or all to train on."""
 
@@ -224,9 +227,10 @@ def fit_rows(alignment: Alignment, agreed: Agreed) -> np.ndarray:
     return np.concatenate([alignment.rows[agreed.split.train], agreed.others])
 
 
-def encode(table: PartyTable, rows: np.ndarray, job: Job) -> FeatureEncoder:
-    """How the party encodes its columns, fitted on these rows of its own."""
-    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale)
+def encode(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
+    """How the party encodes its columns, fitted on these rows of its own; categories are hashed by a key of its own."""
+    salt = secret.keystream(_SALT, "buckets of categories")
+    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt)
 
 
 def number_rows(

@@ -162,7 +162,7 @@ async def train_party(
         alone = replace(member, owners=site.owners)  # who else has labels decides how the rows are split
         agreed[owner] = await agree_rows(alone, table, alignments[owner], job, evaluates=evaluates, split=split)
     fit_on = np.concatenate([fit_rows(alignments[owner], agreed[owner]) for owner in members])
-    encoder = encode(table, fit_on, job)
+    encoder = encode(table, fit_on, job, site.secret)
     tables = {
         owner: number_rows(member, table, alignments[owner], job, agreed[owner], encoder)
         for owner, member in members.items()
@@ -186,6 +186,7 @@ async def train_party(
         classes = next(iter(agreed.values())).classes
         trained.model |= {"encoder": encoder.state(), "classes": classes, "names": list(map(str, table.classes))}
     _with_labels(trained, table, tables.get(site.label_owners[0]))
+    trained.prepared = encoder.lines
     trained.notes += site.notes
     return trained
 

@@ -132,6 +132,7 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
         sent={run.key: directions(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},
+        prepared=next((run.prepared for run in record.runs if run.prepared and not run.baseline), {}),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},

@@ -25,6 +25,7 @@ __all__ = [
     "LinkRecord",
     "PartyRecord",
     "Phases",
+    "PreparedRecord",
     "ReceiptLine",
     "Record",
     "RunRecord",
@@ -202,6 +203,19 @@ class LedgerRecord(msgspec.Struct, frozen=True, kw_only=True):
     """peers whose own signed closing lines hold this party's signed head, in every run that both were in"""
 
 
+class PreparedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How one column was prepared. No value of the table stands in it."""
+
+    column: str
+    holds: str
+    """"numbers", "truth values", "dates" or "categories" """
+    missing: float
+    """share of the training rows without a value"""
+    how: str
+    width: int
+    """numbers that a row becomes; 0 where the column was dropped"""
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -242,6 +256,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """the test rows per class, by confidence and by rank; None in the report of a party without labels"""
     deviation: dict[str, float] = {}
     """metric → standard deviation over `draws`; `test` holds the means then"""
+    prepared: dict[str, list[PreparedRecord]] = {}
+    """party → how each of its columns was prepared: of all parties in a simulation, of itself in a party's report"""
     draws: int = 1
     """how often the run was repeated with new noise"""
 

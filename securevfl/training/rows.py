@@ -10,6 +10,7 @@ from typing import Literal, overload
 import numpy as np
 import torch
 
+from securevfl.data import PreparedLine
 from securevfl.privacy import Reading, Spent
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
 from securevfl.training.split import Split
@@ -270,6 +271,7 @@ class Trained:
         warnings: what the user should look at before anything else: training that went nowhere, classes without rows.
         constant: at the active party: metrics on the test rows of always giving the training rows' class shares.
         split: which aligned rows trained, validated and tested.
+        prepared: how each column of the party was prepared, where its table asks for that.
     """
 
     readings: list[Reading] = field(default_factory=list)
@@ -297,6 +299,7 @@ class Trained:
     warnings: list[str] = field(default_factory=list)
     constant: dict[str, float] = field(default_factory=dict)
     split: Split = field(default_factory=Split.empty)
+    prepared: tuple[PreparedLine, ...] = ()
 
     def restore_readings(self, readings: object) -> None:
         """Readings of a checkpoint."""

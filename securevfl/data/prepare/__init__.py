@@ -1,0 +1,24 @@
+"""Preparation of a party's columns: what they hold, missing values, scales, categories, dates."""
+
+from securevfl.data.prepare.columns import PreparedColumn
+from securevfl.data.prepare.fitting import PreparedLine, fit_columns
+from securevfl.data.prepare.rules import SCALES, ColumnPreparation, Preparation, Scale
+from securevfl.data.prepare.scaling import Linear, Scores, fit_scaling, normal_scores
+from securevfl.data.prepare.stored import KIND, column_from_state, column_state
+
+__all__ = [
+    "KIND",
+    "SCALES",
+    "ColumnPreparation",
+    "Linear",
+    "Preparation",
+    "PreparedColumn",
+    "PreparedLine",
+    "Scale",
+    "Scores",
+    "column_from_state",
+    "column_state",
+    "fit_columns",
+    "fit_scaling",
+    "normal_scores",
+]

@@ -1,0 +1,190 @@
+"""A prepared column: what it holds, how it becomes numbers, and the numbers of given values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.data.categories import Categories, Column
+from securevfl.data.prepare.dates import parts_of
+from securevfl.data.prepare.kinds import Reader, as_categories, unreadable
+from securevfl.data.prepare.levels import Levels
+from securevfl.data.prepare.scaling import Linear, Scores
+
+__all__ = ["PreparedCategory", "PreparedColumn", "PreparedDate", "PreparedNumber", "Writer"]
+
+Writer = Callable[[Column, np.ndarray], None]
+"""Writes the numbers of some rows of a column, (n,), into an array, (n, width)."""
+
+_CYCLES = {"month": (12.0, 1.0), "weekday": (7.0, 0.0), "hour": (24.0, 0.0)}
+
+
+@dataclass(frozen=True)
+class PreparedNumber:
+    """Numbers and truth values.
+
+    Attributes:
+        reader: how values become numbers.
+        scaling: of these.
+        fill: what stands for a missing one, before scaling.
+        indicator: whether a further number, 0 or 1, says that it was missing.
+    """
+
+    reader: Reader
+    scaling: Linear | Scores
+    fill: float
+    indicator: bool
+
+    @property
+    def width(self) -> int:
+        """Numbers that a row becomes."""
+        return 1 + self.indicator
+
+    def names(self, column: str) -> list[str]:
+        """Names of these numbers."""
+        return [column, f"{column} missing"] if self.indicator else [column]
+
+    def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, width)."""
+        missing = np.isnan(numbers)
+        if missing.any():
+            numbers = np.where(missing, self.fill, numbers)
+        out[:, 0] = self.scaling(numbers)
+        if self.indicator:
+            out[:, 1] = missing
+
+
+@dataclass(frozen=True)
+class PreparedDate:
+    """Dates: days since a reference, the year, and where they differ month, weekday and hour on circles.
+
+    Attributes:
+        reader: how values become days since 1970-01-01.
+        reference: the first training day, as such days.
+        days: scaling of days since the reference.
+        year: scaling of the year; None where all training rows have the same.
+        cycles: those of month, weekday and hour that differ among the training rows.
+        fill: what stands for a missing date, in days since 1970-01-01; it has no place on circles.
+        indicator: whether a further number, 0 or 1, says that it was missing.
+    """
+
+    reader: Reader
+    reference: float
+    days: Linear | Scores
+    year: Linear | None
+    cycles: tuple[str, ...]
+    fill: float
+    indicator: bool
+
+    @property
+    def width(self) -> int:
+        """Numbers that a row becomes."""
+        return 1 + (self.year is not None) + 2 * len(self.cycles) + self.indicator
+
+    def names(self, column: str) -> list[str]:
+        """Names of these numbers."""
+        found = [f"{column} days"] + ([f"{column} year"] if self.year is not None else [])
+        found += [f"{column} {cycle} {part}" for cycle in self.cycles for part in ("sin", "cos")]
+        return found + ([f"{column} missing"] if self.indicator else [])
+
+    def encode(self, numbers: np.ndarray, out: np.ndarray) -> None:
+        """Numbers of what `Reader.numbers` gives, (n,), into `out`, (n, width)."""
+        missing = np.isnan(numbers)
+        parts = parts_of(np.where(missing, self.fill, numbers))
+        out[:, 0] = self.days(np.where(missing, self.fill, numbers) - self.reference)
+        at = 1
+        if self.year is not None:
+            out[:, at] = self.year(parts["year"])
+            at += 1
+        for cycle in self.cycles:
+            length, first = _CYCLES[cycle]
+            angle = (parts[cycle] - first) * (2 * np.pi / length)
+            out[:, at] = np.where(missing, 0, np.sin(angle))
+            out[:, at + 1] = np.where(missing, 0, np.cos(angle))
+            at += 2
+        if self.indicator:
+            out[:, at] = missing
+
+
+@dataclass(frozen=True)
+class PreparedCategory:
+    """Categories.
+
+    Attributes:
+        levels: as numbers.
+    """
+
+    levels: Levels
+
+    @property
+    def width(self) -> int:
+        """Numbers that a row becomes."""
+        return self.levels.width
+
+    def names(self, column: str) -> list[str]:
+        """Names of these numbers."""
+        return self.levels.names(column)
+
+
+@dataclass(frozen=True)
+class PreparedColumn:
+    """One column of a party's table.
+
+    Attributes:
+        how: what it holds and how that becomes numbers.
+    """
+
+    how: PreparedNumber | PreparedDate | PreparedCategory
+
+    @property
+    def width(self) -> int:
+        """Numbers that a row becomes."""
+        return self.how.width
+
+    def names(self, column: str) -> list[str]:
+        """Names of these numbers."""
+        return self.how.names(column)
+
+    def mistake(self, values: Column) -> str:
+        """Why values cannot be encoded, as a sentence without the column's name; empty if they can."""
+        if values.ndim != 1:
+            return f"has values of shape {values.shape[1:]}, and had single ones when the model was trained"
+        if isinstance(self.how, PreparedCategory):
+            return ""
+        if isinstance(values, Categories):
+            return unreadable(values.words, self.how.reader)
+        if values.dtype.kind in "OUS":
+            return unreadable(as_categories(values).words, self.how.reader)
+        return ""
+
+    def encoder(self, values: Column) -> Writer:
+        """What writes the numbers of some rows of a column.
+
+        Args:
+            values: the whole column: of texts, each different one is encoded once.
+        """
+        if isinstance(values, Categories):
+            table = self.of_words(values.words)
+
+            def looked_up(part: Column, out: np.ndarray) -> None:
+                out[...] = table[as_categories(part).codes]
+
+            return looked_up
+        return self._encode
+
+    def of_words(self, words: Sequence[str]) -> np.ndarray:
+        """Numbers (n, width) float32 of texts."""
+        if isinstance(self.how, PreparedCategory):
+            return self.how.levels.of(words)
+        found = np.empty((len(words), self.width), dtype=np.float32)
+        self.how.encode(self.how.reader.words(words)[0], found)
+        return found
+
+    def _encode(self, part: Column, out: np.ndarray) -> None:
+        if isinstance(self.how, PreparedCategory) or isinstance(part, Categories) or part.dtype.kind in "OUS":
+            texts = as_categories(part)
+            out[...] = self.of_words(texts.words)[texts.codes]
+        else:
+            self.how.encode(self.how.reader.numbers(part), out)

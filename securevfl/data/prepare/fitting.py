@@ -1,0 +1,250 @@
+"""Prepared columns fitted on training rows: what each holds is found out, and what cannot be used is told of all
+columns at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from securevfl.data.categories import Categories, Column
+from securevfl.data.prepare.columns import PreparedCategory, PreparedColumn, PreparedDate, PreparedNumber
+from securevfl.data.prepare.dates import parts_of
+from securevfl.data.prepare.kinds import Reader, as_categories, find_reader
+from securevfl.data.prepare.levels import fit_levels
+from securevfl.data.prepare.numbers import decimal_marks
+from securevfl.data.prepare.rules import ColumnRules, Preparation
+from securevfl.data.prepare.scaling import Linear, fit_scaling
+from securevfl.data.storage import let_go
+
+__all__ = ["SAMPLED", "Fitted", "PreparedLine", "fit_columns"]
+
+SAMPLED = 1 << 20
+"""Most training rows that numbers are fitted on. Of more, a random part: by the inequality of Dvoretzky, Kiefer,
+Wolfowitz and Massart no rank is off by more than 0.0027 of the rows then, but for one column in a million."""
+
+_ROWS = 1 << 16
+_TEXT = "OUS"
+
+
+@dataclass(frozen=True)
+class PreparedLine:
+    """How one column was prepared, for its party's own report: no value of the table stands in it.
+
+    Attributes:
+        column: its name.
+        holds: what it holds, in words.
+        missing: share of the training rows without a value.
+        how: what was made of it, in words.
+        width: numbers that a row becomes; 0 where the column was dropped.
+    """
+
+    column: str
+    holds: str
+    missing: float
+    how: str
+    width: int
+
+
+@dataclass
+class Fitted:
+    """What came of fitting.
+
+    Attributes:
+        columns: those that are used.
+        lines: how each was prepared, dropped ones included.
+        problems: why some cannot be used, a sentence for each.
+    """
+
+    columns: dict[str, PreparedColumn] = field(default_factory=dict)
+    lines: list[PreparedLine] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def dropped(self, column: str, holds: str, missing: float, why: str) -> None:
+        """A column that says nothing."""
+        self.lines.append(PreparedLine(column, holds, missing, f"dropped: {why}", 0))
+
+    def used(self, column: str, holds: str, missing: float, how: str, prepared: PreparedColumn) -> None:
+        """A column that is used."""
+        self.columns[column] = prepared
+        self.lines.append(PreparedLine(column, holds, missing, how, prepared.width))
+
+
+def fit_columns(
+    columns: Mapping[str, Column], categorical: frozenset[str], rows: np.ndarray, preparation: Preparation, salt: bytes
+) -> Fitted:
+    """Prepared columns, fitted on `rows`.
+
+    Args:
+        columns: feature → values, (n,) each.
+        categorical: those that hold categories, whatever they look like.
+        rows: training rows, in the order of the table.
+        preparation: what the party asks for.
+        salt: key of hashed categories, of the party's own.
+    """
+    found = Fitted()
+    sampled = rows
+    if len(rows) > SAMPLED:
+        sampled = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
+    texts = {name: _counted(values, rows) for name, values in columns.items() if _is_text(values)}
+    hint = _hint(texts, categorical, preparation)
+    for name, values in columns.items():
+        rules = preparation.rules(name)
+        if name in categorical and rules.kind == "auto":
+            rules = rules.replace(kind="category")
+        if name in texts:
+            _fit_text(found, name, values, texts[name], sampled, rules, salt, hint)
+        elif rules.kind == "category":
+            _fit_category(found, name, *_counted(values, rows), rules, salt)
+        else:
+            kind = "date" if values.dtype.kind == "M" or rules.kind == "date" else "number"
+            reader = Reader("flag" if rules.kind == "flag" else kind)
+            _fit_numbers(found, name, reader, reader.numbers(_taken(values, sampled)), rules)
+        let_go(values)
+    return found
+
+
+def _is_text(values: Column) -> bool:
+    return isinstance(values, Categories) or values.dtype.kind in _TEXT
+
+
+def _parts(values: Column, rows: np.ndarray) -> Iterator[Column]:
+    for at in range(0, len(rows), _ROWS):
+        yield values[rows[at : at + _ROWS]]
+
+
+def _taken(values: Column, rows: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.asarray(part) for part in _parts(values, rows)])
+
+
+def _counted(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
+    """The different texts of rows, sorted, and in how many each is."""
+    if not isinstance(values, Categories):
+        whole = as_categories(_taken(values, rows))
+        return whole.words, np.bincount(whole.codes, minlength=len(whole.words))
+    counts = np.zeros(len(values.words), dtype=np.int64)
+    for part in _parts(values, rows):
+        counts += np.bincount(as_categories(part).codes, minlength=len(counts))
+    there = np.flatnonzero(counts).tolist()
+    return tuple(values.words[i] for i in there), counts[there]
+
+
+def _hint(texts: Mapping[str, tuple[Sequence[str], np.ndarray]], categorical: frozenset[str], all_: Preparation) -> str:
+    """The decimal mark of the columns of numbers that leave no doubt; empty where they disagree, or there are none."""
+    marks: set[str] = set()
+    for name, (words, rows) in texts.items():
+        rules = all_.rules(name)
+        if name in categorical or rules.kind not in ("auto", "number") or rules.decimal != "auto":
+            continue
+        reader = find_reader(words, rows, rules)
+        if isinstance(reader, Reader) and reader.kind == "number":
+            marks |= decimal_marks(words)
+    return marks.pop() if len(marks) == 1 else ""
+
+
+def _fit_text(
+    found: Fitted,
+    name: str,
+    values: Column,
+    counted: tuple[tuple[str, ...], np.ndarray],
+    sampled: np.ndarray,
+    rules: ColumnRules,
+    salt: bytes,
+    hint: str,
+) -> None:
+    """A column of texts: numbers, truth values, dates or categories."""
+    reader = find_reader(*counted, rules, hint)
+    if isinstance(reader, str):
+        found.problems.append(f"column {name!r} {reader}")
+    elif reader is None:
+        _fit_category(found, name, *counted, rules, salt)
+    else:
+        part = as_categories(values if isinstance(values, Categories) else _taken(values, sampled))
+        by_word, wrong = reader.words(part.words)
+        codes = part.codes
+        if isinstance(values, Categories):
+            codes = np.concatenate([as_categories(one).codes for one in _parts(values, sampled)])
+        if wrong[codes].any():
+            bad = next(part.words[i] for i in np.unique(codes).tolist() if wrong[i])
+            found.problems.append(f"column {name!r} was to hold {reader.kind}s, and holds {bad[:40]!r}: correct it")
+            return
+        _fit_numbers(found, name, reader, by_word[codes], rules)
+
+
+def _fit_category(
+    found: Fitted, name: str, words: Sequence[str], rows: np.ndarray, rules: ColumnRules, salt: bytes
+) -> None:
+    missing = float(rows[list(words).index("")] / rows.sum()) if "" in words else 0.0
+    if missing and rules.missing == "refuse":
+        found.problems.append(f"column {name!r} {_refused(missing)}")
+        return
+    if missing and rules.missing == "impute" and len(words) > 1:  # the most frequent level stands for it
+        rows = np.array([n for word, n in zip(words, rows.tolist(), strict=True) if word])
+        words = [word for word in words if word]
+    levels, how = fit_levels(words, rows, rules, salt)
+    if levels is None:
+        found.dropped(name, "categories", missing, how)
+    else:
+        found.used(name, "categories", missing, how, PreparedColumn(PreparedCategory(levels)))
+
+
+def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, rules: ColumnRules) -> None:
+    """Numbers, truth values and dates, (n,) float64 with NaN, of training rows."""
+    holds = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
+    gaps = np.isnan(numbers)
+    there = numbers[~gaps] if gaps.any() else numbers
+    missing = 1.0 - len(there) / len(numbers)
+    if not len(there):
+        found.dropped(name, holds, missing, "no training row has a value")
+    elif np.isinf(there).any():
+        found.problems.append(f"column {name!r} holds infinite numbers: correct them, or leave them empty")
+    elif missing and rules.missing == "refuse":
+        found.problems.append(f"column {name!r} {_refused(missing)}")
+    elif there.min() == there.max() and not (missing and rules.missing == "auto"):
+        found.dropped(name, holds, missing, "all training rows have the same value")
+    else:
+        indicator = bool(missing) and rules.missing == "auto"
+        fill, filled = _fill(there, rules, reader)
+        prepared = _date if reader.kind == "date" else _number
+        made, how = prepared(reader, there, fill, indicator, rules)
+        if missing:
+            how += f"; {missing:.1%} missing, filled with {filled}"
+            how += ", and a number that says so" if indicator else ""
+        found.used(name, holds, missing, how, PreparedColumn(made))
+
+
+def _refused(missing: float) -> str:
+    return f"lacks {missing:.1%} of its values, and missing='refuse': fill them in, or say missing='auto'"
+
+
+def _fill(there: np.ndarray, rules: ColumnRules, reader: Reader) -> tuple[float, str]:
+    """What stands for a missing value, and how that is called."""
+    how = rules.impute
+    if how == "auto":
+        how = "most_frequent" if reader.kind == "flag" else "median"
+    if how == "mean":
+        return float(there.mean()), "the mean"
+    if how == "median":
+        return float(np.median(there)), "the median"
+    distinct, counts = np.unique(there, return_counts=True)
+    return float(distinct[counts.argmax()]), "the most frequent value"
+
+
+def _number(
+    reader: Reader, there: np.ndarray, fill: float, indicator: bool, rules: ColumnRules
+) -> tuple[PreparedNumber, str]:
+    scaling = fit_scaling(there, rules.scale)
+    return PreparedNumber(reader, scaling, fill, indicator), f"scaled by {scaling.kind}"
+
+
+def _date(
+    reader: Reader, there: np.ndarray, fill: float, indicator: bool, rules: ColumnRules
+) -> tuple[PreparedDate, str]:
+    parts, reference = parts_of(there), float(np.floor(there.min()))
+    cycles = tuple(name for name in ("month", "weekday", "hour") if np.ptp(parts[name]) > 0)
+    year = fit_scaling(parts["year"], "standard") if np.ptp(parts["year"]) > 0 else None
+    days = fit_scaling(there - reference, rules.scale)
+    made = PreparedDate(reader, reference, days, year if isinstance(year, Linear) else None, cycles, fill, indicator)
+    what = ["days", *(["year"] if year is not None else []), *cycles]
+    return made, f"{', '.join(what)}; days scaled by {days.kind}"

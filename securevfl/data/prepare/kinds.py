@@ -1,0 +1,171 @@
+"""What a column of a table as companies have them holds, and its values as numbers whichever way they are written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from securevfl.data.categories import Categories, Column
+from securevfl.data.prepare.dates import ORDERS, date_orders, parse_dates
+from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
+from securevfl.data.prepare.rules import ColumnRules
+
+__all__ = ["ABSENT", "Reader", "as_categories", "find_reader", "unreadable"]
+
+ABSENT = frozenset(
+    ["", "?", "-", "--", ".", "…", "na", "n/a", "#n/a", "#na", "nan", "null", "none", "nil", "k.a.", "nat", "missing"]
+)
+"""What stands for a missing number or date, in small letters without spaces around it. A missing category is blank."""
+
+_PAIRS: tuple[tuple[str, str], ...] = (
+    *(("true", "false"), ("yes", "no"), ("ja", "nein"), ("y", "n"), ("j", "n"), ("t", "f"), ("on", "off")),
+    *(("wahr", "falsch"), ("oui", "non"), ("si", "no"), ("sì", "no"), ("sí", "no")),
+)
+_TRUE = frozenset(true for true, _ in _PAIRS) | {"1"}
+_FALSE = frozenset(false for _, false in _PAIRS) | {"0"}
+_MOSTLY = 0.9
+"""Share of rows from which on a column is taken for one of numbers or dates, in which the other values are mistakes."""
+_SHOWN = 3
+_DAY = np.timedelta64(1, "D")
+
+
+@dataclass(frozen=True)
+class Reader:
+    """How the values of a column become numbers.
+
+    Attributes:
+        kind: ``"number"``, ``"flag"`` or ``"date"``.
+        form: of numbers the decimal mark, of dates a key of `ORDERS`; empty of flags, and of columns that were not
+            texts when this was found out.
+    """
+
+    kind: str
+    form: str = ""
+
+    def numbers(self, values: np.ndarray) -> np.ndarray:
+        """Numbers, truth values or `numpy.datetime64` as float64 (n,); NaN where there is none. Dates are days since
+        1970-01-01; a number where a date was expected is one that many days later."""
+        if values.dtype.kind == "M":
+            days: np.ndarray = (values - np.datetime64(0, "D")) / _DAY
+            return days
+        found: np.ndarray = values.astype(np.float64)
+        return np.where(np.isnan(found), np.nan, (found != 0).astype(np.float64)) if self.kind == "flag" else found
+
+    def words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Texts as numbers, (n,) float64, NaN where there is none; and which of them cannot be read, (n,) bool."""
+        plain = [word.strip().casefold() for word in words]
+        absent = np.array([word in ABSENT for word in plain], dtype=bool)
+        if self.kind == "flag":
+            found = np.array([1.0 if word in _TRUE else 0.0 if word in _FALSE else np.nan for word in plain])
+        elif self.kind == "date":
+            found = parse_dates(words, self.form if self.form in ORDERS else "iso")
+        else:
+            found = parse_numbers(words, self.form if self.form else ".")
+        return np.where(absent, np.nan, found), np.isnan(found) & ~absent
+
+
+def as_categories(values: Column) -> Categories:
+    """Any column as texts: missing ones are empty, whole numbers have no point, dates are written as by ISO 8601."""
+    if isinstance(values, Categories):
+        return values
+    if values.dtype.kind == "O":
+        values = np.array(["" if v is None or v != v else str(v) for v in values.tolist()], dtype=np.str_)  # noqa: PLR0124
+    distinct, codes = np.unique(values, return_inverse=True)
+    if distinct.dtype.kind == "f":
+        words = ["" if np.isnan(v) else str(int(v)) if v.is_integer() else str(v) for v in distinct.tolist()]
+    elif distinct.dtype.kind == "M":
+        words = ["" if text == "NaT" else text for text in np.datetime_as_string(distinct).tolist()]
+    else:
+        words = [str(value) for value in distinct.tolist()]
+    ordered = sorted(set(words))
+    place = {word: i for i, word in enumerate(ordered)}
+    where = np.array([place[word] for word in words], dtype=np.int32)
+    return Categories(where[codes.reshape(-1)], tuple(ordered))
+
+
+def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint: str = "") -> Reader | str | None:
+    """How texts become numbers; None where they are categories; what is wrong, as a sentence without the column's name.
+
+    Args:
+        words: different texts.
+        rows: in how many training rows each is, (len(words),).
+        rules: of the column.
+        hint: the decimal mark that other columns of the table are written with; empty where nothing tells.
+    """
+    if rules.kind == "category":
+        return None
+    told = [(word, n) for word, n in zip(words, rows.tolist(), strict=True) if word.strip().casefold() not in ABSENT]
+    texts, counts = [word for word, _ in told], np.array([n for _, n in told], dtype=np.int64)
+    if not texts:
+        return Reader("number", hint or ".")
+    small = {word.strip().casefold() for word in texts}
+    if rules.kind == "flag" or (rules.kind == "auto" and _is_pair(small)):
+        return Reader("flag")
+    if rules.kind in ("auto", "number"):
+        found = _number(texts, counts, rules, hint)
+        if found is not None:
+            return found
+    if rules.kind in ("auto", "date"):
+        found = _date(texts, counts, rules)
+        if found is not None:
+            return found
+    return None
+
+
+def _is_pair(words: set[str]) -> bool:
+    return any(words <= {true, false} for true, false in _PAIRS)
+
+
+def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str) -> Reader | str | None:
+    marks = decimal_marks(texts) if rules.decimal == "auto" else {rules.decimal}
+    readings = {mark: parse_numbers(texts, mark) for mark in (sorted(marks) or [hint or "."])}
+    whole = [mark for mark, found in readings.items() if not np.isnan(found).any()]
+    if len(whole) == 1:
+        return Reader("number", whole[0])
+    shares = {mark: counts[~np.isnan(found)].sum() / max(counts.sum(), 1) for mark, found in readings.items()}
+    best = max(shares, key=lambda mark: shares[mark])
+    if rules.kind != "number" and shares[best] < _MOSTLY:
+        return None
+    wrong = _some(texts, np.isnan(readings[best]))
+    mark = "point" if best == "." else "comma"
+    return (
+        f"holds numbers with a decimal {mark}, and {wrong}: correct it, give decimal=…, or say kind='category' for it"
+    )
+
+
+def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | str | None:
+    orders = date_orders(texts)
+    if orders:
+        sure = next((order for order in orders if order in ("iso", "dotted")), None)
+        if sure is not None or len(orders) == 1:
+            return Reader("date", sure or orders[0])
+        if rules.dates != "auto":
+            return Reader("date", rules.dates)
+        return (
+            f"holds dates such as {texts[0]!r}, of which nothing tells whether the day or the month is first: give "
+            "dates='dmy' or dates='mdy', or write them as 2024-12-31"
+        )
+    shares = {order: counts[~np.isnan(parse_dates(texts, order))].sum() / max(counts.sum(), 1) for order in ORDERS}
+    best = max(shares, key=lambda order: shares[order])
+    if rules.kind != "date" and shares[best] < _MOSTLY:
+        return None
+    wrong = _some(texts, np.isnan(parse_dates(texts, best)))
+    return f"holds dates, and {wrong}: correct it, or say kind='category' for it"
+
+
+def unreadable(words: Sequence[str], reader: Reader) -> str:
+    """Why texts cannot be read so, as a sentence without the column's name; empty if they can."""
+    _, wrong = reader.words(words)
+    if not wrong.any():
+        return ""
+    what = {"number": "numbers", "flag": "truth values", "date": "dates"}[reader.kind]
+    return f"held {what} when the model was trained, and holds {_some(words, wrong)}: correct it, or leave it empty"
+
+
+def _some(texts: Sequence[str], wrong: np.ndarray) -> str:
+    """The first texts that are wrong."""
+    found = [repr(texts[i][:40]) for i in np.flatnonzero(wrong)[:_SHOWN].tolist()]
+    more = int(wrong.sum()) - len(found)
+    return ", ".join(found) + (f" and {more:,} more such texts" if more > 0 else "")

@@ -1,0 +1,157 @@
+"""Prepared columns as plain values, and back: what a file holds is checked before anything is made of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.prepare.columns import PreparedCategory, PreparedColumn, PreparedDate, PreparedNumber
+from securevfl.data.prepare.dates import ORDERS
+from securevfl.data.prepare.kinds import Reader
+from securevfl.data.prepare.levels import Levels
+from securevfl.data.prepare.scaling import Linear, Scores
+
+__all__ = ["KIND", "column_from_state", "column_state"]
+
+KIND = "prepared 1"
+"""What a stored column says that it is, with the version of this form."""
+
+_MOST_LEVELS = 1 << 16
+_MOST_WIDTH = 4097
+_MOST_KNOTS = 1 << 12
+_LONGEST = 1 << 16
+_FORMS = {"number": {"", ".", ","}, "flag": {""}, "date": {"", *ORDERS}}
+_CYCLES = ("month", "weekday", "hour")
+
+
+def column_state(column: PreparedColumn) -> dict[str, object]:
+    """Plain values that `column_from_state` makes the same column of."""
+    how = column.how
+    if isinstance(how, PreparedCategory):
+        one = how.levels
+        return {
+            "kind": KIND,
+            "holds": "category",
+            "onehot": list(one.onehot),
+            "other": one.other,
+            "counted": list(one.counted),
+            "frequency": np.array(one.frequency, dtype=np.float64),
+            "unknown": one.unknown,
+            "buckets": one.buckets,
+            "salt": one.salt.hex(),
+        }
+    found: dict[str, object] = {
+        "kind": KIND,
+        "holds": how.reader.kind,
+        "form": how.reader.form,
+        "fill": how.fill,
+        "indicator": how.indicator,
+    }
+    if isinstance(how, PreparedNumber):
+        return found | {"scaling": _scaling_state(how.scaling)}
+    return found | {
+        "reference": how.reference,
+        "scaling": _scaling_state(how.days),
+        "year": None if how.year is None else _scaling_state(how.year),
+        "cycles": list(how.cycles),
+    }
+
+
+def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
+    """The column whose `column_state` this is.
+
+    Raises:
+        ValueError, KeyError, TypeError: something else.
+    """
+    if state["kind"] != KIND:
+        raise ValueError(f"a prepared column says {state['kind']!r:.40}; {KIND!r} was expected")
+    holds = state["holds"]
+    if holds == "category":
+        return PreparedColumn(PreparedCategory(_levels(state)))
+    if holds not in _FORMS or state["form"] not in _FORMS[holds]:
+        raise ValueError(f"a prepared column holds {holds!r:.40}, written as {state['form']!r:.40}")
+    reader, fill, indicator = Reader(holds, state["form"]), _number(state["fill"]), _truth(state["indicator"])
+    scaling = _scaling(state["scaling"])
+    if holds != "date":
+        return PreparedColumn(PreparedNumber(reader, scaling, fill, indicator))
+    year = None if state["year"] is None else _scaling(state["year"])
+    if isinstance(year, Scores):
+        raise ValueError("the year of a prepared column is scaled by ranks")
+    cycles = _texts(state["cycles"], len(_CYCLES))
+    if list(cycles) != [name for name in _CYCLES if name in cycles]:
+        raise ValueError(f"a prepared column has the circles {cycles!r:.80}")
+    if abs(fill) > 1e8:
+        raise ValueError("a prepared column fills in a date that no calendar has")
+    return PreparedColumn(PreparedDate(reader, _number(state["reference"]), scaling, year, cycles, fill, indicator))
+
+
+def _levels(state: Mapping[str, Any]) -> Levels:
+    onehot, counted = _texts(state["onehot"], _MOST_WIDTH), _texts(state["counted"], _MOST_LEVELS)
+    frequency, buckets = _numbers(state["frequency"], len(counted)), state["buckets"]
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or not 0 <= buckets < _MOST_WIDTH:
+        raise ValueError(f"a prepared column has {buckets!r:.40} buckets")
+    found = Levels(
+        onehot=onehot,
+        other=_truth(state["other"]),
+        counted=counted,
+        frequency=frequency,
+        unknown=_number(state["unknown"]),
+        buckets=buckets,
+        salt=bytes.fromhex(state["salt"]),
+    )
+    if not found.width or len(found.salt) > 64:
+        raise ValueError("a prepared column of categories becomes no numbers, or has a salt that is no key")
+    return found
+
+
+def _scaling_state(scaling: Linear | Scores) -> dict[str, object]:
+    if isinstance(scaling, Linear):
+        return {"kind": scaling.kind, "centre": scaling.centre, "spread": scaling.spread}
+    return {"kind": scaling.kind, "values": np.array(scaling.values), "scores": np.array(scaling.scores)}
+
+
+def _scaling(state: Mapping[str, Any]) -> Linear | Scores:
+    if state["kind"] in ("standard", "robust", "none"):
+        spread = _number(state["spread"])
+        if spread < 0:
+            raise ValueError(f"a prepared column has the spread {spread}")
+        return Linear(_number(state["centre"]), spread, state["kind"])
+    if state["kind"] != "quantile":
+        raise ValueError(f"a prepared column is scaled by {state['kind']!r:.40}")
+    count = len(state["values"])
+    if not 1 <= count <= _MOST_KNOTS:
+        raise ValueError(f"a prepared column has {count} knots; 1 to {_MOST_KNOTS} were expected")
+    values, scores = _numbers(state["values"], count), _numbers(state["scores"], count)
+    if (np.diff(values) <= 0).any() or (np.diff(scores) < 0).any():
+        raise ValueError("the knots of a prepared column do not rise")
+    return Scores(values, scores)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise ValueError(f"a prepared column holds {value!r:.40}, where a finite number was expected")
+    return float(value)
+
+
+def _truth(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"a prepared column holds {value!r:.40}, where true or false was expected")
+    return value
+
+
+def _numbers(values: Any, count: int) -> np.ndarray:
+    found = np.asarray(values)
+    if found.dtype.kind != "f" or found.shape != (count,) or not np.isfinite(found).all():
+        raise ValueError(f"a prepared column holds {found.dtype} {found.shape}; {count} finite numbers were expected")
+    return found.astype(np.float64)
+
+
+def _texts(values: Any, most: int) -> tuple[str, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, str) or len(values) > most:
+        raise ValueError(f"a prepared column holds no list of at most {most} texts")
+    if not all(isinstance(value, str) and len(value) <= _LONGEST for value in values) or len(set(values)) < len(values):
+        raise ValueError("a prepared column has levels that are no texts, or one of them twice")
+    return tuple(values)
