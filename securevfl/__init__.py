@@ -46,9 +46,11 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.align import Align
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
     from securevfl.data import (
+        ColumnPreparation,
         LabelBook,
         Parties,
         PartyTable,
+        Preparation,
         Storage,
         TableLimits,
         datasets,
@@ -106,7 +108,8 @@ _NAMES: Mapping[str, str] = {
         "SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
-    "securevfl.data": "LabelBook Parties PartyTable Storage TableLimits datasets read_csv read_parquet read_table",
+    "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
+    "read_csv read_parquet read_table",
     "securevfl.errors": (
         "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
         "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
@@ -140,6 +143,7 @@ __all__ = [
     "AuditError",
     "Auto",
     "Best",
+    "ColumnPreparation",
     "Distilled",
     "EntityAugmentation",
     "Expired",
@@ -175,6 +179,7 @@ __all__ = [
     "Policy",
     "PolicyError",
     "Prediction",
+    "Preparation",
     "ProtectionInactive",
     "ProtocolError",
     "RandomMatch",

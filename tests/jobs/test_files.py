@@ -97,7 +97,10 @@ id = "k"
         (DATA + '[job]\nepochs = "3"', "job.epochs is '3'; a whole number from 1 to 100000 was expected"),
         (DATA + "[job]\nepochs = true", "job.epochs is True"),
         (DATA + "[job]\nepochs = 2.5", "job.epochs is 2.5; a whole number from 1"),
-        (DATA + "[job]\nscale = 3", "job.scale is 3; one of 'standard', 'quantile' was expected"),
+        (
+            DATA + "[job]\nscale = 3",
+            "job.scale is 3; one of 'auto', 'standard', 'quantile', 'robust', 'none' was expected",
+        ),
         (DATA + '[job]\nclip = "5"', "job.clip is '5'; a number above 0 and below 8 was expected"),
         (DATA + "[job]\nvalid = 0.5\ntest = 0.5", "valid is 0.5 and test is 0.5; together they are less than 1"),
         (DATA + '[job]\ndevice = "tpu"', "device 'tpu' is not there"),

@@ -385,7 +385,7 @@ def test_the_observer_hears_every_step() -> None:
         ({"patience": 0}, "patience is 0"),
         ({"valid": 0.6, "test": 0.5}, "together they are less than 1"),
         ({"clip": 9.0}, "clip is 9.0"),
-        ({"scale": "log"}, "scale is 'log'; known: 'quantile', 'standard'"),
+        ({"scale": "log"}, "scale is 'log'; known: 'auto', 'none', 'quantile', 'robust', 'standard'"),
         ({"device": "cuda:77"}, "use device='cpu'"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -34,7 +34,7 @@ class PreparedNumber:
 
     reader: Reader
     scaling: Linear | Scores
-    fill: float
+    fill: float = field(repr=False)
     indicator: bool
 
     @property
@@ -71,11 +71,11 @@ class PreparedDate:
     """
 
     reader: Reader
-    reference: float
+    reference: float = field(repr=False)
     days: Linear | Scores
     year: Linear | None
     cycles: tuple[str, ...]
-    fill: float
+    fill: float = field(repr=False)
     indicator: bool
 
     @property

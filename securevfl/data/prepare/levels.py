@@ -34,7 +34,7 @@ class Levels:
         salt: the key.
     """
 
-    onehot: tuple[str, ...] = ()
+    onehot: tuple[str, ...] = field(default=(), repr=False)
     other: bool = False
     counted: tuple[str, ...] = field(default=(), repr=False)
     frequency: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False)

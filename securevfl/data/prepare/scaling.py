@@ -8,7 +8,7 @@ as it is. ``"auto"``: standard, unless the column is skewed or has heavy tails; 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -27,8 +27,8 @@ _DISTINCT = 12
 class Linear:
     """(x − centre) / spread; zero where there is no spread."""
 
-    centre: float
-    spread: float
+    centre: float = field(repr=False)
+    spread: float = field(repr=False)
     kind: str = "standard"
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
@@ -41,8 +41,8 @@ class Linear:
 class Scores:
     """Normal scores of ranks: between knots by interpolation, and beyond the outermost those of the outermost."""
 
-    values: np.ndarray
-    scores: np.ndarray
+    values: np.ndarray = field(repr=False)
+    scores: np.ndarray = field(repr=False)
     kind: str = "quantile"
 
     def __call__(self, values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,308 @@
+"""Prepared columns: what is found out of them, what they become, and that only training rows have a say in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder, QuantileTransformer, RobustScaler, StandardScaler
+
+from securevfl.data import Categories, ColumnPreparation, FeatureEncoder, PartyTable, Preparation
+from securevfl.data.prepare.dates import parse_dates, parts_of
+from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
+from securevfl.errors import InputError, UnknownNameError
+from securevfl.jobs.store import read_tree, write_tree
+
+ROWS = 400
+TRAIN = np.arange(300)
+RNG = np.random.default_rng(5)
+
+
+def table(preparation: Preparation | None = None, **columns: Any) -> PartyTable:
+    rows = len(next(iter(columns.values())))
+    return PartyTable(
+        name="shop",
+        ids=[f"i{i}" for i in range(rows)],
+        columns=columns,
+        preparation=Preparation() if preparation is None else preparation,
+    )
+
+
+def fit(columns: dict[str, Any], /, **rules: Any) -> tuple[FeatureEncoder, np.ndarray]:
+    """The encoder fitted on the training rows, and what it makes of all rows."""
+    whole = table(Preparation(**rules), **columns)
+    encoder = FeatureEncoder.fit(whole, TRAIN, salt=b"salt")
+    return encoder, encoder.transform(whole)
+
+
+@pytest.fixture(scope="module")
+def messy() -> dict[str, Any]:
+    """One column of each kind, with gaps."""
+    gaps = RNG.random(ROWS) < 0.2
+    days = np.datetime64("2019-03-01") + RNG.integers(0, 1200, ROWS).astype("timedelta64[D]")
+    written = np.array([f"{int(d[8:]):02d}.{d[5:7]}.{d[:4]}" for d in np.datetime_as_string(days)])
+    amounts = [f"{v:,.2f} €".translate(str.maketrans(".,", ",.")) for v in RNG.lognormal(8, 1, ROWS)]
+    return {
+        "age": np.where(gaps, np.nan, RNG.normal(40, 9, ROWS)),
+        "spent": RNG.lognormal(3, 1, ROWS),
+        "amount": np.where(gaps, "", amounts),
+        "member": np.where(gaps, "n/a", np.where(RNG.random(ROWS) < 0.4, "ja", "nein")),
+        "since": np.where(gaps, np.datetime64("NaT"), days),
+        "born": np.where(gaps, "", written),
+        "town": np.array([f"t{int(v)}" for v in RNG.exponential(2.5, ROWS)]),
+        "street": np.array([f"s{int(v)}" for v in RNG.exponential(80, ROWS)]),
+        "always": np.full(ROWS, 3.5),
+        "never": np.full(ROWS, np.nan),
+    }
+
+
+def test_every_kind_is_found_and_becomes_finite_numbers(messy: dict[str, Any]) -> None:
+    encoder, x = fit(messy)
+    assert {line.column: line.holds for line in encoder.lines if line.width} == {
+        "age": "numbers",
+        "spent": "numbers",
+        "amount": "numbers",
+        "member": "truth values",
+        "since": "dates",
+        "born": "dates",
+        "town": "categories",
+        "street": "categories",
+    }
+    assert [line.column for line in encoder.lines if not line.width] == ["always", "never"]
+    assert x.shape == (ROWS, len(encoder.names)) == (ROWS, sum(line.width for line in encoder.lines))
+    assert np.isfinite(x).all()
+    assert encoder.names[:3] == ["age", "age missing", "spent"]
+    np.testing.assert_array_equal(x[:, 1], np.isnan(messy["age"]))
+    assert [name for name in encoder.names if name.startswith("born")] == [
+        *("born days", "born year", "born month sin", "born month cos", "born weekday sin", "born weekday cos"),
+        "born missing",
+    ]
+    text = " ".join(line.how for line in encoder.lines)
+    assert not any(value in text for value in ("2019", "t0", "ja", "€"))  # no value of the table in the report
+
+
+def test_dates_and_numbers_in_texts_become_what_proper_ones_become(messy: dict[str, Any]) -> None:
+    days = np.array([f"{d[6:]}-{d[3:5]}-{d[:2]}" if d else "NaT" for d in messy["born"]], dtype="datetime64[D]")
+    numbers = [float(v[:-2].replace(".", "").replace(",", ".")) if v else np.nan for v in messy["amount"]]
+    _, texts = fit({"born": messy["born"], "amount": messy["amount"]})
+    _, proper = fit({"born": days, "amount": np.array(numbers)})
+    np.testing.assert_array_equal(texts, proper)
+
+
+def test_rows_outside_training_change_nothing(messy: dict[str, Any]) -> None:
+    changed = {}
+    for name, values in messy.items():
+        changed[name] = np.array(values)
+        changed[name][300:] = np.array(values)[RNG.permutation(300)[:100]]
+    changed["age"][300:], changed["spent"][300:] = 1e6, np.nan
+    changed["town"][300:], changed["always"][300:] = "new", 9.0
+    one, two = fit(messy), fit(changed)
+    np.testing.assert_array_equal(one[1][:300], two[1][:300])
+    assert one[0].lines == two[0].lines
+
+
+def test_the_stored_form_makes_the_same_numbers(messy: dict[str, Any], tmp_path: Path) -> None:
+    columns = messy | {"hashed": messy["street"]}
+    rules = {"hashed": ColumnPreparation(categorical="hash"), "spent": ColumnPreparation(scale="robust")}
+    encoder, x = fit(columns, columns=rules)
+    write_tree(tmp_path / "part", encoder.state())
+    again = FeatureEncoder.from_state(read_tree(tmp_path / "part"))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.transform(table(**columns)), x)
+    shop = table(**{name: values for name, values in columns.items() if name not in ("always", "never")})
+    np.testing.assert_array_equal(again.transform(shop, np.array([7, 3])), x[[7, 3]])  # dropped columns may be missing
+
+
+def test_scales_are_those_of_scikit_learn() -> None:
+    values = RNG.lognormal(0, 1.2, ROWS)
+    train, column = values[TRAIN].reshape(-1, 1), values.reshape(-1, 1)
+    for scale, theirs in (("standard", StandardScaler()), ("robust", RobustScaler(unit_variance=True))):
+        _, x = fit({"x": values}, scale=scale)
+        np.testing.assert_allclose(x, np.clip(theirs.fit(train).transform(column), -5, 5), atol=1e-6)
+    _, x = fit({"x": values}, scale="quantile")
+    theirs = QuantileTransformer(n_quantiles=300, output_distribution="normal").fit(train).transform(column)
+    inner = np.abs(theirs) < 1.5  # the outermost ranks have scores of their own convention
+    assert np.abs(x - theirs)[inner].max() < 0.05
+    _, x = fit({"x": values}, scale="none", columns={})
+    np.testing.assert_allclose(x[:, 0], np.clip(values, -5, 5), rtol=1e-6)
+    filled = np.where(RNG.random(ROWS) < 0.3, np.nan, values)
+    for how in ("median", "mean", "most_frequent"):
+        encoder, x = fit({"x": filled}, scale="none", impute=how, missing="impute")
+        theirs = SimpleImputer(strategy=how).fit(filled[TRAIN].reshape(-1, 1)).transform(filled.reshape(-1, 1))
+        np.testing.assert_allclose(x, np.clip(theirs, -5, 5), rtol=1e-6)
+        assert encoder.names == ["x"]
+
+
+def test_auto_ranks_skewed_and_heavy_tailed_columns_alone() -> None:
+    shapes = {
+        "normal": RNG.normal(size=ROWS),
+        "even": RNG.random(ROWS),
+        "amounts": RNG.lognormal(0, 1.5, ROWS),
+        "tails": RNG.standard_t(2, ROWS),
+        "rare flag": (RNG.random(ROWS) < 0.02).astype(np.float64),
+    }
+    encoder, _ = fit(shapes)
+    assert [line.column for line in encoder.lines if "quantile" in line.how] == ["amounts", "tails"]
+
+
+def test_rare_and_new_levels_are_one_column_as_in_scikit_learn() -> None:
+    town = np.array([f"t{int(v)}" for v in RNG.exponential(2.5, ROWS)])
+    town[350:] = "never seen"
+    encoder, x = fit({"town": town}, rare=9)
+    theirs = OneHotEncoder(min_frequency=9, handle_unknown="infrequent_if_exist", sparse_output=False)
+    theirs.fit(town[TRAIN].reshape(-1, 1))
+    np.testing.assert_array_equal(x, theirs.transform(town.reshape(-1, 1)))
+    assert encoder.names[-1] == "town=(other)"
+    assert (x[350:, -1] == 1).all()
+
+
+def test_many_levels_become_few_numbers_and_frequencies_rise_with_counts() -> None:
+    street = np.array([f"s{int(v)}" for v in RNG.exponential(80, ROWS)])
+    encoder, x = fit({"street": street}, categorical="frequency")
+    assert encoder.names == ["street frequency"]
+    counts = np.array([(street[TRAIN] == name).sum() for name in street])
+    order = np.argsort(counts, kind="stable")
+    assert (np.diff(x[order, 0]) >= 0).all()
+    assert (x[counts == 0] < x[counts == 1].min()).all()  # unknown is rarer than seen once
+    assert len(fit({"street": street}, levels=8)[0].names) == 9  # 7 levels, the others, the frequency
+    hashed, x = fit({"street": street}, categorical="hash", buckets=16)
+    assert (x.sum(axis=1) == 1).all()
+    whole = table(Preparation(categorical="hash", buckets=16), street=street)
+    other = FeatureEncoder.fit(whole, TRAIN, salt=b"another party's").transform(whole)
+    assert (other != x).any()  # who lacks the salt does not know which levels share a bucket
+    assert "b'salt'" not in repr(hashed)
+
+
+def test_a_missing_category_is_a_level_or_the_most_frequent_one() -> None:
+    kind = np.array(["a", "a", "b", "", None] * 80, dtype=object)
+    encoder, x = fit({"kind": kind})
+    assert encoder.names == ["kind=(missing)", "kind=a", "kind=b"]
+    assert x[3].tolist() == x[4].tolist() == [1, 0, 0]
+    assert fit({"kind": kind}, missing="impute")[0].names == ["kind=a", "kind=b"]
+
+
+def test_all_problems_of_a_table_are_told_at_once() -> None:
+    numbers = np.array([f"{v},5" for v in range(ROWS)], dtype="<U20")
+    numbers[17] = "12 apples"
+    columns = {
+        "numbers": numbers,
+        "dates": np.array([f"{i % 12 + 1:02d}/{i % 11 + 1:02d}/2020" for i in range(ROWS)]),
+        "gaps": np.where(np.arange(ROWS) % 5, 1.0 * np.arange(ROWS), np.nan),
+        "fine": np.arange(ROWS) * 1.0,
+    }
+    with pytest.raises(InputError) as caught:
+        fit(columns, columns={"gaps": ColumnPreparation(missing="refuse")})
+    text = str(caught.value)
+    assert "column 'numbers' holds numbers with a decimal comma, and '12 apples'" in text
+    assert "column 'dates' holds dates such as" in text
+    assert "dates='dmy'" in text
+    assert "column 'gaps' lacks 20.0% of its values" in text
+    assert "fine" not in text
+    with pytest.raises(UnknownNameError, match="did you mean 'fine'"):
+        fit(columns, columns={"fin": ColumnPreparation(scale="none")})
+    with pytest.raises(InputError, match="no column is left"):
+        fit({"x": np.full(ROWS, 1.0)})
+
+
+def test_what_cannot_be_read_when_predicting_is_told_of_all_columns() -> None:
+    encoder, _ = fit({"a": np.array(["1,5", "2,5"] * 200), "b": np.array(["yes", "no"] * 200)})
+    with pytest.raises(InputError) as caught:
+        encoder.transform(table(a=np.array(["1,5", "x"]), b=np.array(["perhaps", "no"])))
+    assert "column 'a' held numbers when the model was trained, and holds 'x'" in str(caught.value)
+    assert "column 'b' held truth values" in str(caught.value)
+    x = encoder.transform(table(a=np.array([1.5, np.nan]), b=np.array([0.0, 1.0])))  # numbers where texts were
+    assert np.isfinite(x).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "marks", "numbers"),
+    [
+        (["1.234,56", "12"], {","}, [1234.56, 12]),
+        (["1,234.56", "-3"], {"."}, [1234.56, -3]),
+        (["1'234.5", "(7)"], {"."}, [1234.5, -7]),
+        (["1 234,5", "3 %"], {","}, [1234.5, 0.03]),
+        (["€ 0,234", "−2 CHF"], {","}, [0.234, -2]),
+        (["$1,234,567", "1e3"], {"."}, [1234567, 1000]),
+        ([".5", "5 kr"], {"."}, [0.5, 5]),
+    ],
+)
+def test_numbers_of_several_locales(texts: list[str], marks: set[str], numbers: list[float]) -> None:
+    assert decimal_marks(texts) == marks
+    np.testing.assert_allclose(parse_numbers(texts, next(iter(marks))), numbers)
+
+
+def test_a_mark_that_could_be_either_is_that_of_the_other_columns() -> None:
+    assert decimal_marks(["1,234"]) == decimal_marks(["1.234"]) == set()
+    assert np.isnan(parse_numbers(["1,23,4", "1.2.3", "--1", "(1", "x", "1 apples", "1,5"], ".")).all()
+    either = np.array(["1.234", "7.500"] * 200)
+    alone, _ = fit({"x": either}, columns={"x": ColumnPreparation(scale="none", kind="number")})
+    beside, _ = fit({"x": either, "y": np.array(["1,5", "2,5"] * 200)}, scale="none")
+    assert [e.columns["x"].how.reader.form for e in (alone, beside)] == [".", ","]  # type: ignore[union-attr]
+
+
+def test_dates_of_several_forms() -> None:
+    days = parse_dates(["1970-01-02", "1970-01-02T12:00:00+02:00", "1970-02-30", "x", "2024-2-29 06:00"], "iso")
+    np.testing.assert_allclose(days, [1, 1 + 10 / 24, np.nan, np.nan, 19782.25])
+    assert parse_dates(["02.01.70", "2. 1. 1970"], "dotted").tolist() == [1, 1]
+    assert parse_dates(["1/2/1970"], "dmy").tolist() == [31]
+    assert parse_dates(["1/2/1970"], "mdy").tolist() == [1]
+    found = parts_of(np.array([19782.25, -1.0, np.nan]))
+    assert [found[name][0] for name in ("year", "month", "weekday", "hour")] == [2024, 2, 3, 6]
+    assert [found[name][1] for name in ("year", "month", "weekday", "hour")] == [1969, 12, 2, 0]
+
+
+def test_a_stored_column_of_somebody_else_is_checked(messy: dict[str, Any]) -> None:
+    state = fit(messy, columns={"town": ColumnPreparation(categorical="hash")})[0].state()
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("age", {"kind": "prepared 2"}),
+        ("age", {"fill": float("nan")}),
+        ("age", {"indicator": 1}),
+        ("age", {"scaling": {"kind": "standard", "centre": 0.0, "spread": -1.0}}),
+        ("age", {"scaling": {"kind": "exec", "centre": 0.0, "spread": 1.0}}),
+        ("age", {"form": "__import__"}),
+        ("age", {"holds": ["number"]}),
+        ("spent", {"scaling": {"kind": "quantile", "values": np.zeros(3), "scores": np.arange(3.0)}}),
+        ("spent", {"scaling": {"kind": "quantile", "values": np.arange(3.0), "scores": np.array(["a", "b", "c"])}}),
+        ("spent", {"scaling": {"kind": "quantile", "values": np.arange(1e4), "scores": np.arange(1e4)}}),
+        ("born", {"cycles": ["weekday", "month"]}),
+        ("born", {"fill": 1e12}),
+        ("town", {"buckets": 1 << 40}),
+        ("town", {"salt": "00" * 65}),
+        ("town", {"salt": 3}),
+        ("street", {"frequency": np.zeros(1)}),
+        ("street", {"onehot": ["a", "a"]}),
+        ("street", {"counted": "abc"}),
+        ("street", {"unknown": None}),
+    ]
+    for name, change in changes:
+        columns = dict(state["columns"])  # type: ignore[call-overload]
+        columns[name] = columns[name] | change
+        with pytest.raises(InputError, match="a stored encoder is damaged"):
+            FeatureEncoder.from_state({"clip": 5.0, "columns": columns})
+    FeatureEncoder.from_state(state)
+
+
+def test_blocks_stay_blocks_and_categories_may_be_numbers() -> None:
+    block = RNG.normal(size=(ROWS, 3))
+    codes = Categories(RNG.integers(0, 3, ROWS).astype(np.int32), ("", "1", "2"))
+    whole = PartyTable(
+        name="shop",
+        ids=[f"i{i}" for i in range(ROWS)],
+        columns={"block": block, "code": codes, "number": RNG.integers(0, 3, ROWS) * 1.0},
+        categorical=frozenset(["number"]),
+        preparation=Preparation(),
+    )
+    encoder = FeatureEncoder.fit(whole, TRAIN)
+    assert encoder.names == [
+        *(f"block[{i}]" for i in range(3)),
+        "code",
+        "code missing",
+        *(f"number={i}" for i in "012"),
+    ]
+    x = encoder.transform(whole)
+    plain = PartyTable(name="shop", ids=whole.ids, columns={"block": block})
+    np.testing.assert_array_equal(x[:, :3], FeatureEncoder.fit(plain, TRAIN).transform(plain))
+    with pytest.raises(InputError, match="infinite"):
+        table(x=np.array([1.0, np.inf]))
