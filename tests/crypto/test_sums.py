@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import gmpy2
@@ -318,3 +320,9 @@ def test_codes_that_do_not_fit_are_refused(codes: np.ndarray, node: np.ndarray |
 def test_short_keys_are_refused_unless_a_test_asks_for_them() -> None:
     with pytest.raises(WeakKeyError, match="at least 2048"):
         generate_keypair(1024)
+
+
+def test_the_example_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sealed-sums.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(code, {})  # noqa: S102 - of our own page

@@ -244,13 +244,13 @@ class Lanes(Modulus):
 
     def from_ints(self, numbers: Sequence[int | mpz]) -> LaneBatch:
         """See `Modulus.from_ints`."""
-        raw = b"".join(int(mpz(x) % self.m).to_bytes(self.width, "little") for x in numbers)
+        raw = b"".join([(mpz(x) % self.m).to_bytes(self.width, "little") for x in numbers])
         return self.load(np.frombuffer(raw, dtype=np.uint8).reshape(len(numbers), self.width))
 
     def to_ints(self, batch: Batch) -> list[mpz]:
         """See `Modulus.to_ints`."""
         raw, w = self.store(batch).tobytes(), self.width
-        return [mpz(int.from_bytes(raw[i : i + w], "little")) for i in range(0, len(raw), w)]
+        return [mpz.from_bytes(raw[i : i + w], "little") for i in range(0, len(raw), w)]
 
     def mul(self, a: Batch, b: Batch) -> LaneBatch:
         """See `Modulus.mul`."""

@@ -150,11 +150,11 @@ class VectorFixedBase(FixedBase):
         """The digits (n, windows), by shifts; no address depends on the exponents."""
         if self._window == 8:
             return exponents.astype(np.int64)
-        padded = np.zeros((len(exponents), self._width + 3), dtype=np.int64)
+        padded = np.zeros((len(exponents), self._width + 3), dtype=np.int32)
         padded[:, : self._width] = exponents
         start = np.arange(self._count) * self._window
         three = padded[:, start // 8] | padded[:, start // 8 + 1] << 8 | padded[:, start // 8 + 2] << 16
-        return three >> (start % 8) & ((1 << self._window) - 1)
+        return (three >> (start % 8).astype(np.int32) & ((1 << self._window) - 1)).astype(np.int64)
 
 
 def by_tables(

@@ -130,8 +130,11 @@ class PaillierPrivateKey:
                 )
             tables = self._tables[kind]
             powers = tables[0].powers(alphas), tables[1].powers(alphas)
-        pairs = zip(first.to_ints(powers[0]), second.to_ints(powers[1]), strict=True)
-        return public.modulus.from_ints([self._join(a, b) for a, b in pairs])
+        # the number with remainders a and b is a (q⁻² mod p²) q² + b (p⁻² mod q²) p²: the long factors in the halves
+        p2, q2 = self._crt[:2]
+        a = first.to_ints(first.mul(powers[0], first.from_ints([gmpy2.invert(q2, p2)])))
+        b = second.to_ints(second.mul(powers[1], second.from_ints([self._crt[-1]])))
+        return public.modulus.from_ints([x * q2 + y * p2 for x, y in zip(a, b, strict=True)])
 
     def decrypt(self, c: mpz) -> mpz:
         """The plaintext of a unit modulo n², between −n/2 and n/2 (Paillier 1999, section 7, by CRT)."""
