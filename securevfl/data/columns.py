@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from securevfl.data.categories import Column
 from securevfl.data.gathering import CategoryColumn, IdentifierColumn, LabelColumn, NumberColumn
+from securevfl.data.gathering_any import AnyColumn
 from securevfl.data.labels import Coded
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.names import Names
+from securevfl.data.prepare import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 
@@ -30,6 +32,8 @@ class ColumnUse:
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
+        preparation: how features are prepared, which may hold anything then; None for numbers and categories alone.
+        as_text: features that are read as texts, because some of their values are no numbers.
     """
 
     id: str
@@ -37,6 +41,8 @@ class ColumnUse:
     features: tuple[str, ...] | None
     categorical: frozenset[str]
     classes: tuple[object, ...] | None
+    preparation: Preparation | None = None
+    as_text: frozenset[str] = frozenset()
 
     @classmethod
     def of(
@@ -47,13 +53,23 @@ class ColumnUse:
         features: Sequence[str] | None,
         categorical: Iterable[str],
         classes: Sequence[object] | None,
+        prepare: Preparation | Mapping[str, object] | str | None = None,
     ) -> ColumnUse:
-        """From the loaders' arguments."""
+        """From the loaders' arguments.
+
+        Raises:
+            InputError: `prepare` is no preparation.
+        """
+        if prepare is not None and not isinstance(prepare, Preparation):
+            prepare = Preparation.of(prepare)
+        named = frozenset() if prepare is None else prepare.categories
         return cls(
             id=id,
             label=label,
             features=None if features is None else tuple(features),
-            categorical=frozenset([categorical] if isinstance(categorical, str) else categorical),
+            categorical=frozenset([categorical] if isinstance(categorical, str) else categorical)
+            | (named if features is None else named & set(features)),
+            preparation=prepare,
             classes=None if classes is None else tuple(classes),
         )
 
@@ -77,6 +93,10 @@ class ColumnUse:
         doubled = sorted(column for column, times in Counter(names).items() if times > 1)
         found = [InputError(f"{where} has column {column!r} twice; rename one") for column in doubled]
         there, chosen = set(names), self.chosen(names)
+        prepared = () if self.preparation is None else self.preparation.columns
+        found += [
+            UnknownNameError(f"column of {where}, named in prepare:", c, names) for c in prepared if c not in there
+        ]
         for what, wanted in (
             ("id column", [self.id]),
             ("label column", [self.label] if self.label else []),
@@ -95,11 +115,15 @@ class ColumnUse:
     @property
     def texts(self) -> frozenset[str]:
         """Columns that are texts in a CSV file, whatever they look like."""
-        return self.categorical | {self.id}
+        return self.categorical | self.as_text | {self.id}
+
+    def with_text(self, column: str) -> ColumnUse:
+        """The same with one more column that is read as texts."""
+        return replace(self, as_text=self.as_text | {column})
 
     def gathers(
         self, column: str, where: str, out: np.ndarray, limits: TableLimits, storage: Storage
-    ) -> NumberColumn | CategoryColumn:
+    ) -> NumberColumn | CategoryColumn | AnyColumn:
         """What gathers a feature column, as `PartyTable.columns` has it.
 
         Args:
@@ -109,6 +133,8 @@ class ColumnUse:
             limits: of a column of categories.
             storage: where a column that takes more goes.
         """
+        if self.preparation is not None:
+            return AnyColumn(column, where, out, limits, storage, categories=column in self.categorical)
         if column in self.categorical:
             return CategoryColumn(column, where, out.view(np.int32), limits)
         return NumberColumn(column, where, out, storage)

@@ -14,10 +14,23 @@ from securevfl.data.places import Place
 from securevfl.data.row_source import BATCH, RowSource, told
 from securevfl.errors import InputError
 
-__all__ = ["CsvRows"]
+__all__ = ["CsvRows", "NotConverted"]
 
 _BLOCK = 1 << 23  # bytes that are converted at a time
 _VALUE = re.compile(r"CSV column #(?P<column>[0-9]+).*conversion error to (?P<kind>[^:]+): invalid value (?P<value>.*)")
+
+
+class NotConverted(InputError):
+    """A value that is not of the type which its column has further up.
+
+    Args:
+        column: which.
+        text: what to say of it.
+    """
+
+    def __init__(self, column: str, text: str) -> None:
+        self.column = column
+        super().__init__(text)
 
 
 @dataclass(frozen=True)
@@ -81,9 +94,10 @@ class CsvRows(RowSource):
             lines = words.splitlines()
             return InputError(f"{self.where} is not a CSV table: {lines[0]}")
         column = self.names(limits)[int(found["column"])]
-        return InputError(
+        return NotConverted(
+            column,
             f"{self.where}: column {column!r} holds {found['value']}, below row {seen:,}, and {found['kind']} above: "
-            "correct it; or list it in categorical=…, so that all are texts"
+            "correct it; or list it in categorical=…, so that all are texts",
         )
 
 

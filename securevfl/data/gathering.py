@@ -106,11 +106,15 @@ class NumberColumn:
         where: the table, for messages.
         out: where they go, float32 (rows or more,).
         storage: where twice as much goes if float32 is not enough.
+        gaps: whether values may be missing; they are NaN then.
     """
 
-    def __init__(self, column: str, where: str, out: np.ndarray, storage: Storage = DEFAULT_STORAGE) -> None:
+    def __init__(
+        self, column: str, where: str, out: np.ndarray, storage: Storage = DEFAULT_STORAGE, *, gaps: bool = False
+    ) -> None:
         self._column, self._where = column, where
         self._out, self._storage = out, storage
+        self._gaps = gaps
         self._missing = _Missing()
         self._nulls = self._rows = 0
         self._count, self._mean, self._squares = 0, np.float64(0), np.float64(0)
@@ -149,11 +153,18 @@ class NumberColumn:
         with np.errstate(over="ignore", invalid="ignore"):
             self._out[self._rows : end] = numbers
             if self._out.dtype == np.float32 and numbers.dtype.itemsize > 2 and numbers.dtype != np.float32:
-                self._look(numbers, self._out[self._rows : end])
+                self._look(numbers, self._out[self._rows : end], missing)
+        if self._gaps and missing is not None:
+            self._out[self._rows : end][missing] = np.nan
         self._rows = end
 
-    def _look(self, numbers: np.ndarray, kept: np.ndarray) -> None:
+    def _look(self, numbers: np.ndarray, kept: np.ndarray, missing: np.ndarray | None) -> None:
         """Keeps the mean and the deviation of what came so far, and goes on in float64 where float32 is not enough."""
+        whole = numbers
+        if self._gaps and missing is not None:
+            numbers, kept = numbers[~missing], kept[~missing]
+            if not len(numbers):
+                return
         exact = numbers.astype(np.float64)
         count, mean = len(exact), exact.mean()
         shift, total = mean - self._mean, self._count + count
@@ -167,7 +178,7 @@ class NumberColumn:
         more = self._storage.empty(self._out.shape, np.float64)
         for at in range(0, self._rows, _PART):
             more[at : min(at + _PART, self._rows)] = self._out[at : min(at + _PART, self._rows)]
-        more[self._rows : self._rows + count] = numbers
+        more[self._rows : self._rows + len(whole)] = whole
         self._out = more
 
     def whole(self) -> np.ndarray:
@@ -177,12 +188,12 @@ class NumberColumn:
             InputError: some are null or NaN.
         """
         where = f"{self._where}: column {self._column!r}"
-        if self._rows and self._nulls == self._rows:
-            raise InputError(f"{where} is null in all rows; drop it with features=…")
-        if self._missing.rows:
+        if self._rows and self._nulls == self._rows and not self._gaps:
+            raise InputError(f"{where} is null in all rows; drop it with features=…, or give prepare='auto'")
+        if self._missing.rows and not self._gaps:
             raise InputError(
                 f"{where} is null or NaN in {self._missing.rows} of {self._rows} rows (rows {self._missing}); "
-                "fill or drop them"
+                "fill or drop them, or give prepare='auto'"
             )
         return self._out[: self._rows]
 
@@ -194,10 +205,11 @@ class NumberColumn:
             for row, value in enumerate(values):
                 if not _is_number(value.as_py()):
                     return (
-                        f"{where} text, {value.as_py()!r} in row {self._rows + row + 1}; list it in categorical=… or "
-                        "correct it"
+                        f"{where} text, {value.as_py()!r} in row {self._rows + row + 1}; list it in categorical=…, "
+                        "correct it, or give prepare='auto'"
                     )
-        return f"{where} {values.type}, no numbers; list it in categorical=… or drop it with features=…"
+        cure = "list it in categorical=…, drop it with features=…, or give prepare='auto'"
+        return f"{where} {values.type}, no numbers; {cure}"
 
 
 class CategoryColumn:
@@ -208,11 +220,13 @@ class CategoryColumn:
         where: the table, for messages.
         out: where their numbers go, int32 (rows or more,).
         limits: of what the texts may take.
+        gaps: whether values may be missing; they are empty texts then.
     """
 
-    def __init__(self, column: str, where: str, out: np.ndarray, limits: TableLimits) -> None:
+    def __init__(self, column: str, where: str, out: np.ndarray, limits: TableLimits, *, gaps: bool = False) -> None:
         self._column, self._where, self._limits = column, where, limits
         self._out = out
+        self._gaps = gaps
         self._missing = _Missing()
         self._places: dict[str, int] = {}
         self._size = self._rows = 0
@@ -225,21 +239,25 @@ class CategoryColumn:
         """
         coded = _coded(values, self._column, self._where, "categories are texts or numbers")
         places = []
-        for value in coded.dictionary:
-            word = _word(value.as_py())
-            if word not in self._places:
-                self._places[word] = len(self._places)
-                self._size += TEXT + len(word)
-            places.append(self._places[word])
+        for value in coded.dictionary.to_pylist():
+            word = "" if value is None else _word(value)
+            places.append(self._place("" if self._gaps and not word.strip() else word))
+        places.append(self._place("") if self._gaps and (_indexes(coded) < 0).any() else 0)
         where = f"{self._where}: column {self._column!r}"
         self._limits.check(f"{where}, with {len(self._places):,} categories,", size=self._size)
         codes = _indexes(coded)
         empty = codes < 0
-        if empty.any():
+        if empty.any() and not self._gaps:
             self._missing.add(empty, self._rows)
         end = self._rows + len(codes)
-        self._out[self._rows : end] = np.array([*places, 0], dtype=np.int32)[codes]
+        self._out[self._rows : end] = np.array(places, dtype=np.int32)[codes]
         self._rows = end
+
+    def _place(self, word: str) -> int:
+        if word not in self._places:
+            self._places[word] = len(self._places)
+            self._size += TEXT + len(word)
+        return self._places[word]
 
     def whole(self) -> Categories:
         """All of them.
@@ -251,10 +269,10 @@ class CategoryColumn:
         if self._missing.rows:
             raise InputError(
                 f"{where} is null in {self._missing.rows} rows (rows {self._missing}); write a category for it, "
-                "such as 'unknown'"
+                "such as 'unknown', or give prepare='auto'"
             )
         words = sorted(self._places)
-        longest = max(map(len, words), default=0)
+        longest = 0 if self._gaps else max(map(len, words), default=0)  # prepared ones are never side by side
         self._limits.check(f"{where}, whose longest category has {longest:,} letters,", size=4 * self._rows * longest)
         codes = self._out[: self._rows]
         sorted_place = np.empty(len(words), dtype=np.int32)

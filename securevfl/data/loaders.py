@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.csv_rows import NotConverted
 from securevfl.data.gathering import IdentifierColumn, LabelColumn
 from securevfl.data.labels import encode_labels
 from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.places import place_of
+from securevfl.data.prepare import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
@@ -32,6 +34,7 @@ def read_table(
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
+    prepare: Preparation | Mapping[str, object] | str | None = None,
     limits: TableLimits = DEFAULT_LIMITS,
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
@@ -52,6 +55,8 @@ def read_table(
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
+        prepare: ``"auto"`` or a `Preparation`: features may hold missing values, texts, dates and truth values then,
+            and are prepared when a job trains. None for numbers and categories, all of them there.
         limits: of rows, columns and bytes that are read.
         storage: from which size on columns are in a mapped file, and where that is.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, where an address does not tell.
@@ -61,12 +66,18 @@ def read_table(
         InputError: the file or what it holds cannot be used; says where and what to do.
         UnknownNameError: a column that does not exist; says which is nearest.
     """
-    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
+    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes, prepare=prepare)
     source = source_of(place_of(path, filesystem), kind)
     columns = use.read(source.names(limits), source.where)
-    rows = source.most_rows(columns, use, limits)
-    batches = source.batches(columns, use, limits)
-    return _party(batches, columns, rows, name, use, source.where, limits, storage)
+    while True:
+        rows = source.most_rows(columns, use, limits)
+        batches = source.batches(columns, use, limits)
+        try:
+            return _party(batches, columns, rows, name, use, source.where, limits, storage)
+        except NotConverted as error:  # numbers at the top of a file, and a text further down
+            if use.preparation is None or error.column in use.texts or error.column not in columns:
+                raise
+            use = use.with_text(error.column)
 
 
 def read_csv(path: str | Path, *, name: str, id: str, **options: Any) -> PartyTable:
@@ -103,11 +114,12 @@ def from_arrow(
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
+    prepare: Preparation | Mapping[str, object] | str | None = None,
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
     """A party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
-    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes)
+    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes, prepare=prepare)
     where = source or f"the table of {name!r}"
     columns = use.read(column_names(table.schema, where), where)
     batches = table.select(columns).to_batches(max_chunksize=BATCH)
@@ -154,6 +166,7 @@ def _party(
         label_name=use.label or "",
         source=source,
         storage=storage,
+        preparation=use.preparation,
     )
 
 

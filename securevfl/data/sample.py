@@ -8,11 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from securevfl.data.categories import Column
 from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
 from securevfl.data.labels import Coded, check_labels, require_classes
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
+from securevfl.data.prepare import fit_columns
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
@@ -46,9 +50,14 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE) -> l
     if use.id in single:
         found += _mistake(lambda: check_ids(identifiers(table[use.id], use.id, where), where))
     meant = {near for name in (use.id, label) if name and name not in names for near in _nearest(name, names)}
+    features: dict[str, Column] = {}
     for column in use.chosen(names):
         if column in single - meant:
-            found += _mistake(partial(_check_feature, table[column], column, use, where))
+            found += _mistake(partial(_check_feature, table[column], column, use, where, features))
+    if use.preparation is not None and features:
+        every = np.arange(table.num_rows)
+        prepared = fit_columns(features, use.categorical, every, use.preparation, b"")
+        found += [f"{where}: {problem}" for problem in prepared.problems]
     if label is not None and label in single:
         found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
     return found
@@ -83,10 +92,11 @@ def _top(source: RowSource, use: ColumnUse, rows: int) -> Any:
     return pa.Table.from_batches([first]).slice(0, rows)
 
 
-def _check_feature(values: Any, column: str, use: ColumnUse, where: str) -> None:
+def _check_feature(values: Any, column: str, use: ColumnUse, where: str, good: dict[str, Column]) -> None:
     feature = use.feature(values, column, where)
     if column not in use.categorical:
-        check_numbers(column, feature, where)
+        check_numbers(column, feature, where, prepared=use.preparation is not None)
+    good[column] = feature
 
 
 def _mistake(check: Callable[[], None]) -> list[str]:

@@ -155,6 +155,12 @@ class PartyTable:
         """Names of the feature columns, in order."""
         return tuple(self.columns)
 
+    @property
+    def texts(self) -> frozenset[str]:
+        """Columns that are texts, of whatever kind; prepared tables have them."""
+        kinds = {name: "O" if isinstance(v, Categories) else v.dtype.kind for name, v in self.columns.items()}
+        return frozenset(name for name, kind in kinds.items() if kind in "OUS")
+
     def names(self, rows: np.ndarray) -> Sequence[str]:
         """The identifiers of these rows, (n,) int64, in this order."""
         if isinstance(self.ids, Names):

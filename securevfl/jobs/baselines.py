@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.align import Alignment
-from securevfl.data import Parties, PartyTable
+from securevfl.data import ColumnPreparation, Parties, PartyTable, Preparation
 from securevfl.data.categories import Column
 from securevfl.data.table import TRAIN
 from securevfl.jobs.recording import run_record
@@ -48,7 +48,7 @@ def run_baseline(
         split = Split(np.concatenate([split.train, extra]), split.valid, split.test)
         title, note = f"{active.name} alone", "trains on all its rows, aligned or not, but those of validation and test"
     else:
-        table, rows = _pooled(parties, aligned), np.arange(aligned.common)
+        table, rows = _pooled(parties, aligned, job), np.arange(aligned.common)
         title, note = "pooled in the clear", "the ceiling: nobody may do this"
     own = Aligned(alignments={active.name: {active.name: Alignment(rows=rows, digest="", verified_by=(), pairwise={})}})
     began = time.perf_counter()
@@ -57,16 +57,21 @@ def run_baseline(
     return record, ran
 
 
-def _pooled(parties: Parties, aligned: Aligned) -> PartyTable:
-    """All columns of the common rows in one table, under the active party's name."""
+def _pooled(parties: Parties, aligned: Aligned, job: Job) -> PartyTable:
+    """All columns of the common rows in one table, under the active party's name, each prepared as its party says."""
     columns: dict[str, Column] = {}
     categorical: set[str] = set()
+    prepared: dict[str, ColumnPreparation] = {}
     for name, table in parties.items():
         part = table.take(aligned.parties[name].rows)
         for column, values in part.columns.items():
             label = column if column not in columns else f"{name}.{column}"
             columns[label] = values
+            own = Preparation(scale=job.scale, missing="refuse") if part.preparation is None else part.preparation
+            prepared[label] = ColumnPreparation(**own.rules(column).describe())
             if column in part.categorical:
                 categorical.add(label)
     active = parties.active.take(aligned.parties[parties.active.name].rows)
-    return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical))
+    any_prepared = any(table.preparation is not None for table in parties.values())
+    preparation = Preparation(columns=prepared) if any_prepared else None
+    return dataclasses.replace(active, columns=columns, categorical=frozenset(categorical), preparation=preparation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -38,6 +39,8 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
     if table.book is not None:
         _add_texts(content, "book ids", table.book.ids)
         _add(content, "book", table.book.label)
+    if table.preparation is not None:
+        _add_texts(content, "preparation", [json.dumps(table.preparation.describe(), sort_keys=True)])
     _add_texts(content, "names", [str(table.classes), str(sorted(table.categorical))])
     rows = hashlib.sha256()
     for owner, alignment in sorted(alignments.items()):

@@ -16,7 +16,7 @@ from msgspec import Meta
 from securevfl.align import Align
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
-from securevfl.data import LabelBook, Parties, PartyTable, Storage, TableLimits, datasets, read_table
+from securevfl.data import LabelBook, Parties, PartyTable, Preparation, Storage, TableLimits, datasets, read_table
 from securevfl.data.columns import ColumnUse
 from securevfl.data.places import is_address
 from securevfl.data.storage import IN_MEMORY
@@ -39,6 +39,7 @@ class TableSection(Config):
     keys mean.
 
     Attributes:
+        prepare: ``"auto"``, or a section: see `Preparation`.
         spill_above: bytes from which columns and encoded features are in a mapped file.
         spill_folder: where that file is.
         fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
@@ -51,6 +52,7 @@ class TableSection(Config):
     features: tuple[Word, ...] | None = None
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
+    prepare: Preparation | None = None
     fold: Word | None = None
     book: Word | None = None
     max_rows: Count | None = None
@@ -67,7 +69,7 @@ class TableSection(Config):
 
     @property
     def _columns(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes")}
+        return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes", "prepare")}
 
     def path_from(self, folder: Path) -> str | Path:
         """The table's path or address; relative paths are relative to the folder of the file that names it."""

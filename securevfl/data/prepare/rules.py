@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -96,9 +96,11 @@ class Preparation(ColumnRules):
 
     Attributes:
         kind, missing, impute, scale, categorical, levels, rare, buckets, decimal, dates: see `ColumnRules`.
+        name: how files and arguments ask for the defaults, ``prepare = "auto"``.
         columns: column → what it has otherwise.
     """
 
+    name: ClassVar[str] = "auto"
     columns: Mapping[str, ColumnPreparation] = msgspec.field(default_factory=dict)
 
     @classmethod
@@ -109,6 +111,11 @@ class Preparation(ColumnRules):
         return super().problems() + (
             ["kind is for single columns: give it in columns, or leave it out"] if self.kind != "auto" else []
         )
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """Columns that it says are categories, whatever they look like."""
+        return frozenset(column for column, own in self.columns.items() if own.kind == "category")
 
     def rules(self, column: str) -> ColumnRules:
         """What holds for a column."""

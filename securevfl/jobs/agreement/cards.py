@@ -87,8 +87,8 @@ class TableSchema(Config):
             table: the party's.
             names: whether columns and classes are shown by their names, or only counted.
         """
-        categories = tuple(name for name in table.columns if name in table.categorical)
-        numbers = tuple(name for name in table.columns if name not in table.categorical)
+        categories = tuple(name for name in table.columns if name in table.categorical or name in table.texts)
+        numbers = tuple(name for name in table.columns if name not in categories)
         classes = tuple(map(str, table.classes))
         return cls(
             numbers=numbers if names else len(numbers),

@@ -1,0 +1,132 @@
+"""A column that is prepared later, gathered batch by batch: numbers, truth values, dates or texts, with gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.categories import Column
+from securevfl.data.gathering import CategoryColumn, NumberColumn
+from securevfl.data.limits import TableLimits
+from securevfl.data.storage import Storage
+from securevfl.errors import InputError
+
+__all__ = ["AnyColumn", "DateColumn"]
+
+
+class DateColumn:
+    """Dates and times, as `numpy.datetime64` in seconds, of UTC; NaT where there is none.
+
+    Args:
+        out: where they go, datetime64[s] (rows or more,).
+    """
+
+    def __init__(self, out: np.ndarray) -> None:
+        self._out, self._rows = out, 0
+
+    def add(self, values: Any) -> None:
+        """One batch."""
+        import pyarrow as pa
+
+        kind = values.type
+        if pa.types.is_timestamp(kind) and kind.tz is not None:
+            values = values.cast(pa.timestamp(kind.unit), safe=False)
+        end = self._rows + len(values)
+        seconds = values.cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
+        self._out[self._rows : end] = seconds
+        self._rows = end
+
+    def whole(self) -> np.ndarray:
+        """All of them, (rows,)."""
+        return self._out[: self._rows]
+
+
+class AnyColumn:
+    """What a column is, its first batch with a value tells.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+        out: where it goes, 4 bytes for each row.
+        limits: of a column of texts.
+        storage: where a column that takes more goes.
+        categories: whether all values are texts, whatever they look like.
+    """
+
+    def __init__(
+        self, column: str, where: str, out: np.ndarray, limits: TableLimits, storage: Storage, *, categories: bool
+    ) -> None:
+        self._column, self._where, self._out = column, where, out
+        self._limits, self._storage = limits, storage
+        self._is_categories = categories
+        self._kind = ""
+        self._gathered: NumberColumn | CategoryColumn | DateColumn | None = None
+        self._nulls = 0
+
+    def add(self, values: Any) -> None:
+        """One batch.
+
+        Raises:
+            InputError: lists, records or bytes, no UTF-8, texts above a limit, or values of another kind than before.
+        """
+        import pyarrow as pa
+
+        if pa.types.is_null(values.type):
+            self._nulls_of(len(values))
+            return
+        kind = "text" if self._is_categories else _kind_of(values.type)
+        if pa.types.is_time(values.type) or pa.types.is_duration(values.type):
+            values = values.cast(pa.int32() if values.type.bit_width == 32 else pa.int64())
+        if self._gathered is None:
+            self._kind, self._gathered = kind, self._of(kind)
+            nulls, self._nulls = self._nulls, 0
+            self._nulls_of(nulls)
+        if kind != self._kind:
+            raise InputError(
+                f"{self._where}: column {self._column!r} holds {self._kind}s above and {kind}s below ({values.type}): "
+                "give it one type in all files, or list it in categorical=…"
+            )
+        self._gathered.add(values)
+
+    def _of(self, kind: str) -> NumberColumn | CategoryColumn | DateColumn:
+        if kind == "number":
+            return NumberColumn(self._column, self._where, self._out, self._storage, gaps=True)
+        if kind == "date":
+            return DateColumn(self._storage.empty(self._out.shape, np.dtype("datetime64[s]")))
+        return CategoryColumn(self._column, self._where, self._out.view(np.int32), self._limits, gaps=True)
+
+    def _nulls_of(self, rows: int) -> None:
+        """So many rows without a value."""
+        import pyarrow as pa
+
+        if self._gathered is None:
+            self._nulls += rows
+        elif rows:
+            types = {"number": pa.float32(), "date": pa.timestamp("s"), "text": pa.string()}
+            self._gathered.add(pa.nulls(rows, types[self._kind]))
+
+    def whole(self) -> Column:
+        """All of it, as `PartyTable.columns` has it.
+
+        Raises:
+            InputError: see `CategoryColumn.whole`.
+        """
+        if self._gathered is None:
+            self._kind, self._gathered = "number", self._of("number")
+            self._nulls_of(self._nulls)
+        return self._gathered.whole()
+
+
+def _kind_of(kind: Any) -> str:
+    """``"number"``, ``"date"`` or ``"text"``; what is none of these is refused where it is gathered."""
+    import pyarrow as pa
+
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "date"
+    if pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "text"
+    numbers = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_decimal)
+    if any(is_one(kind) for is_one in (*numbers, pa.types.is_time, pa.types.is_duration)):
+        return "number"
+    return "text"
