@@ -43,7 +43,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SplitNN,
         ZeroImputation,
     )
-    from securevfl.align import Align
+    from securevfl.align import Align, Linkage
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
     from securevfl.data import (
         ColumnPreparation,
@@ -101,7 +101,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
 __version__ = "0.1.0"
 
 _NAMES: Mapping[str, str] = {
-    "securevfl.align": "Align",
+    "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
         "APCVFL AllLabels Best Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
@@ -159,6 +159,7 @@ __all__ = [
     "JointNoise",
     "LabelBook",
     "LaserVFL",
+    "Linkage",
     "Local",
     "LogisticRegression",
     "Marvell",

@@ -67,6 +67,8 @@ class PartyTable:
         storage: where its encoded features go.
         preparation: how its columns are prepared: they may hold texts, dates (`numpy.datetime64`) and missing values
             then. None for numbers and categories, all of them there.
+        link: linkage field → values of the rows, texts, numbers, dates or None: what records without a common
+            identifier are linked by (`securevfl.Linkage`). They are no features.
 
     Raises:
         InputError: columns of different lengths, nulls, values that are not finite, blocks of other shapes, no rows, no
@@ -85,6 +87,7 @@ class PartyTable:
     source: str = field(default="", repr=False)
     storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
+    link: Mapping[str, Sequence[object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         rule = wrong_name(self.name)
@@ -116,6 +119,11 @@ class PartyTable:
             check_fold(self.fold, len(self.ids), where)
         if self.book is not None:
             self._check_book(where)
+        for field_name, record in self.link.items():
+            if len(record) != len(self.ids):
+                raise InputError(
+                    f"{where}: linkage field {field_name!r} has {len(record)} values for {len(self.ids)} rows"
+                )
 
     def _check_book(self, where: str) -> None:
         book = self.book
@@ -176,6 +184,7 @@ class PartyTable:
             columns={column: values[index] for column, values in self.columns.items()},
             label=None if self.label is None else self.label[index],
             fold=None if self.fold is None else self.fold[index],
+            link={name: [values[row] for row in index.tolist()] for name, values in self.link.items()},
         )
 
     def select(self, columns: Iterable[str]) -> PartyTable:

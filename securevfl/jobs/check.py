@@ -98,7 +98,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
     job: Job | None = None
-    if not broken & {"job", "algorithm", "protection", "align"}:
+    if not broken & {"job", "algorithm", "protection", "align", "link"}:
         try:
             job = sections.build()
             if accept_leak:

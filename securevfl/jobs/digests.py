@@ -41,6 +41,8 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
         _add(content, "book", table.book.label)
     if table.preparation is not None:
         _add_texts(content, "preparation", [json.dumps(table.preparation.describe(), sort_keys=True)])
+    for field, record in sorted(table.link.items()):
+        _add_texts(content, f"link {field}", [repr(value) for value in record])
     _add_texts(content, "names", [str(table.classes), str(sorted(table.categorical))])
     rows = hashlib.sha256()
     for owner, alignment in sorted(alignments.items()):

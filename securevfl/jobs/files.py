@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from securevfl.align import Align
+from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, Preparation, Storage, TableLimits, datasets, read_table
 from securevfl.data.columns import ColumnUse
+from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.places import is_address
 from securevfl.data.storage import IN_MEMORY
 from securevfl.data.table import wrong_name
@@ -44,6 +45,7 @@ class TableSection(Config):
         spill_folder: where that file is.
         fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
         book: a label owner's file of rows of which it knows the label alone, with the same columns for id and label.
+        link: linkage field of the job → the table's column; these columns are no features.
     """
 
     file: Word
@@ -55,6 +57,7 @@ class TableSection(Config):
     prepare: Preparation | None = None
     fold: Word | None = None
     book: Word | None = None
+    link: Mapping[str, Word] = msgspec.field(default_factory=dict)
     max_rows: Count | None = None
     max_columns: Count | None = None
     max_bytes: Count | None = None
@@ -87,9 +90,15 @@ class TableSection(Config):
         above = IN_MEMORY if self.spill_above is None else self.spill_above
         storage = Storage(above=above, folder=self.spill_folder or "")
         uses = dict(self._columns)
+        linked = read_texts(path, self.link, limits) if self.link else {}
+        if linked and self.features is None:
+            names = table_columns(path, limits)
+            uses["features"] = [c for c in names if c not in (self.id, self.label, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         table = read_table(path, name=name, limits=limits, storage=storage, **uses)
+        if linked:
+            table = replace(table, link=linked)
         if self.fold is not None:
             table = _marked(table, self.fold, path)
         if self.book is not None:
@@ -130,6 +139,10 @@ class PartySection(TableSection):
         rule = wrong_name(self.name)
         return super().problems() + ([rule] if rule else [])
 
+    def linked_by(self, how: Linkage | None) -> PartySection:
+        """The section with a column for each linkage field: those that it names; of the field's own name otherwise."""
+        return self if how is None else self.replace(link={**{name: name for name in how.fields}, **self.link})
+
     def load(self, folder: Path) -> PartyTable:
         """The table.
 
@@ -152,6 +165,7 @@ class JobSections(Config):
     algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
     protection: Protection = msgspec.field(default_factory=Unnamed)
     align: Align = msgspec.field(default_factory=Align)
+    link: Linkage | None = None
     policy: Mapping[str, Policy] = msgspec.field(default_factory=dict)
     data: Mapping[str, object] | None = None
     party: tuple[PartySection, ...] = ()
@@ -163,7 +177,11 @@ class JobSections(Config):
             InputError, PolicyError: an algorithm and a protection that do not go together.
         """
         return self.job.job(
-            algorithm=self.algorithm, protection=self.protection, align=self.align, policies=self.policies
+            algorithm=self.algorithm,
+            protection=self.protection,
+            align=self.align,
+            link=self.link,
+            policies=self.policies,
         )
 
     @property
@@ -194,7 +212,7 @@ class JobSections(Config):
         tables, found = [], []
         for i, party in enumerate(self.party):
             try:
-                tables.append(party.load(folder))
+                tables.append(party.linked_by(self.link).load(folder))
             except InputError as error:
                 found.append(f"party[{i}]: {error}")
         if found:

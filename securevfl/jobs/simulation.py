@@ -107,7 +107,9 @@ def align_parties(
         site.observer.phase("alignment")
         return await align_party(site, table, job)
 
-    found, sites = Simulated(job=job, parties=parties, run=run, observer=observer, signing=signing).play(program)
+    found, sites = Simulated(job=job, parties=parties, run=run, linking=True, observer=observer, signing=signing).play(
+        program
+    )
     owners = [table.name for table in parties.label_owners]
     return Aligned(
         alignments={name: found[name] for name in [*owners, *parties]},
@@ -121,12 +123,15 @@ def align_parties(
 
 
 def join_parties(parties: Parties, job: Job) -> Aligned:
-    """The alignment that `align_parties` finds, by a join in the clear, in no time: for experiments.
+    """The alignment that `align_parties` finds, by a join in the clear, in no time: for experiments. Records that a job
+    links have nothing to join by, so they are linked as there.
 
     Raises:
         AlignmentError: no common rows.
         InputError: identifiers that are empty or doubled.
     """
+    if job.link is not None:
+        return align_parties(parties, job)
     found: dict[str, dict[str, Alignment]] = {}
     for owner in parties.label_owners:
         ids = {table.name: table.ids for table in (owner, *parties.passive)}

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from securevfl.align import exchanges as alignment_exchanges
+from securevfl.align import link_exchanges
 from securevfl.errors import PolicyError, ProtocolError
 from securevfl.party.attempts import agree_attempt, told
 from securevfl.party.cures import cure_of_leaks
@@ -142,6 +143,7 @@ def terms(
     role: PartyRole = ACTIVE if mine else PASSIVE
     pairwise = pairwise or job.align.in_pairs(len(passive))
     aligning = alignment_exchanges(len(passive), book=pairwise, align=job.align)
+    aligning = (*aligning, *(() if job.link is None else link_exchanges(job.link)))
     training = job.algorithm.exchanges(protection, len(passive)) if passive else ()
     known_to = active if pairwise and not mine and len(passive) > 1 else ""
     sends = frozenset({Kind.CONTROL}) | _kinds(e for e in aligning if e.sender == role)

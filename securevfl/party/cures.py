@@ -57,10 +57,13 @@ def _changes(labels: bool) -> Iterator[tuple[str, Callable[[Job], Job]]]:
     gaussian = Gaussian(epsilon=largest_epsilon(lambda epsilon: auc_of_mu(mu_of(epsilon, Gaussian().delta))))
     what = "labels" if labels else "features"
     noise = f"noise on {what}, dp=sv.DP({what}=sv.Gaussian(epsilon={gaussian.epsilon:g})) or less"
-    yield "protocol 'dh' in [align]", _aligned_privately
+    yield "protocol 'dh' in [align] and identifiers in the place of [link]", _aligned_privately
     if not labels:
         yield noise, lambda job: _noised(job, what, gaussian)
-        yield f"{noise}, and protocol 'dh' in [align]", lambda job: _aligned_privately(_noised(job, what, gaussian))
+        yield (
+            f"{noise}, and protocol 'dh' in [align] and identifiers in the place of [link]",
+            lambda job: _aligned_privately(_noised(job, what, gaussian)),
+        )
         return
     yield "protection 'bfv'", _sealed
     yield "bottoms without parameters, bottom=()", _without_bottoms
@@ -89,7 +92,7 @@ def _noised(job: Job, what: str, mechanism: Mechanism) -> Job:
 
 
 def _aligned_privately(job: Job) -> Job:
-    return job.replace(align=Align())
+    return job.replace(align=Align(), link=None)
 
 
 def _sealed(job: Job) -> Job:

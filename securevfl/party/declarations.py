@@ -5,7 +5,7 @@ Links enforce it, receipts and audits take their words from it, refusals and fin
 
 from __future__ import annotations
 
-from securevfl.align import declarable
+from securevfl.align import declarable, link_exchanges
 from securevfl.party import consent, heads, numbering
 from securevfl.party.job import Job
 from securevfl.transport import Exchange, Exchanges
@@ -23,6 +23,7 @@ def declared(job: Job, passive: int) -> Exchanges:
     parts: tuple[tuple[Exchange, ...], ...] = (
         consent.EXCHANGES,
         declarable(job.align),
+        () if job.link is None else link_exchanges(job.link),
         numbering.EXCHANGES,
         training,
         heads.EXCHANGES,

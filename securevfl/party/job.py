@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 from securevfl_crypto.errors import PoolError
 
-from securevfl.align import Align
+from securevfl.align import Align, Linkage
 from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
@@ -24,7 +24,7 @@ __all__ = ["Job", "JobOptions", "JobTerms"]
 _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """What parties need not have alike."""
 
-_LATER = {"align": Align}
+_LATER = {"align": Align(), "link": None}
 """Parts that jobs once did not have: with their defaults they do not change the digest by which models are found."""
 
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
@@ -150,6 +150,7 @@ class Job(JobOptions):
             likewise. Without one, secret shares where the parties and the algorithm allow it; else the job is refused
             unless it has `accept_leak`: see `securevfl.party.settling`.
         align: how common rows are found.
+        link: how records without a common identifier are linked before that; None where they have one.
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
@@ -164,6 +165,7 @@ class Job(JobOptions):
     algorithm: Algorithm = msgspec.field(default_factory=_default)
     protection: Protection = msgspec.field(default_factory=Unnamed)
     align: Align = msgspec.field(default_factory=Align)
+    link: Linkage | None = None
     policies: Mapping[str, Policy] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -212,13 +214,14 @@ class Job(JobOptions):
             active: name of the active party.
         """
         found = self.algorithm.findings(self.planned(len(passive)), passive, active)
-        return [*found, *self.align.findings(passive, active)]
+        linked = [] if self.link is None else self.link.findings(passive, active)
+        return [*found, *self.align.findings(passive, active), *linked]
 
     @property
     def digest(self) -> str:
         """SHA-256 of the job, hexadecimal. Parties compare it before anything else; a policy, a device and a pool are a
         party's own affair, and that a leak is accepted shows in the protection."""
-        usual = {name: getattr(self, name) == kind() for name, kind in _LATER.items()}
+        usual = {name: getattr(self, name) == value for name, value in _LATER.items()}
         agreed = {
             name: value
             for name, value in self.describe().items()

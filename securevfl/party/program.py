@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 
-from securevfl.align import Alignment, align
+from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
-from securevfl.data.table import TRAIN
 from securevfl.errors import InputError, PeerEnded
+from securevfl.party.aligning import Alignments, align_party, only_links
 from securevfl.party.consent import consent
 from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
@@ -39,7 +39,7 @@ from securevfl.training import (
     Split,
     Trained,
 )
-from securevfl.transport import ACTIVE, PASSIVE
+from securevfl.transport import PASSIVE
 
 __all__ = [
     "Alignments",
@@ -59,9 +59,6 @@ T = TypeVar("T")
 FEWER = "fewer parties"
 """The note of a ledger where a model's rows are aligned and scored by some of the parties that trained it: these learn
 which rows they share, whether the others hold them or not."""
-
-Alignments = Mapping[str, Alignment]
-"""Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
 
 
 async def run_party(site: Site, table: PartyTable | None, job: Job) -> Trained:
@@ -99,39 +96,13 @@ async def consent_party(
         PolicyError, ProtocolError: see `consent`.
     """
     check_roster(site.label_owners, among or site.passive, job, site.coordinator)
+    if job.link is not None and table is not None and site.passive:
+        check_fields(job.link, table.link, site.name)
     book, columns = pairwise or (table is not None and table.book is not None), 0 if table is None else table.values
     await consent(site, job, book=book, among=among, columns=columns)
     if len(among) > len(site.passive):
         missing = ", ".join(name for name in among if name not in site.passive)
         site.ledger.note(FEWER, {"parties": ", ".join((*site.label_owners, *site.passive)), "without": missing})
-
-
-async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignments:
-    """Align this party's table with the other parties', once in each federation that it is a member of.
-
-    Args:
-        site: its place.
-        table: its own; None at a coordinator.
-        job: says how.
-
-    Raises:
-        AlignmentError: no common rows, or the parties do not agree which they are.
-        PolicyError: fewer common rows than the party's policy allows.
-        InputError: identifiers that are empty or doubled.
-    """
-    found: dict[str, Alignment] = {}
-    if table is None:
-        return found
-    book = () if table.book is None else table.book.ids
-    held_out = np.arange(0) if table.fold is None else np.flatnonzero(table.fold != TRAIN)
-    for owner in site.label_owners:
-        if site.role == PASSIVE or owner == site.name:
-            member = replace(site.federation(owner), seed=site.seed)
-            mine = member.role == ACTIVE
-            known = book if mine else ()
-            kept = held_out if mine else held_out[:0]
-            found[owner] = await align(member, table.ids, book=known, held_out=kept, how=job.align)
-    return found
 
 
 async def train_party(
@@ -152,6 +123,8 @@ async def train_party(
     """
     check_roster(site.label_owners, site.passive, job, site.coordinator)
     refuse_unnamed(job, site.passive)
+    if table is None and only_links(job, site):
+        return Trained()
     if table is None:
         return await job.algorithm.under(job.protection, site, job.plan, {}).run()
     members = {owner: site.federation(owner) for owner in alignments}

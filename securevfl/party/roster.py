@@ -60,5 +60,7 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
     found = wrong_parties(job.algorithm, owners, passive) + too_few_epochs(job.algorithm, job.epochs)
     if not found and passive:
         job.protection.computing_parties(owners[0], passive, coordinator)
+    if job.link is not None and len(owners) > 1:
+        found.append(f"[link] is for one label owner, and {', '.join(owners)} own labels: leave it out, or all but one")
     if found:
         raise InputError("; ".join(found))

@@ -63,6 +63,10 @@ def _write_table(table: PartyTable, path: Path) -> list[str]:
         columns.append([table.classes[i] for i in table.label])
         if not names:
             lines.append("features = []")
+    if table.link:
+        lines.append("link = {" + ", ".join(f'{name} = "link {name}"' for name in table.link) + "}")
+        head += [f"link {name}" for name in table.link]
+        columns += [["" if value is None else value for value in values] for values in table.link.values()]
     if table.fold is not None:
         lines.append('fold = "fold"')
         head.append("fold")
@@ -180,7 +184,8 @@ def found(
     folder: Path, people: Parties, job: Job, *, policies: Mapping[str, Policy] | None = None, **limits: object
 ) -> Company:
     """Make everything that parties need to train a job, as they would make it themselves, on loopback."""
-    names = tuple(sorted([*people, *([coordinator_of(job, people)] if coordinator_of(job, people) else [])]))
+    helper = coordinator_of(job, people, linking=True)
+    names = tuple(sorted([*people, *([helper] if helper else [])]))
     folder.mkdir(parents=True, exist_ok=True)
     ports = {name: _free_port() for name in names}
     for name in names:
@@ -208,6 +213,8 @@ def found(
         job=JobTerms(**{name: getattr(job, name) for name in JobTerms.__struct_fields__}),
         algorithm=job.algorithm,
         protection=job.protection,
+        align=job.align,
+        link=job.link,
         party=tuple(card_of(files[name]) for name in names),
     )
     path = folder / "agreement.toml"

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Self
 import msgspec
 from msgspec import Meta
 
-from securevfl.align import Align
+from securevfl.align import Align, Linkage
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.cut import Protection
 from securevfl.errors import InputError, PolicyError, UnknownNameError
@@ -38,7 +38,7 @@ _HEADER = "# securevfl agreement, version 1"
 _TIME = "%Y-%m-%dT%H:%M:%SZ"
 _ID = re.compile("[0-9a-f]{32}")
 _CONFUSED = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
-_DECIMALS = ("job", "algorithm", "protection")
+_DECIMALS = ("job", "algorithm", "protection", "link")
 
 Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * 86400)]
 
@@ -125,6 +125,7 @@ class Proposal(Config, dict=True):
         algorithm: what is trained.
         protection: how what crosses is protected.
         align: how common rows are found.
+        link: how records without a common identifier are linked before that.
         party: the parties' cards, by name.
         serving: how the model may be asked; None if the agreement is about training alone.
     """
@@ -137,6 +138,7 @@ class Proposal(Config, dict=True):
     algorithm: Algorithm
     protection: Protection
     align: Align = msgspec.field(default_factory=Align)
+    link: Linkage | None = None
     party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=60)]
     serving: ServingTerms | None = None
 
@@ -185,9 +187,11 @@ class Proposal(Config, dict=True):
             found.append("no party is active: one owns the labels")
         coordinators = [card.name for card in self.party if card.role == COORDINATOR]
         asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
-        needed = self.algorithm.many_owners or bool(asked)
+        links = self.link is not None and self.link.coordinator()
+        needed = self.algorithm.many_owners or bool(asked) or links
         if len(coordinators) != int(needed):
-            who = self.algorithm.title if self.algorithm.many_owners or not asked else self.protection.title
+            who = self.protection.title if asked and not self.algorithm.many_owners else self.algorithm.title
+            who = "linkage by a coordinator ([link] linker)" if links else who
             need = "one coordinator" if needed else "no coordinator"
             found.append(f"{who} needs {need}; there are {', '.join(coordinators) or 'none'}")
         tables = [card.table for card in self.party if card.table is not None]
@@ -251,6 +255,7 @@ class Proposal(Config, dict=True):
             algorithm=self.algorithm,
             protection=self.protection,
             align=self.align,
+            link=self.link,
             device=device,
             pool=pool,
             policies=dict(policies or {}),

@@ -180,6 +180,7 @@ def propose(
         job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
         algorithm=sections.algorithm,
         align=sections.align,
+        link=sections.link,
         protection=settled(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
         party=tuple(sorted(cards, key=lambda card: card.name)),
         serving=serving,

@@ -102,6 +102,7 @@ def _what(proposal: Proposal) -> tuple[str, ...]:
         *([f"  What follows holds if {assumed}. By signing you say that you believe it."] if assumed else []),
         f"  job: {_options(tree['job'])}",
         f"  alignment: {_options(tree['align'])}",
+        *([f"  linkage, for want of a common identifier: {_options(tree['link'])}"] if "link" in tree else []),
         f"  algorithm: {_options(tree['algorithm'])}",
         f"  protection: {_options(tree['protection'])}",
         f"  with {_options(tree['versions'])}",

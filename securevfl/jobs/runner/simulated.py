@@ -26,14 +26,17 @@ COORDINATOR = "coordinator"
 """Name of the party without a table that several label owners need, and that shares may."""
 
 
-def coordinator_of(job: Job, parties: Collection[str]) -> str:
+def coordinator_of(job: Job, parties: Collection[str], *, linking: bool = False) -> str:
     """The name of the party without a table that a job needs beside these; empty where it needs none.
 
     Args:
         job: the job.
         parties: names of those with a table.
+        linking: whether for the linkage of records too, or for what comes after it alone.
     """
-    return COORDINATOR if job.algorithm.many_owners else job.protection.coordinator_among(parties)
+    trains = COORDINATOR if job.algorithm.many_owners else job.protection.coordinator_among(parties)
+    links = linking and job.link is not None and job.link.coordinator()
+    return trains or (COORDINATOR if links else "")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +48,7 @@ class Simulated:
         parties: their tables.
         run: name of the run, for the ledgers.
         coordinated: whether the run has a coordinator, where the algorithm needs one.
+        linking: whether it has one where the job links records by a party without data.
         observer: hears how it goes on at the first label owner.
         observers: party → what hears of it alone, in place of `observer`.
         keepers: party → what keeps its checkpoints.
@@ -61,6 +65,7 @@ class Simulated:
     parties: Parties
     run: str
     coordinated: bool = False
+    linking: bool = False
     observer: Observer | None = None
     observers: Mapping[str, Observer] | None = None
     keepers: Mapping[str, Keeper] | None = None
@@ -82,7 +87,9 @@ class Simulated:
     @cached_property
     def roster(self) -> Roster:
         """Who takes part."""
-        coordinator = coordinator_of(self.job, self.parties) if self.coordinated else ""
+        coordinator = ""
+        if self.coordinated or (self.linking and self.job.link is not None and self.job.link.coordinator()):
+            coordinator = coordinator_of(self.job, self.parties, linking=self.linking)
         return Roster.of(
             self.parties, owners=[table.name for table in self.parties.label_owners], coordinator=coordinator
         )

@@ -1,0 +1,166 @@
+"""The linker's part of a linkage: it takes encodings, compares them, and draws the identifiers that rows get."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from securevfl.align.linkage import Linkage
+from securevfl.errors import AlignmentError, ProtocolError
+from securevfl.privacy import Link
+from securevfl.site import Site
+from securevfl.transport import Kind, Message, Scalar
+
+if TYPE_CHECKING:
+    from securevfl_psi.linkage import Encodings, Linked
+
+__all__ = ["BLOCKS", "FIGURES", "ID", "IDS", "RECORDS", "Drawn", "Sent", "bytes_of", "compare", "receive", "send"]
+
+RECORDS, BLOCKS, IDS = "link/records", "link/blocks", "link/ids"
+ID = 16
+"""Bytes of a row's identifier."""
+FIGURES = ("pairs", "threshold", "precision", "recall", "compared")
+"""What each party is told of a linkage."""
+_PART = 8192
+"""Records of a message."""
+_TAG = 16
+
+
+@dataclass(frozen=True)
+class Sent:
+    """One party's encodings and blocks, as the linker has them."""
+
+    encodings: Encodings = field(repr=False)
+    blocks: np.ndarray | None = field(repr=False)
+
+
+async def compare(site: Site, how: Linkage) -> list[Mapping[str, Scalar]]:
+    """The coordinator's part: compare for the others; returns `FIGURES` of each pair of parties."""
+    mine = {passive: await receive(site, site.links[site.active], how) for passive in site.passive}
+    theirs = {passive: await receive(site, site.links[passive], how) for passive in site.passive}
+    if len({len(sent.encodings) for sent in mine.values()}) > 1:
+        raise ProtocolError(f"{site.active!r} sent another number of records for one passive party than for another")
+    made = await Drawn.of(site, how, mine, theirs)
+    figures = {f"{name} {passive}": made.meta[passive][name] for passive in site.passive for name in FIGURES}
+    await site.links[site.active].send(Kind.INTERSECTION, IDS, meta=figures, ids=made.ids)
+    for passive in site.passive:
+        await made.tell(site.links[passive])
+    return [made.meta[passive] for passive in site.passive]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What the linker found, and the identifiers that it drew.
+
+    Attributes:
+        ids: of the active party's encoded rows, (n, 16) uint8.
+        theirs: passive party → identifiers of its encoded rows.
+        meta: passive party → `FIGURES`.
+    """
+
+    ids: np.ndarray = field(repr=False)
+    theirs: Mapping[str, np.ndarray] = field(repr=False)
+    meta: Mapping[str, Mapping[str, Scalar]]
+
+    @classmethod
+    async def of(cls, site: Site, how: Linkage, mine: Mapping[str, Sent], theirs: Mapping[str, Sent]) -> Drawn:
+        """Compare the active party's records with each passive party's.
+
+        Args:
+            site: the linker's place.
+            how: as all parties agreed.
+            mine: passive party → the active party's records, encoded under the key of the two.
+            theirs: passive party → its own.
+
+        Raises:
+            AlignmentError: encodings of other keys or fields, or scores that show no threshold.
+        """
+        size = len(next(iter(mine.values())).encodings)
+        ids, others, meta = _random(size), {}, {}
+        for passive in site.passive:
+            found = await asyncio.to_thread(_linked, how, mine[passive], theirs[passive], (site.active, passive))
+            others[passive] = _random(found.sizes[1])
+            others[passive][found.rows_b] = ids[found.rows_a]
+            figures = (len(found), found.threshold, found.precision, found.recall, found.compared)
+            meta[passive] = dict(zip(FIGURES, figures, strict=True))
+        return cls(ids, others, meta)
+
+    async def tell(self, link: Link) -> None:
+        """A passive party its identifiers."""
+        await link.send(Kind.INTERSECTION, IDS, meta=self.meta[link.peer], ids=self.theirs[link.peer])
+
+
+def _random(rows: int) -> np.ndarray:
+    return np.frombuffer(secrets.token_bytes(ID * rows), dtype=np.uint8).reshape(rows, ID).copy()
+
+
+def _linked(how: Linkage, a: Sent, b: Sent, names: tuple[str, str]) -> Linked:
+    from securevfl_psi import LinkageError
+    from securevfl_psi.linkage import link
+
+    blocks = None if a.blocks is None or b.blocks is None else (a.blocks, b.blocks)
+    try:
+        return link(a.encodings, b.encodings, blocks=blocks, threshold=how.threshold, precision=how.precision)
+    except LinkageError as error:
+        raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
+
+
+async def receive(site: Site, link: Link, how: Linkage) -> Sent:
+    """A party's encodings. Room is taken as they come, never for what is announced."""
+    from securevfl_psi.linkage import Encodings
+
+    parts: list[np.ndarray] = []
+    blocks: list[np.ndarray] = []
+    done, rows, tag = 0, 1, b""
+    while done < rows:
+        message = await link.receive(Kind.ENCODED_SET, RECORDS, "words", "tag")
+        told = message.meta.get("rows")
+        if isinstance(told, bool) or not isinstance(told, int) or told < 1 or (done and told != rows):
+            raise ProtocolError(f"{link.peer!r} announces {told!r:.20} records; one number from 1 was expected")
+        rows = told
+        if rows > site.policy.max_set_size:
+            raise ProtocolError(
+                f"{link.peer!r} announces {rows} records; the policy of {site.name!r} accepts "
+                f"{site.policy.max_set_size}: raise max_set_size"
+            )
+        expected = min(_PART, rows - done)
+        parts.append(bytes_of(message, "words", (expected, how.bits // 8), link.peer))
+        tag = bytes_of(message, "tag", (_TAG,), link.peer).tobytes()
+        if how.blocks:
+            more = await link.receive(Kind.ENCODED_SET, BLOCKS, "tokens")
+            blocks.append(bytes_of(more, "tokens", (expected, 8 * len(how.blocks)), link.peer))
+        done += expected
+    words = np.ascontiguousarray(np.concatenate(parts)).view("<u8").astype(np.uint64)
+    tokens = np.ascontiguousarray(np.concatenate(blocks)).view("<u8").astype(np.uint64) if blocks else None
+    return Sent(Encodings(words=words, tag=tag), tokens)
+
+
+async def send(link: Link, sent: Sent) -> None:
+    """Encodings, and blocks, some rows at a time."""
+    words, tag = sent.encodings.words, np.frombuffer(sent.encodings.tag, dtype=np.uint8)
+    rows = words.astype("<u8").view(np.uint8)
+    for start in range(0, max(len(rows), 1), _PART):
+        part = np.ascontiguousarray(rows[start : start + _PART])
+        await link.send(Kind.ENCODED_SET, RECORDS, meta={"rows": len(rows)}, words=part, tag=tag)
+        if sent.blocks is not None:
+            tokens = sent.blocks[start : start + _PART].astype("<u8").view(np.uint8)
+            await link.send(Kind.ENCODED_SET, BLOCKS, tokens=np.ascontiguousarray(tokens))
+
+
+def bytes_of(message: Message, name: str, shape: tuple[int, ...], peer: str) -> np.ndarray:
+    """An array of bytes of a message, held against what was expected.
+
+    Raises:
+        ProtocolError: another type or shape.
+    """
+    array = np.asarray(message.arrays[name])
+    if array.dtype != np.uint8 or array.shape != shape:
+        raise ProtocolError(
+            f"{peer!r} sent {message.what!r} with {name!r} as {array.dtype} {array.shape}; uint8 {shape} was expected"
+        )
+    return array

@@ -1,0 +1,49 @@
+"""Columns that linkage compares: read as texts, whatever they look like, and beside the features."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from securevfl.data.columns import ColumnUse
+from securevfl.data.lake import source_of
+from securevfl.data.limits import TableLimits
+from securevfl.data.places import place_of
+from securevfl.errors import UnknownNameError
+
+__all__ = ["read_texts", "table_columns"]
+
+
+def table_columns(path: str | Path, limits: TableLimits) -> list[str]:
+    """The names of a table's columns.
+
+    Raises:
+        InputError: it is no table, or has too many.
+    """
+    return list(source_of(place_of(path, None), "").names(limits))
+
+
+def read_texts(path: str | Path, columns: Mapping[str, str], limits: TableLimits) -> dict[str, list[object]]:
+    """Values of some columns, row by row: texts of a CSV file as they stand there, None where there is nothing.
+
+    Args:
+        path: as for `read_table`.
+        columns: field → column.
+        limits: of rows and bytes that are read.
+
+    Raises:
+        InputError: the file cannot be read.
+        UnknownNameError: a column that does not exist.
+    """
+    source = source_of(place_of(path, None), "")
+    names = source.names(limits)
+    for column in columns.values():
+        if column not in names:
+            raise UnknownNameError(f"linkage column of {source.where}:", column, names)
+    wanted = [name for name in names if name in set(columns.values())]
+    use = ColumnUse.of(id=wanted[0], label=None, features=wanted, categorical=wanted, classes=None)
+    found: dict[str, list[object]] = {name: [] for name in wanted}
+    for batch in source.batches(wanted, use, limits):
+        for name in wanted:
+            found[name] += batch.column(name).to_pylist()
+    return {field: found[column] for field, column in columns.items()}

@@ -1,0 +1,66 @@
+"""How one party finds the rows that all have: linkage where there is no common identifier, then the intersection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from securevfl.align import Alignment, LinkedRows, align, link_rows
+from securevfl.data import PartyTable
+from securevfl.data.table import TRAIN
+from securevfl.party.job import Job
+from securevfl.site import Site
+from securevfl.transport import ACTIVE, PASSIVE
+
+__all__ = ["Alignments", "align_party", "only_links"]
+
+Alignments = Mapping[str, Alignment]
+"""Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
+
+
+async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignments:
+    """Align this party's table with the other parties', once in each federation that it is a member of.
+
+    Args:
+        site: its place.
+        table: its own; None at a coordinator.
+        job: says how.
+
+    Raises:
+        AlignmentError: no common rows, or the parties do not agree which they are.
+        PolicyError: fewer common rows than the party's policy allows.
+        InputError: identifiers that are empty or doubled.
+    """
+    found: dict[str, Alignment] = {}
+    if table is None:
+        if job.link is not None and job.link.coordinator() and site.passive:
+            _note_link(site, await link_rows(site, None, 0, job.link))
+        return found
+    book = () if table.book is None else table.book.ids
+    held_out = np.arange(0) if table.fold is None else np.flatnonzero(table.fold != TRAIN)
+    for owner in site.label_owners:
+        if site.role == PASSIVE or owner == site.name:
+            member = replace(site.federation(owner), seed=site.seed)
+            mine = member.role == ACTIVE
+            known = book if mine else ()
+            kept = held_out if mine else held_out[:0]
+            ids, words = table.ids, ""
+            if job.link is not None and site.passive:
+                linked = await link_rows(site, table.link, table.rows, job.link)
+                _note_link(site, linked)
+                ids, words = linked.ids, f"{linked.words}; then "
+            one = await align(member, ids, book=known, held_out=kept, how=job.align)
+            found[owner] = replace(one, protocol=words + one.protocol)
+    return found
+
+
+def only_links(job: Job, site: Site) -> bool:
+    """Whether a party without data has compared records and takes no part in training."""
+    asked = job.protection.coordinator_among([*site.label_owners, *site.passive])
+    return job.link is not None and not job.algorithm.many_owners and not asked
+
+
+def _note_link(site: Site, linked: LinkedRows) -> None:
+    site.ledger.note("linkage", {"what": linked.words})
