@@ -15,6 +15,7 @@ from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
 from securevfl.training.algorithm import Looks, Subsets
 from securevfl.training.halves import ActiveHalf, Architecture
+from securevfl.training.objectives import LossOfNumber
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import NumberedRows, Plan
 from securevfl.transport import Exchange
@@ -22,9 +23,18 @@ from securevfl.transport import Exchange
 __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImputation"]
 
 
+_LINEAR = {
+    "squared": "linear regression",
+    "huber": "linear regression (Huber)",
+    "poisson": "Poisson regression",
+    "tweedie": "Tweedie regression",
+}
+"""What logistic regression is called where it learns a number by one of these losses."""
+
+
 class LogisticRegression(SplitNN):
-    """Logistic regression: the identity or frozen features as bottom, a cut as wide as the logits, and nothing above
-    it.
+    """Logistic regression, or linear regression of a numeric target: the identity or frozen features as bottom, a cut
+    as wide as the logits, and nothing above it.
 
     Attributes:
         hidden: not used; the cut is one wide, or one for each class.
@@ -34,6 +44,7 @@ class LogisticRegression(SplitNN):
 
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
     on_shares: ClassVar[bool] = True
 
@@ -46,6 +57,9 @@ class LogisticRegression(SplitNN):
     def values_opened(self, plan: Plan) -> int:
         return plan.epochs if plan.steps is None else 1
 
+    def called(self, number: LossOfNumber | None) -> str:
+        return self.title if number is None else _LINEAR[number.name]
+
     def architecture(self, outputs: int) -> Architecture:
         return Architecture(hidden=outputs, top=None, bottom=self.bottom, lr=self.lr, weight_decay=self.weight_decay)
 
@@ -55,6 +69,7 @@ class Local(SplitNN):
 
     name: ClassVar[str] = "local"
     label: ClassVar[str] = "local"
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
     protects: ClassVar[frozenset[str]] = frozenset({"model", "stop"})
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
@@ -129,6 +144,7 @@ class ZeroImputation(SplitNN):
 
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
@@ -157,6 +173,7 @@ class RandomMatch(SplitNN):
 
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True

@@ -56,6 +56,7 @@ class SplitNN(Algorithm):
     counts_looks: ClassVar[bool] = True
     not_frozen: ClassVar[str] = ""
     on_shares: ClassVar[bool] = True
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()
@@ -176,8 +177,9 @@ class Active(ActiveRole):
         return a
 
     def targets(self, rows: np.ndarray) -> torch.Tensor:
-        """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes)."""
-        return self.labels(rows)
+        """What the rows of a batch are trained towards: classes (n,), or probabilities of the classes (n, classes), or
+        scaled numbers (n,)."""
+        return self.task.targets(self.labels(rows))
 
     def shifted(self, logits: torch.Tensor, rows: np.ndarray, *, train: bool) -> torch.Tensor:
         """Logits of numbered rows, (n, outputs), from what the network says of them: the same, unless an algorithm adds

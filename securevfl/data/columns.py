@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +19,10 @@ from securevfl.data.prepare import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["ColumnUse", "column_names", "identifiers", "labels"]
+__all__ = ["ColumnUse", "Target", "column_names", "identifiers", "labels"]
+
+Target = Literal["classes", "number"]
+"""What a label column holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +37,10 @@ class ColumnUse:
         classes: the label's values in the order of their indexes; those found, sorted, if None.
         preparation: how features are prepared, which may hold anything then; None for numbers and categories alone.
         as_text: features that are read as texts, because some of their values are no numbers.
+        target: what the label column holds: ``"classes"``, or a ``"number"`` to learn.
+        weight: the column with weights of rows, or None.
+        group: the column whose values stay together in a split, or None.
+        time: the column by which rows are split, or None.
     """
 
     id: str
@@ -43,6 +50,10 @@ class ColumnUse:
     classes: tuple[object, ...] | None
     preparation: Preparation | None = None
     as_text: frozenset[str] = frozenset()
+    target: Target = "classes"
+    weight: str | None = None
+    group: str | None = None
+    time: str | None = None
 
     @classmethod
     def of(
@@ -54,12 +65,27 @@ class ColumnUse:
         categorical: Iterable[str],
         classes: Sequence[object] | None,
         prepare: Preparation | Mapping[str, object] | str | None = None,
+        target: Target = "classes",
+        weight: str | None = None,
+        group: str | None = None,
+        time: str | None = None,
     ) -> ColumnUse:
         """From the loaders' arguments.
 
         Raises:
-            InputError: `prepare` is no preparation.
+            InputError: a wrong target, classes of a number, a role without a label, or `prepare` is no preparation.
         """
+        if target not in ("classes", "number"):
+            raise InputError(
+                f"target is {target!r}; 'classes' and 'number' are known (of ordered classes take 'classes', which "
+                "forgets their order, or 'number' with ranks for labels; of several labels in a row train a job each)"
+            )
+        if target == "number" and classes is not None:
+            raise InputError("classes are given, and target='number' has none: leave one of the two out")
+        roles = {"target='number'": target == "number" or None, "weight": weight, "group": group, "time": time}
+        given = [role for role, value in roles.items() if value is not None]
+        if given and label is None:
+            raise InputError(f"{given[0]} belongs to the party with the label; name its column in label=…")
         if prepare is not None and not isinstance(prepare, Preparation):
             prepare = Preparation.of(prepare)
         named = frozenset() if prepare is None else prepare.categories
@@ -71,11 +97,27 @@ class ColumnUse:
             | (named if features is None else named & set(features)),
             preparation=prepare,
             classes=None if classes is None else tuple(classes),
+            target=target,
+            weight=weight,
+            group=group,
+            time=time,
         )
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Role → column: what is read as numbers, groups or times beside features, identifiers and classes."""
+        found = {"weight": self.weight, "group": self.group, "time": self.time}
+        found |= {"label": self.label if self.target == "number" else None}
+        return {role: column for role, column in found.items() if column is not None}
+
+    @property
+    def apart(self) -> tuple[str | None, ...]:
+        """Columns that are no features unless they are listed."""
+        return (self.id, self.label, self.weight, self.group, self.time)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """The feature columns of a table with these columns."""
-        return [c for c in names if c not in (self.id, self.label)] if self.features is None else list(self.features)
+        return [c for c in names if c not in self.apart] if self.features is None else list(self.features)
 
     def read(self, names: Sequence[str], where: str) -> list[str]:
         """The columns that are read, in the order of the table.
@@ -85,7 +127,7 @@ class ColumnUse:
         """
         for mistake in self.mistakes(names, where):
             raise mistake
-        wanted = {self.id, self.label, *self.chosen(names)}
+        wanted = {*self.apart, *self.chosen(names)}
         return [name for name in names if name in wanted]
 
     def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
@@ -100,6 +142,9 @@ class ColumnUse:
         for what, wanted in (
             ("id column", [self.id]),
             ("label column", [self.label] if self.label else []),
+            ("weight column", [self.weight] if self.weight else []),
+            ("group column", [self.group] if self.group else []),
+            ("time column", [self.time] if self.time else []),
             ("column", [*chosen, *sorted(self.categorical - set(chosen))]),
         ):
             found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
@@ -107,6 +152,8 @@ class ColumnUse:
             found.append(
                 InputError(f"{where}: {self.id!r} or {self.label!r} is listed as a feature too; a column has one use")
             )
+        if self.weight and self.weight in {self.id, self.label, *chosen}:
+            found.append(InputError(f"{where}: the weight {self.weight!r} has another use, too; a column has one use"))
         if not chosen and (self.features is None or not self.label):
             hint = "; an owner of labels alone says features=[]" if self.label else ""
             found.append(InputError(f"{where} has no feature columns; name at least one in features=…{hint}"))
@@ -115,11 +162,16 @@ class ColumnUse:
     @property
     def texts(self) -> frozenset[str]:
         """Columns that are texts in a CSV file, whatever they look like."""
-        return self.categorical | self.as_text | {self.id}
+        return self.categorical | self.as_text | {self.id} | ({self.group} if self.group else set())
 
     def with_text(self, column: str) -> ColumnUse:
         """The same with one more column that is read as texts."""
         return replace(self, as_text=self.as_text | {column})
+
+    @property
+    def as_found(self) -> frozenset[str | None]:
+        """Columns whose type in a CSV file is what it looks like: classes, and times."""
+        return frozenset([self.label if self.target == "classes" else None, self.time])
 
     def gathers(
         self, column: str, where: str, out: np.ndarray, limits: TableLimits, storage: Storage

@@ -73,7 +73,11 @@ class CsvRows(RowSource):
                 pa_csv.open_csv(stream, convert_options=_converted(types, columns), **options) as reader,
             ):
                 for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
-                    if name != use.label and (pa.types.is_integer(kind) or pa.types.is_null(kind)):
+                    if (
+                        name not in types
+                        and name not in use.as_found
+                        and (pa.types.is_integer(kind) or pa.types.is_null(kind))
+                    ):
                         types[name] = pa.float64()
             with (
                 _Counted(self.place, limits, len(use.texts)) as stream,

@@ -306,7 +306,8 @@ class LabelColumn:
         if len(self._places) > _MOST_LABELS:
             raise InputError(
                 f"{self._where}: label column {self._column!r} has more than {_MOST_LABELS:,} different values; "
-                "methods here tell classes apart: make classes of it in the table"
+                "a classification tells classes apart: say target='number' to learn the number itself, or make classes "
+                "of it in the table"
             )
         self._parts.append(np.array([*found, -1], dtype=np.int32)[_indexes(coded)])
 

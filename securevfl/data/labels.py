@@ -72,11 +72,14 @@ def require_classes(found: set[object], rows: int, where: str) -> None:
         InputError: numbers with a fraction, of which there are many; or more classes than any method here tells apart.
     """
     broken = sum(isinstance(value, float | Decimal) and value != math.floor(value) for value in found)
-    cure = "make classes of it in the table (below and above a bound, say), or list those that are meant in classes=[…]"
+    number = 'to learn the number, say target=\'number\' (task = "regression" in [job], Job(task="regression")); or '
+    made = "make classes of it in the table (below and above a bound, say), or list those that are meant in classes=[…]"
+    numeric = all(isinstance(value, float | int | Decimal) for value in found)
+    cure = (number if numeric else "") + made
     if broken and len(found) > _MOST_FRACTIONS:
         raise InputError(
             f"{where}: the label has {len(found):,} different values in {rows:,} rows, {broken:,} of them with a "
-            f"fraction: it is an amount, and methods here tell classes apart; {cure}"
+            f"fraction: it is an amount, and a classification tells classes apart; {cure}"
         )
     if len(found) > _MOST_CLASSES:
         raise InputError(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.columns import ColumnUse, Target, column_names
 from securevfl.data.csv_rows import NotConverted
 from securevfl.data.gathering import IdentifierColumn, LabelColumn
 from securevfl.data.labels import encode_labels
@@ -16,6 +16,7 @@ from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
+from securevfl.data.roles import gatherers
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError
@@ -35,6 +36,10 @@ def read_table(
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
     prepare: Preparation | Mapping[str, object] | str | None = None,
+    target: Target = "classes",
+    weight: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
     limits: TableLimits = DEFAULT_LIMITS,
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
@@ -57,6 +62,10 @@ def read_table(
         classes: the label's values in the order of their indexes; those found, sorted, if None.
         prepare: ``"auto"`` or a `Preparation`: features may hold missing values, texts, dates and truth values then,
             and are prepared when a job trains. None for numbers and categories, all of them there.
+        target: ``"number"`` where the label is an amount or a count to learn, for a job with task="regression".
+        weight: at the active party, a column of numbers from 0 up: how much each row counts in training and in metrics.
+        group: at the active party, a column whose values stay together in a split (``split_by="group"``).
+        time: at the active party, the column by which rows are split (``split_by="time"``).
         limits: of rows, columns and bytes that are read.
         storage: from which size on columns are in a mapped file, and where that is.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, where an address does not tell.
@@ -66,7 +75,18 @@ def read_table(
         InputError: the file or what it holds cannot be used; says where and what to do.
         UnknownNameError: a column that does not exist; says which is nearest.
     """
-    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes, prepare=prepare)
+    use = ColumnUse.of(
+        id=id,
+        label=label,
+        features=features,
+        categorical=categorical,
+        classes=classes,
+        prepare=prepare,
+        target=target,
+        weight=weight,
+        group=group,
+        time=time,
+    )
     source = source_of(place_of(path, filesystem), kind)
     columns = use.read(source.names(limits), source.where)
     while True:
@@ -115,11 +135,26 @@ def from_arrow(
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
     prepare: Preparation | Mapping[str, object] | str | None = None,
+    target: Target = "classes",
+    weight: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
     source: str = "",
     storage: Storage = DEFAULT_STORAGE,
 ) -> PartyTable:
     """A party's table from a `pyarrow.Table`; arguments and errors as for `read_table`."""
-    use = ColumnUse.of(id=id, label=label, features=features, categorical=categorical, classes=classes, prepare=prepare)
+    use = ColumnUse.of(
+        id=id,
+        label=label,
+        features=features,
+        categorical=categorical,
+        classes=classes,
+        prepare=prepare,
+        target=target,
+        weight=weight,
+        group=group,
+        time=time,
+    )
     where = source or f"the table of {name!r}"
     columns = use.read(column_names(table.schema, where), where)
     batches = table.select(columns).to_batches(max_chunksize=BATCH)
@@ -141,7 +176,8 @@ def _party(
     area = storage.empty((len(chosen), most_rows), np.float32)
     features = {column: use.gathers(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
     ids = IdentifierColumn(use.id, where)
-    labels = None if use.label is None else LabelColumn(use.label, where)
+    labels = None if use.label is None or use.target == "number" else LabelColumn(use.label, where)
+    roles = gatherers(use.roles, where)
     rows = 0
     for batch in _full(batches):
         rows += len(batch)
@@ -150,20 +186,26 @@ def _party(
         ids.add(batch.column(use.id))
         if labels is not None:
             labels.add(batch.column(use.label))
+        for column, role in roles.values():
+            role.add(batch.column(column))
         for column, gathered in features.items():
             gathered.add(batch.column(column))
         let_go(area)
     if not rows:
         raise InputError(f"{where} has no rows")
     indexes, known = (None, ()) if labels is None else encode_labels(labels.whole(), use.classes, where)
+    own = {role: gathered.whole() for role, (_, gathered) in roles.items()}
     return PartyTable(
         name=name,
         ids=ids.whole(),
         columns={column: gathered.whole() for column, gathered in features.items()},
         categorical=use.categorical,
-        label=indexes,
+        label=own.get("label", indexes),
         classes=known,
         label_name=use.label or "",
+        weight=own.get("weight"),
+        group=own.get("group"),
+        time=own.get("time"),
         source=source,
         storage=storage,
         preparation=use.preparation,

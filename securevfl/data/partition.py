@@ -103,4 +103,15 @@ def partition(
 
 def unlabelled(table: PartyTable, name: str) -> PartyTable:
     """The features of `table`, as the table of a party without labels."""
-    return replace(table, name=name, label=None, classes=(), label_name="", fold=None, book=None)
+    return replace(
+        table,
+        name=name,
+        label=None,
+        classes=(),
+        label_name="",
+        fold=None,
+        book=None,
+        weight=None,
+        group=None,
+        time=None,
+    )

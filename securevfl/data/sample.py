@@ -17,6 +17,7 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.data.prepare import fit_columns
+from securevfl.data.roles import check_target, check_weight, gatherers
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
@@ -58,9 +59,22 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE) -> l
         every = np.arange(table.num_rows)
         prepared = fit_columns(features, use.categorical, every, use.preparation, b"")
         found += [f"{where}: {problem}" for problem in prepared.problems]
-    if label is not None and label in single:
+    for role, (column, gatherer) in gatherers(use.roles, where).items():
+        if column in single:
+            found += _mistake(partial(_check_role, table[column], role, gatherer, where))
+    if label is not None and label in single and use.target == "classes":
         found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
     return found
+
+
+def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
+    for part in values.chunks:
+        gatherer.add(part)
+    found = gatherer.whole()
+    if role == "label":
+        check_target(found, len(found), where)
+    if role == "weight":
+        check_weight(found, len(found), where)
 
 
 def _check_labels(values: Coded, classes: Sequence[object] | None, where: str) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from securevfl.data.categories import Categories, Column
 from securevfl.data.names import Names
 from securevfl.data.prepare.rules import Preparation
+from securevfl.data.roles import check_target, check_weight
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.fields.names import wrong_name
@@ -58,12 +59,18 @@ class PartyTable:
         columns: feature → values, one per row: numbers, texts or `Categories`; or a block of numbers, (rows, width), or
             of images, (rows, height, width) or (rows, channels, height, width). A party that owns labels may have none.
         categorical: names of the columns that hold categories.
-        label: class of each row, (rows,) int64 indexes into `classes`; None at a passive party.
-        classes: the label's values, in the order of their indexes.
+        label: class of each row, (rows,) int64 indexes into `classes`; or, of a numeric target, the number of each row,
+            (rows,) float64. None at a passive party.
+        classes: the label's values, in the order of their indexes; empty of a numeric target.
         label_name: the label's column.
         fold: at the active party, which rows it keeps for validation (`VALID`) and test (`TEST`), (rows,) int8; all
             others train. None leaves the choice to the job.
         book: at the active party, labels of rows for which it has no features.
+        weight: at the active party, how much each row counts in training and in metrics, (rows,) float64 from 0 up;
+            None where all count alike. Match scores of a linkage go here.
+        group: at the active party, what each row belongs to, (rows,) int64: rows of one group stay together in a split
+            by group.
+        time: at the active party, when each row is from, (rows,) float64: the order of a split by time.
         storage: where its encoded features go.
         preparation: how its columns are prepared: they may hold texts, dates (`numpy.datetime64`) and missing values
             then. None for numbers and categories, all of them there.
@@ -84,6 +91,9 @@ class PartyTable:
     label_name: str = ""
     fold: np.ndarray | None = None
     book: LabelBook | None = None
+    weight: np.ndarray | None = field(default=None, repr=False)
+    group: np.ndarray | None = field(default=None, repr=False)
+    time: np.ndarray | None = field(default=None, repr=False)
     source: str = field(default="", repr=False)
     storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
@@ -109,8 +119,11 @@ class PartyTable:
             if column not in self.categorical:
                 check_numbers(column, values, where, prepared=self.preparation is not None)
                 let_go(values)
-        if self.label is not None:
+        if self.label is not None and self.target == "number":
+            check_target(self.label, len(self.ids), where)
+        elif self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
+        self._check_roles(where)
         if self.fold is not None:
             if self.label is None:
                 raise InputError(
@@ -124,6 +137,20 @@ class PartyTable:
                 raise InputError(
                     f"{where}: linkage field {field_name!r} has {len(record)} values for {len(self.ids)} rows"
                 )
+
+    def _check_roles(self, where: str) -> None:
+        for role in ("weight", "group", "time"):
+            values = getattr(self, role)
+            if values is None:
+                continue
+            if self.label is None:
+                raise InputError(f"{where} has a {role} and no labels; it belongs to the active party: leave it out")
+            if role != "weight" and values.shape != (len(self.ids),):
+                raise InputError(f"{where}: {role} has shape {values.shape}; ({len(self.ids)},) was expected")
+        if self.weight is not None:
+            check_weight(self.weight, len(self.ids), where)
+        if self.book is not None and self.target == "number":
+            raise InputError(f"{where} has a label book and a numeric target; books hold classes: leave one out")
 
     def _check_book(self, where: str) -> None:
         book = self.book
@@ -147,6 +174,12 @@ class PartyTable:
     def rows(self) -> int:
         """Number of rows."""
         return len(self.ids)
+
+    @property
+    def target(self) -> Literal["classes", "number"]:
+        """What its labels are."""
+        numbers = self.label is not None and self.label.dtype.kind == "f" and not self.classes
+        return "number" if numbers else "classes"
 
     @property
     def values(self) -> int:
@@ -185,6 +218,9 @@ class PartyTable:
             label=None if self.label is None else self.label[index],
             fold=None if self.fold is None else self.fold[index],
             link={name: [values[row] for row in index.tolist()] for name, values in self.link.items()},
+            weight=None if self.weight is None else self.weight[index],
+            group=None if self.group is None else self.group[index],
+            time=None if self.time is None else self.time[index],
         )
 
     def select(self, columns: Iterable[str]) -> PartyTable:

@@ -92,7 +92,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     sections, broken, mistakes = read_job_sections(file)
     refused: list[str] = []
     for party in sections.party:
-        mistakes += table_mistakes(party.path_from(file.parent), party.use)
+        mistakes += table_mistakes(party.path_from(file.parent), party.learning(sections.job.task).use)
     roster, found = roster_of(sections, content, active)
     mistakes += found
     if roster is not None:

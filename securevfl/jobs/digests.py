@@ -33,7 +33,13 @@ def data_digests(table: PartyTable | None, alignments: Alignments) -> dict[str, 
         else:
             _add(content, column, values)
             let_go(values)
-    for name, part in (("label", table.label), ("fold", table.fold)):
+    for name, part in (
+        ("label", table.label),
+        ("fold", table.fold),
+        ("weight", table.weight),
+        ("group", table.group),
+        ("time", table.time),
+    ):
         if part is not None:
             _add(content, name, part)
     if table.book is not None:

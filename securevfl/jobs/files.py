@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 import numpy as np
@@ -41,6 +41,8 @@ class TableSection(Config):
 
     Attributes:
         prepare: ``"auto"``, or a section: see `Preparation`.
+        target: what the label column holds: ``"classes"`` or a ``"number"``; that of the job's task unless given.
+        weight, group, time: a label owner's columns; see `read_table`.
         spill_above: bytes from which columns and encoded features are in a mapped file.
         spill_folder: where that file is.
         fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
@@ -55,6 +57,10 @@ class TableSection(Config):
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
     prepare: Preparation | None = None
+    target: Literal["classes", "number"] | None = None
+    weight: Word | None = None
+    group: Word | None = None
+    time: Word | None = None
     fold: Word | None = None
     book: Word | None = None
     link: Mapping[str, Word] = msgspec.field(default_factory=dict)
@@ -72,7 +78,13 @@ class TableSection(Config):
 
     @property
     def _columns(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("id", "label", "features", "categorical", "classes", "prepare")}
+        names = ("id", "label", "features", "categorical", "classes", "prepare", "weight", "group", "time")
+        return {name: getattr(self, name) for name in names} | {"target": self.target or "classes"}
+
+    def learning(self, task: str) -> Self:
+        """The same, whose label is a number where a job's task is ``"regression"`` and nothing else is said."""
+        said = self.label is None or self.target is not None or task != "regression"
+        return self if said else self.replace(target="number")
 
     def path_from(self, folder: Path) -> str | Path:
         """The table's path or address; relative paths are relative to the folder of the file that names it."""
@@ -212,7 +224,7 @@ class JobSections(Config):
         tables, found = [], []
         for i, party in enumerate(self.party):
             try:
-                tables.append(party.linked_by(self.link).load(folder))
+                tables.append(party.linked_by(self.link).learning(self.job.task).load(folder))
             except InputError as error:
                 found.append(f"party[{i}]: {error}")
         if found:

@@ -42,7 +42,7 @@ _LOOKS = ("z,", "each part of z,")
 
 def title_of(job: Job) -> str:
     """Of a run: what was trained, under which protection."""
-    return f"{job.algorithm.title}, {job.protection.title}"
+    return f"{job.algorithm.called(job.number)}, {job.protection.title}"
 
 
 def run_record(

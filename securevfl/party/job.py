@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +19,7 @@ from securevfl.data import Scale
 from securevfl.privacy import Finding, Policy
 from securevfl.scale import check_pool
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
+from securevfl.training.objectives import LossOfNumber
 
 __all__ = ["Job", "JobOptions", "JobTerms"]
 
@@ -51,6 +53,13 @@ class JobTerms(Config):
             under weights that it shares with all of them; between two, no epoch can be the best.
         valid_rows: most rows that validate, drawn at random; the others of them are not used at all. None for all.
         stratify: whether the label owner draws the split by class.
+        task: ``"classification"``, or ``"regression"`` where the label is a number (``target="number"`` in its table).
+        loss: of a regression: ``"squared"``, ``"huber"``, or with the logarithm of the mean ``"poisson"`` (counts) and
+            ``"tweedie"`` (amounts with many zeros, such as claims); ``"auto"`` is squared, or the cross entropy.
+        huber_delta: from which error on ``"huber"`` grows linearly, in standard deviations of the target.
+        tweedie_power: p of ``"tweedie"``, between 1 (Poisson) and 2 (gamma).
+        target_range: the lowest and highest target that counts, which all parties know; others are trained as these.
+            Noise on labels needs it. Without it the active party scales the target by its training rows.
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.site.PartySecret`).
         clip: features are clipped to this many standard deviations.
@@ -69,6 +78,11 @@ class JobTerms(Config):
     valid_every: Annotated[int, Meta(ge=1, le=100_000)] = 1
     valid_rows: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
     stratify: bool = False
+    task: Literal["classification", "regression"] = "classification"
+    loss: Literal["auto", "squared", "huber", "poisson", "tweedie"] = "auto"
+    huber_delta: Annotated[float, Meta(gt=0, le=1_000)] = 1.0
+    tweedie_power: Annotated[float, Meta(gt=1, lt=2)] = 1.5
+    target_range: tuple[float, float] | None = None
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
     scale: Scale = "standard"
@@ -89,7 +103,32 @@ class JobTerms(Config):
                 f"patience is {self.patience} and valid_every {self.valid_every}: no validation would come before the "
                 "patience is over; give patience as many epochs at least"
             )
+        return found + self._target_problems()
+
+    def _target_problems(self) -> list[str]:
+        """What is wrong with how a number is learned."""
+        found, bounds = [], self.target_range
+        if self.task == "classification":
+            if self.loss != "auto":
+                found.append(f"loss is {self.loss!r}, of a number, and task is 'classification': say task='regression'")
+            if bounds is not None:
+                found.append("target_range is for task='regression': leave it out")
+            return found
+        if self.stratify:
+            found.append("stratify draws the split by class, and a regression has none: leave it out")
+        if bounds is not None and not (math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]):
+            found.append(f"target_range is {list(bounds)}; the lowest target and a larger, highest one were expected")
+        elif bounds is not None and self.loss in ("poisson", "tweedie") and bounds[0] < 0:
+            found.append(f"target_range is {list(bounds)}, and the loss {self.loss!r} is for amounts from 0 up")
         return found
+
+    @property
+    def number(self) -> LossOfNumber | None:
+        """How a numeric target is learned; None of a classification."""
+        if self.task == "classification":
+            return None
+        name = "squared" if self.loss == "auto" else self.loss
+        return LossOfNumber(name, self.huber_delta, self.tweedie_power, self.target_range)
 
 
 class JobOptions(JobTerms):
@@ -103,6 +142,7 @@ class JobOptions(JobTerms):
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
             see `JobTerms`.
+        task, loss, huber_delta, tweedie_power, target_range: see there.
     """
 
     device: str = "cpu"
@@ -154,6 +194,7 @@ class Job(JobOptions):
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
+        task, loss, huber_delta, tweedie_power, target_range: see there.
         seed, clip, scale, device, pool, accept_leak: see there.
 
     Raises:
@@ -171,6 +212,8 @@ class Job(JobOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.algorithm.check(self.protection)
+        if self.number is not None:
+            self.algorithm.check_number(self.number, self.protection)
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -194,6 +237,7 @@ class Job(JobOptions):
             keep=self.keep,
             valid_every=self.valid_every,
             device=self.device,
+            number=self.number,
         )
 
     def planned(self, passive: int) -> Protection:

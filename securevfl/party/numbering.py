@@ -89,7 +89,7 @@ async def agree_rows(
         message = await site.links[name].receive(Kind.CONTROL, _ROWS)
         counts[name] = _counts([message.meta.get(what) for what in ("rows", "labelled")], name)
     _check_book(site, table, job, counts)
-    classes = len(table.classes)
+    classes = len(table.classes) if job.number is None else 1
     meta: dict[str, str | int] = {"classes": classes, "shared": shared, "split": how}
     for name, (rows, labelled) in counts.items():
         meta |= {f"rows {name}": rows, f"labelled {name}": labelled}
@@ -153,7 +153,7 @@ def own_split(table: PartyTable, alignment: Alignment, job: Job, secret: PartySe
 
 
 def own_labels(table: PartyTable) -> np.ndarray:
-    """Classes of the party's own rows and, after them, of those in its label book."""
+    """Labels of the party's own rows and, after them, of those in its label book."""
     own = np.empty(0, dtype=np.int64) if table.label is None else table.label
     return own if table.book is None else np.concatenate([own, table.book.label])
 
@@ -177,7 +177,8 @@ async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: 
     }
     if counts[site.name] != mine:
         raise ProtocolError(f"{link.peer!r} tells other counts of {site.name!r}'s rows than it was told")
-    classes = _whole(message, "classes", 2, 1 << 16, link.peer)
+    least, most = (2, 1 << 16) if job.number is None else (1, 1)  # one stands for a number
+    classes = _whole(message, "classes", least, most, link.peer)
     shared = _whole(message, "shared", 1, len(order), link.peer)
     how, fold = message.meta.get("split"), np.asarray(message.arrays["fold"])
     size = rows if how == _BY_MARK else 0
@@ -282,10 +283,10 @@ def _spare(
 def _with_labels(
     mine: NumberedRows, site: Site, table: PartyTable, alignment: Alignment, job: Job, others: np.ndarray
 ) -> NumberedRows:
-    """With the classes that the active party knows, and which numbers are one person's."""
+    """With the labels that the active party knows, and which numbers are one person's."""
     labels = alignment.labelled if job.algorithm.uses_book else {}
     label = own_labels(table)
-    y = np.full(mine.rows, -1, dtype=np.int64)
+    y = np.full(mine.rows, -1, dtype=np.int64) if job.number is None else np.full(mine.rows, np.nan)
     y[: len(alignment.rows)] = label[alignment.rows]
     if len(others):
         y[mine.others(site.name)] = label[others]

@@ -23,7 +23,7 @@ from securevfl.party.consent import consent
 from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
 from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
-from securevfl.party.roster import check_roster
+from securevfl.party.roster import check_labels, check_roster
 from securevfl.party.settling import refuse_unnamed
 from securevfl.party.watch import watched
 from securevfl.privacy import Accountant, Ledger, Spent
@@ -95,6 +95,7 @@ async def consent_party(
         InputError: parties that the algorithm cannot serve.
         PolicyError, ProtocolError: see `consent`.
     """
+    check_labels(table, job)
     check_roster(site.label_owners, among or site.passive, job, site.coordinator)
     if job.link is not None and table is not None and site.passive:
         check_fields(job.link, table.link, site.name)
@@ -121,6 +122,7 @@ async def train_party(
         AlignmentError: rows that were not verified with every peer.
         SecureVFLError: whatever ended the training.
     """
+    check_labels(table, job)
     check_roster(site.label_owners, site.passive, job, site.coordinator)
     refuse_unnamed(job, site.passive)
     if table is None and only_links(job, site):
@@ -157,7 +159,9 @@ async def train_party(
         raise
     if trained.model:
         classes = next(iter(agreed.values())).classes
-        trained.model |= {"encoder": encoder.state(), "classes": classes, "names": list(map(str, table.classes))}
+        names = [table.label_name or "prediction"] if classes == 1 else list(map(str, table.classes))
+        names = [] if table.label is None else names
+        trained.model |= {"encoder": encoder.state(), "classes": classes, "names": names}
     _with_labels(trained, table, tables.get(site.label_owners[0]))
     trained.prepared = encoder.lines
     trained.notes += site.notes

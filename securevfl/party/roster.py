@@ -1,14 +1,16 @@
-"""Which parties, and how many epochs, an algorithm can serve."""
+"""Which parties, how many epochs and which labels an algorithm can serve."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from securevfl.data import PartyTable
 from securevfl.errors import InputError
 from securevfl.party.job import Job
 from securevfl.training import Algorithm
+from securevfl.training.objectives import check_numbers_fit
 
-__all__ = ["check_roster", "too_few_epochs", "wrong_parties"]
+__all__ = ["check_labels", "check_roster", "too_few_epochs", "wrong_parties"]
 
 
 def wrong_parties(algorithm: Algorithm, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
@@ -64,3 +66,30 @@ def check_roster(owners: Sequence[str], passive: Sequence[str], job: Job, coordi
         found.append(f"[link] is for one label owner, and {', '.join(owners)} own labels: leave it out, or all but one")
     if found:
         raise InputError("; ".join(found))
+
+
+def check_labels(table: PartyTable | None, job: Job) -> None:
+    """Refuse labels that the job is not for, before anything is sent.
+
+    Args:
+        table: the party's own; None at a coordinator. One without labels is for every job.
+        job: the job.
+
+    Raises:
+        InputError: classes in a regression, or a number in a classification; numbers that the loss is not for.
+    """
+    if table is None or table.label is None:
+        return
+    name, where = table.label_name or "label", table.source or f"the table of {table.name!r}"
+    if job.number is None and table.target == "number":
+        raise InputError(
+            f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: say "
+            'task = "regression" in [job], sv.Job(task="regression"); or leave target out, of a column of classes'
+        )
+    if job.number is not None and table.target == "classes":
+        raise InputError(
+            f"{where}: {name!r} holds {len(table.classes)} classes, and the job is a regression: read the column as a "
+            'number (target="number"), or leave task out'
+        )
+    if job.number is not None:
+        check_numbers_fit(job.number.name, table.label, f"{where}: {name!r}")

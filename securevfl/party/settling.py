@@ -89,7 +89,7 @@ def _leaks(job: Job, passive: Sequence[str], owner: str) -> list[Finding]:
 def _refused(job: Job, protection: Protection) -> str:
     """Why the algorithm cannot have this protection; empty where it can."""
     try:
-        job.algorithm.check(protection)
+        job.replace(protection=protection)
     except (PolicyError, InputError) as error:
         return str(error)
     return ""

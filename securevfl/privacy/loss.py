@@ -15,7 +15,14 @@ from torch.nn import functional
 
 from securevfl.errors import InputError
 
-__all__ = ["CrossEntropy", "Loss"]
+__all__ = ["CURVATURE", "CrossEntropy", "Loss", "NumberLoss"]
+
+CURVATURE = 0.25
+"""Losses of numbers are multiplied by this, the largest curvature of the logistic loss, so that the learning rates of
+the cut, which are plain SGD's, are as right for them."""
+
+_STEEPEST = 50.0
+"""Exponents are cut off here; training diverged long before."""
 
 
 class Loss(ABC):
@@ -37,6 +44,10 @@ class Loss(ABC):
             logits: (n, outputs).
             targets: classes (n,) int64, or probabilities of the classes (n, classes) float.
         """
+
+    def accepts(self, targets: torch.Tensor) -> bool:
+        """Whether `sensitivity` holds for these targets: classes, or probabilities of them."""
+        return not targets.is_floating_point() or _are_probabilities(targets)
 
     @property
     def sensitivity(self) -> float | None:
@@ -76,3 +87,52 @@ class CrossEntropy(Loss):
     @property
     def sensitivity(self) -> float | None:
         return 1.0 if self.classes == 2 else math.sqrt(2.0)
+
+
+class NumberLoss(Loss):
+    """A loss of a scaled number, times `CURVATURE`; see `securevfl.training.objectives`, which has the same in numpy.
+
+    ``∂loss/∂f`` of two targets whose difference is ``span`` at most differs by `CURVATURE` times: ``span`` (squared,
+    Poisson: the gradient is f − y, e^f − y), the smaller of ``span`` and 2δ (Huber). Tweedie's has a factor
+    e^((1−p) f), which nothing bounds.
+
+    Args:
+        name: ``"squared"``, ``"huber"``, ``"poisson"`` or ``"tweedie"``.
+        delta: δ of Huber.
+        power: p of Tweedie.
+        span: the largest difference of two targets, where targets are clipped to a range; None where they are not.
+    """
+
+    def __init__(self, name: str, *, delta: float = 1.0, power: float = 1.5, span: float | None = None) -> None:
+        self.name, self.delta, self.power, self.span = name, delta, power, span
+
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        f, y = logits[:, 0], targets.to(logits.dtype)
+        if self.name == "squared":
+            return CURVATURE * (f - y) ** 2 / 2
+        if self.name == "huber":
+            return CURVATURE * functional.huber_loss(f, y, reduction="none", delta=self.delta)
+        if self.name == "poisson":
+            return CURVATURE * (_exp(f) - y * f)
+        p = self.power
+        return CURVATURE * (_exp((2 - p) * f) / (2 - p) - y * _exp((1 - p) * f) / (1 - p))
+
+    def accepts(self, targets: torch.Tensor) -> bool:
+        return self.span is None or bool((targets.max() - targets.min()) <= self.span * (1 + 1e-6))
+
+    @property
+    def sensitivity(self) -> float | None:
+        bounds = {"huber": 2 * self.delta}
+        if self.span is not None and self.name != "tweedie":
+            bounds[self.name] = min(self.span, bounds.get(self.name, self.span))
+        bound = bounds.get(self.name)
+        return None if bound is None else CURVATURE * bound
+
+
+def _exp(f: torch.Tensor) -> torch.Tensor:
+    return f.clamp(max=_STEEPEST).exp()
+
+
+def _are_probabilities(targets: torch.Tensor) -> bool:
+    sums = targets.sum(dim=-1)
+    return bool((targets >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())

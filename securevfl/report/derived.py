@@ -21,6 +21,8 @@ __all__ = [
     "gain",
     "human_bytes",
     "human_seconds",
+    "metric_text",
+    "metrics_of",
     "phases_by_party",
     "short",
     "verified",
@@ -31,6 +33,23 @@ __all__ = [
 def baseline(record: Record, key: str) -> RunRecord | None:
     """The run with this key, if there is one."""
     return next((run for run in record.runs if run.key == key), None)
+
+
+_CLASSES = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
+_NUMBERS = (("r2", "R²", 4), ("rmse", "RMSE", 5), ("mae", "MAE", 5), ("deviance", "deviance", 5), ("huber", "Huber", 5))
+
+
+def metrics_of(record: Record) -> list[tuple[str, str, int]]:
+    """The metrics of a record's runs, the one that runs are compared by first: name, title, digits."""
+    known = _NUMBERS if any("rmse" in run.test for run in record.runs) else _CLASSES
+    return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
+
+
+def metric_text(name: str, value: float, digits: int) -> str:
+    """A metric as text: amounts in the target's units with so many digits in all, others with so many behind the
+    point."""
+    amount = name in {"rmse", "mae", "deviance", "huber"}
+    return f"{value:,.{digits}g}" if amount and abs(value) < 1e5 else f"{value:,.{0 if amount else digits}f}"
 
 
 def gain(record: Record, run: RunRecord, metric: str = "auc") -> float | None:
@@ -141,6 +160,8 @@ def constant_of(record: Record) -> str:
     constant = next((run.constant for run in record.runs if run.constant), None)
     if constant is None:
         return ""
+    if "rmse" in constant:
+        return f"Always giving the training rows' mean has RMSE {metric_text('rmse', constant['rmse'], 5)}."
     return (
         f"Always giving the training rows' class shares scores accuracy {constant['accuracy']:.4f} "
         f"and log-loss {constant['log_loss']:.4f}."

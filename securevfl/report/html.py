@@ -23,6 +23,7 @@ from securevfl.report.derived import (
     gain,
     human_bytes,
     human_seconds,
+    metrics_of,
     phases_by_party,
     short,
     verified,
@@ -90,11 +91,6 @@ def _signed(value: float, digits: int = 3) -> str:
     return text[1:] if not float(text) else text.replace("-", "−")
 
 
-def _metrics(record: Record) -> list[tuple[str, str, int]]:
-    known = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
-    return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
-
-
 def render(record: Record, attacked: AttackRecord | None = None) -> str:
     """The whole page. The same record gives the same text.
 
@@ -117,7 +113,7 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         record=record,
         pictures=pictures,
         headlines=_headlines(record),
-        metrics=_metrics(record),
+        metrics=metrics_of(record),
         federated=[run for run in record.runs if not run.baseline],
         active=active_name(record),
         verified=verified(record),

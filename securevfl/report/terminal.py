@@ -21,6 +21,8 @@ from securevfl.report.derived import (
     gain,
     human_bytes,
     human_seconds,
+    metric_text,
+    metrics_of,
     verified,
     worst,
 )
@@ -40,12 +42,15 @@ __all__ = [
 
 _COLOURS = {"ok": "green", "note": "yellow", "leak": "red"}
 
+_NARROW = {"accuracy": "accu-\nracy", "log-loss": "log-\nloss"}
+
 
 def _number(run: RunRecord, metric: str, digits: int) -> str:
     if metric not in run.test:
         return "–"
     spread = run.deviation.get(metric)
-    return f"{run.test[metric]:.{digits}f}" + ("" if spread is None else f"\n± {spread:.{digits}f}")
+    text = metric_text(metric, run.test[metric], digits)
+    return text + ("" if spread is None else f"\n± {metric_text(metric, spread, digits)}")
 
 
 def comparison_table(record: Record) -> Table:
@@ -63,12 +68,11 @@ def comparison_table(record: Record) -> Table:
         show_edge=False,
     )
     table.add_column("run", overflow="fold", min_width=8)
+    first, *more = metrics_of(record) or [("auc", "AUC", 4)]
     for column in (
-        "AUC",
+        first[1],
         "gain",
-        "accu-\nracy",
-        "log-\nloss",
-        "KS",
+        *(_NARROW.get(title, title) for _, title, _ in more),
         "time/\nepoch",
         "active\nsent",
         "passive\nsent",
@@ -80,16 +84,14 @@ def comparison_table(record: Record) -> Table:
         if not run.baseline and not federated:
             federated = True
             table.add_section()
-        better = gain(record, run)
+        better = gain(record, run, first[0])
         out, back = directions(record, run)
         epsilon = epsilon_of(run)
         table.add_row(
             Text(run.title),
-            _number(run, "auc", 4),
+            _number(run, first[0], first[2]),
             "–" if better is None else f"{better:+.3f}",
-            _number(run, "accuracy", 4),
-            _number(run, "log_loss", 4),
-            _number(run, "ks", 3),
+            *(_number(run, name, digits) for name, _, digits in more),
             human_seconds(sum(cost_per_epoch(run))) if run.epochs else "–",
             human_bytes(out) if out else "–",
             human_bytes(back) if back else "–",

@@ -227,6 +227,10 @@ def _table(own: PartyFile, data: Path | None, part: ModelPart) -> PartyTable:
     bare: DataSection = section.replace(
         label=None,
         classes=None,
+        target=None,
+        weight=None,
+        group=None,
+        time=None,
         features=columns,
         categorical=tuple(name for name in section.categorical if name in columns),
     )

@@ -20,6 +20,7 @@ from securevfl.privacy import DP, OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.halves import Architecture
+from securevfl.training.objectives import LossOfNumber
 from securevfl.training.on_shares import SharesActive, SharesPassive
 from securevfl.training.program import ActiveProgram, PassiveProgram, Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
@@ -72,6 +73,7 @@ class Algorithm(Config):
             targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
+        learns: what it can beside classes: ``"numbers"``, a numeric target; each class says it anew.
         counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
             bound it; each class says it anew.
     """
@@ -88,6 +90,7 @@ class Algorithm(Config):
     on_shares: ClassVar[bool] = False
     protects: ClassVar[frozenset[str]] = frozenset()
     counts_looks: ClassVar[bool] = False
+    learns: ClassVar[frozenset[str]] = frozenset()
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:
@@ -242,6 +245,51 @@ class Algorithm(Config):
                 "'plain', with dp=sv.DP(features=sv.Gaussian()) for noise on what is handed over, or an algorithm that "
                 "stays at the cut layer (splitnn, entity_augmentation, risa)"
             )
+
+    def check_number(self, number: LossOfNumber, protection: Protection) -> None:
+        """Refuse to learn a number where this algorithm, or the protection, is for classes.
+
+        Args:
+            number: how it would be learned.
+            protection: of the job.
+
+        Raises:
+            InputError: says what to use.
+        """
+        if "numbers" not in type(self).__dict__.get("learns", frozenset()):
+            able = sorted(name for name in algorithms() if "numbers" in find_algorithm(name).__dict__.get("learns", ()))
+            raise InputError(
+                f"{self.title} learns classes, and task is 'regression': use an algorithm that learns a number "
+                f"({', '.join(able)}), or make classes of the label"
+            )
+        if protection.on_shares:
+            raise InputError(
+                "a numeric target cannot be trained on shares: what the computing parties compute there is the cross "
+                "entropy of classes. Name a protection of the cut ('bfv', 'ckks', 'paillier'), or 'plain'"
+            )
+        dp = protection.dp
+        if dp is None:
+            return
+        if dp.randomised is not None or dp.marvell is not None:
+            kind = "a randomised response" if dp.randomised is not None else "'marvell'"
+            raise InputError(
+                f"dp.labels is {kind}, for classes; a numeric target takes sv.Gaussian(…) with target_range"
+            )
+        noisy = dp.gradients is not None or dp.model is not None
+        if noisy and number.range is None:
+            raise InputError(
+                "noise on labels, or on the model, is sized by how far one row's target can move its gradient, and "
+                "without a range nothing bounds that: the target's own mean and spread come from all rows' exact "
+                "values. Say which targets count, known to all: target_range=(low, high) in the job"
+            )
+
+    def called(self, number: LossOfNumber | None) -> str:
+        """`title`, by what is learned.
+
+        Args:
+            number: how a number is; None for classes.
+        """
+        return self.title
 
     def _check_noise_on_shares(self, dp: DP) -> None:
         """Refuse noise that cannot be on shares.

@@ -228,17 +228,13 @@ class LabelNoise:
         if self.release is None:
             return None
         role = self._role
-        if targets.is_floating_point() and not _are_probabilities(targets):
+        if not role.loss.accepts(targets):
             raise InputError(
-                "a batch's targets are no probabilities of the classes (from 0, with sum 1), so the loss's stated "
-                "sensitivity says nothing about them: noise on their gradient would be sized wrongly"
+                "a batch's targets are no probabilities of the classes (from 0, with sum 1), or numbers beyond the "
+                "target's range, so the loss's stated sensitivity says nothing about them: noise on their gradient "
+                "would be sized wrongly"
             )
         (exact,) = torch.autograd.grad(role.loss(logits, targets).sum(), logits)
         first, *also = map(role.table.people, role.labelled_by(rows))
         size = role.plan.batch_size
         return self.release(exact, first, also=also).map(lambda gradient: gradient / size)
-
-
-def _are_probabilities(targets: torch.Tensor) -> bool:
-    sums = targets.sum(dim=-1)
-    return bool((targets >= 0).all()) and bool(((sums - 1).abs() < 1e-4).all())

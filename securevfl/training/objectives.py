@@ -20,13 +20,14 @@ depend on f. Weights of rows multiply the loss and both derivatives; callers do 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["NUMBER_LOSSES", "Objective", "check_numbers_fit", "objective"]
+__all__ = ["NUMBER_LOSSES", "LossOfNumber", "Objective", "check_numbers_fit", "objective"]
 
 NUMBER_LOSSES = ("squared", "huber", "poisson", "tweedie")
 """Losses of a numeric target."""
@@ -34,6 +35,24 @@ NUMBER_LOSSES = ("squared", "huber", "poisson", "tweedie")
 _POSITIVE = ("poisson", "tweedie")
 _STEEPEST = 50.0
 """Exponents are cut off here: e^50 is beyond any amount, and its square is a number still."""
+
+
+@dataclass(frozen=True, slots=True)
+class LossOfNumber:
+    """How a numeric target is learned, as all parties of a job know it.
+
+    Attributes:
+        name: one of `NUMBER_LOSSES`.
+        delta: δ of `huber`, in standard deviations of the target.
+        power: p of `tweedie`.
+        range: the lowest and the highest target that counts, in its units; None where the active party scales by its
+            training rows. Noise on labels needs it.
+    """
+
+    name: str = "squared"
+    delta: float = 1.0
+    power: float = 1.5
+    range: tuple[float, float] | None = None
 
 
 class Objective(ABC):
@@ -119,7 +138,7 @@ def check_numbers_fit(name: str, y: np.ndarray, where: str) -> None:
         )
     if y.min() == y.max():
         raise InputError(
-            f"{where}: all {len(y):,} training rows have the target {y[0]:.6g}, so there is nothing to learn: find "
+            f"{where}: all {len(y):,} rows have the target {y[0]:.6g}, so there is nothing to learn: find "
             "more common rows, or name another column"
         )
 

@@ -13,10 +13,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from securevfl.errors import InputError
+from securevfl.training.objectives import check_numbers_fit
+from securevfl.training.regression import Regression
 from securevfl.training.rows import Epoch
 from securevfl.training.task import Task
 
-__all__ = ["check_classes", "constant_metrics", "few_rows", "went_nowhere"]
+__all__ = ["check_classes", "check_labels", "constant_metrics", "few_rows", "went_nowhere"]
 
 _LAST = 3
 """Epochs at the end that are looked at."""
@@ -27,16 +29,19 @@ _MARGIN = 1.02
 _FEW = 10
 """Rows of a class below which a metric of that class says little."""
 
+_LOSSES = {"log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
+
 _STRATIFY = "stratify = true in [job] (Job(stratify=True)) gives each part its share of every class"
 
 
 def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[str, float]:
-    """Accuracy and log-loss on `rows` of always giving the class shares of the training rows.
+    """Accuracy and log-loss on `rows` of always giving the class shares of the training rows; of a numeric target the
+    metrics of always giving the training rows' mean.
 
     Args:
-        task: the classification.
-        train: classes of the training rows, (n,).
-        rows: classes of the rows that are scored, (m,).
+        task: what is learned.
+        train: labels of the training rows, (n,).
+        rows: labels of the rows that are scored, (m,).
 
     Returns:
         ``accuracy``, that of the class that is most frequent in training; ``log_loss``, infinite where a class is
@@ -44,10 +49,28 @@ def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[st
     """
     if not len(train) or not len(rows):
         return {}
+    if task.numeric:
+        return task.metrics(np.full((len(rows), 1), train.mean()), rows)
     shares = np.bincount(train, minlength=task.classes) / len(train)
     with np.errstate(divide="ignore"):
         losses = -np.log(shares[rows])
     return {"accuracy": float((rows == shares.argmax()).mean()), "log_loss": float(losses.mean())}
+
+
+def check_labels(task: Task, train: np.ndarray) -> None:
+    """Refuse to train where there is nothing to learn.
+
+    Args:
+        task: what is learned.
+        train: labels of the training rows, (n,).
+
+    Raises:
+        InputError: all rows are of one class, or have the same number; or numbers that the loss is not for.
+    """
+    if isinstance(task, Regression):
+        check_numbers_fit(task.loss.name, train, "training")
+    else:
+        check_classes(train)
 
 
 def check_classes(train: np.ndarray, names: str = "training") -> None:
@@ -86,34 +109,41 @@ def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
 
 
 def went_nowhere(
-    epochs: Sequence[Epoch], constant: dict[str, float], test: dict[str, float], on_test: dict[str, float]
+    epochs: Sequence[Epoch],
+    constant: dict[str, float],
+    test: dict[str, float],
+    on_test: dict[str, float],
+    loss: str = "log_loss",
 ) -> list[str]:
     """Whether the last epochs' validation loss, or the kept model's test loss, is worse than that of always giving the
-    class shares, in words.
+    class shares, or the mean of a numeric target, in words.
 
     Args:
         epochs: the history.
         constant: `constant_metrics` of the validation rows.
         test: the kept model's metrics on the test rows.
         on_test: `constant_metrics` of the test rows.
+        loss: the metric that is the loss.
     """
-    losses = [epoch.valid["log_loss"] for epoch in epochs[-_LAST:] if "log_loss" in epoch.valid]
+    name = _LOSSES.get(loss, loss)
+    always = "class shares" if loss == "log_loss" else "mean"
+    losses = [epoch.valid[loss] for epoch in epochs[-_LAST:] if loss in epoch.valid]
     compared = [
         (
-            f"the validation log-loss of the last {'epoch' if len(losses) == 1 else f'{len(losses)} epochs'} was "
-            + ", ".join(f"{loss:.3g}" for loss in losses),
+            f"the validation {name} of the last {'epoch' if len(losses) == 1 else f'{len(losses)} epochs'} was "
+            + ", ".join(f"{one:.3g}" for one in losses),
             sum(losses) / max(len(losses), 1),
-            constant.get("log_loss", math.inf),
+            constant.get(loss, math.inf),
         ),
         (
-            f"the test log-loss is {test.get('log_loss', 0):.3g}",
-            test.get("log_loss", 0.0),
-            on_test.get("log_loss", math.inf),
+            f"the test {name} is {test.get(loss, 0):.3g}",
+            test.get(loss, 0.0),
+            on_test.get(loss, math.inf),
         ),
     ]
     return [
-        f"{what}; always giving the training rows' class shares has {bound:.3g}: training diverged or overfitted; "
+        f"{what}; always giving the training rows' {always} has {bound:.3g}: training diverged or overfitted; "
         "lower the learning rates, train fewer epochs (patience = …), or take less noise"
-        for what, loss, bound in compared
-        if loss > bound * _MARGIN
+        for what, value, bound in compared
+        if value > bound * _MARGIN
     ][:1]

@@ -18,7 +18,7 @@ from securevfl.errors import RangeError
 from securevfl.privacy import Link, Reading, Spent, fan_out
 from securevfl.training.calibration import ALONE, WHOLE, calibration, temperature_of, tempered
 from securevfl.training.checkpoints import Checkpoints, step_of
-from securevfl.training.outcome import check_classes, constant_metrics, few_rows, went_nowhere
+from securevfl.training.outcome import check_labels, constant_metrics, few_rows, went_nowhere
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
 from securevfl.training.split import chunks
@@ -201,7 +201,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     async def run(self) -> Trained:
         observer, role = self.role.site.observer, self.role
-        check_classes(self.classes_of(role.rows_to_learn_from()))
+        check_labels(role.task, self.labels_of(role.rows_to_learn_from()))
         observer.phase("setup")
         saved = await self.prepare()
         observer.phase("training")
@@ -234,7 +234,11 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         """Fit temperatures on the validation rows, where there are enough and their labels are the true ones. A model
         that is protected by noise of its own gets none: it would tell of these rows."""
         role, trained, dp = self.role, self.trained, self.role.protection.dp
-        if not trained.test or (dp is not None and (dp.model is not None or dp.randomised is not None)):
+        if (
+            role.task.numeric
+            or not trained.test
+            or (dp is not None and (dp.model is not None or dp.randomised is not None))
+        ):
             return
         split = role.table.split
         valid, test = (role.labels(rows).cpu().numpy() for rows in (split.valid, split.test))
@@ -254,23 +258,22 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             role.site = site
         return role.task.probabilities(torch.cat(logits))
 
-    def classes_of(self, rows: np.ndarray) -> np.ndarray:
-        """Classes of numbered rows, without those that the active party does not know."""
-        labels = self.role.labels(rows).cpu().numpy()
-        return labels[labels >= 0]
+    def labels_of(self, rows: np.ndarray) -> np.ndarray:
+        """Labels of numbered rows, without those that the active party does not know."""
+        return self.role.task.known(self.role.labels(rows).cpu().numpy())
 
     def judge(self) -> None:
         """Say what a constant prediction would score, and what a user should be warned of."""
         task, split = self.role.task, self.role.table.split
-        train, valid, test = (self.classes_of(rows) for rows in (split.train, split.valid, split.test))
+        train, valid, test = (self.labels_of(rows) for rows in (split.train, split.valid, split.test))
         if not self.trained.test:
             return
         trained = self.trained
         trained.constant = constant_metrics(task, train, test)
         parts = {"training": train, "validation": valid, "test": test}
-        trained.warnings += few_rows(task.classes, parts)
+        trained.warnings += [] if task.numeric else few_rows(task.classes, parts)
         on_valid = constant_metrics(task, train, valid)
-        trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant)
+        trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
         tally = self.role.self_training()
         if tally is not None:
             trained.self_training = tally.text
@@ -323,7 +326,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def decide(self, progress: Progress, valid: dict[str, float]) -> None:
         """Decide whether this epoch's model is kept and whether training ends, and tell the others."""
         role, epoch = self.role, progress.epoch
-        score = valid.get(role.task.score, -valid["log_loss"]) if valid else -math.inf  # of an epoch that did not
+        score = role.task.merit(valid) if valid else -math.inf  # of an epoch that did not
         better = score > progress.best
         progress.best, progress.since = (score, 0) if better else (progress.best, progress.since + 1)
         patience = role.plan.patience
@@ -380,6 +383,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
     async def come_back(self, model: State) -> None:
         """See `RoleProgram.come_back`; with the temperature of scores from all parties' columns, where all are here."""
         await super().come_back(model)
+        self.role.task = self.role.task.restored(model.get("target"))
         everyone = set(self.role.site.passive) == set(self.role.trained_with)
         self.temperature = temperature_of(model, WHOLE) if everyone else 1.0
 

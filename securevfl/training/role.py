@@ -19,11 +19,12 @@ import torch
 from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.privacy import Link, RowLooks
-from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.privacy.loss import Loss
 from securevfl.privacy.releases import Releases
 from securevfl.privacy.repeated import RepeatedNoise
 from securevfl.site import Site
 from securevfl.training.noise import LabelNoise
+from securevfl.training.regression import Regression
 from securevfl.training.rows import Features, NumberedRows, Numbers, Plan
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict
@@ -329,8 +330,8 @@ class ActiveRole(Role):
 
     Attributes:
         y: classes of the numbered rows, int64, -1 where unknown; what training is told, so drawn ones where labels are
-            protected by randomised response.
-        task: the classification.
+            protected by randomised response. Of a numeric target its numbers, float64, NaN where unknown.
+        task: what is learned.
         loss: what training minimises; it states its own sensitivity.
         label_noise: how labels are protected.
 
@@ -343,7 +344,7 @@ class ActiveRole(Role):
         if setting.table.y is None:
             raise ValueError("the active party's table has no labels")
         self.y = setting.table.y.to(setting.plan.device)
-        self.task = Task(setting.table.classes)
+        self.task = self.build_task()
         self.loss: Loss
         self.label_noise: LabelNoise
 
@@ -353,9 +354,16 @@ class ActiveRole(Role):
         self.y = self.label_noise.applied(self.y)
         super().begin()
 
+    def build_task(self) -> Task:
+        """What is learned: classes, or a number, scaled by the training rows."""
+        number, table = self.plan.number, self.table
+        if number is None:
+            return Task(table.classes)
+        return Regression.fitted(number, self.y[to_device(table.split.train, self.y.device)].cpu().numpy())
+
     def build_loss(self) -> Loss:
         """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""
-        return CrossEntropy(self.task.classes)
+        return self.task.build_loss()
 
     def judged(self, p: np.ndarray, labels: np.ndarray) -> None:
         """Hear how the model as it is scores the validation rows: probabilities (n, classes), classes (n,)."""
@@ -368,8 +376,12 @@ class ActiveRole(Role):
         """Whether training may end after `epoch`: not before the last stage of an algorithm that has several."""
         return True
 
+    def part_of_model(self) -> State:
+        part = super().part_of_model()
+        return part | {"target": self.task.state()} if self.task.numeric else part
+
     def labels(self, rows: np.ndarray) -> torch.Tensor:
-        """Classes of numbered rows, int64, -1 where unknown."""
+        """Labels of numbered rows, as `y` has them."""
         return self.y.index_select(0, to_device(rows, self.y.device))
 
     def rows_to_learn_from(self) -> np.ndarray:

@@ -13,6 +13,7 @@ import torch
 from securevfl.data import PreparedLine
 from securevfl.privacy import Reading, Spent
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
+from securevfl.training.objectives import LossOfNumber
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_list
 from securevfl.transport import fits, to_device
@@ -37,6 +38,7 @@ class Plan:
         valid_every: epochs from one validation to the next; the last epoch validates whatever it is.
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
+        number: how a numeric target is learned; None where classes are.
     """
 
     epochs: int
@@ -47,6 +49,7 @@ class Plan:
     valid_every: int = 1
     eval_rows: int = 2048
     device: str = "cpu"
+    number: LossOfNumber | None = None
 
     def validates(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
@@ -71,8 +74,9 @@ class NumberedRows:
         split: which aligned rows train, validate and test.
         name: the party.
         rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
-        y: class of each numbered row, int64, -1 where it is unknown, at the active party.
-        classes: number of classes, at the active party.
+        y: class of each numbered row, int64, -1 where it is unknown, at the active party; or its number, float64, NaN
+            where it is unknown.
+        classes: number of classes; 1 stands for a numeric target.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
         shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
         spare: features of rows of the party's own that are not aligned and have no number, (n, …) float32, for what it

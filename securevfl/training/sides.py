@@ -17,6 +17,10 @@ __all__ = ["active_side", "widened"]
 _TAIL = 8.5
 """|Φ⁻¹| of 52 random bits is below 8.3."""
 
+_FAR = 4.0
+"""Errors of a number have no bound as those of classes do: times as much room at the cut, for targets some hundred
+deviations away; beyond, the loss 'huber' bounds them."""
+
 
 def widened(spec: CutSpec, role: Role) -> CutSpec:
     """`spec` with ranges wide enough for what clip and noise can amount to; the same at all parties.
@@ -26,7 +30,8 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
         role: whose job and plan say how much noise there is.
     """
     dp, plan = role.protection.dp, role.plan
-    activations, gradients = spec.activation_bound, spec.gradient_bound
+    activations = spec.activation_bound
+    gradients = spec.gradient_bound * (1 if plan.number is None else _FAR)
     if dp is not None and dp.features is not None:
         scale = max(dp.joint.weight_bound, 1.0) if dp.joint is not None else 1.0
         sigma = dp.features.sigma(role.activation_times(plan.epochs))

@@ -1,6 +1,7 @@
 """What is learned: the probabilities and the metrics of a classification with two or more classes.
 
-The loss and its sensitivity are an object of their own, see `securevfl.privacy.loss`.
+A numeric target is a `securevfl.training.regression.Regression`, which answers the same questions. The loss and its
+sensitivity are an object of their own, see `securevfl.privacy.loss`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch.nn import functional
+
+from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.training.state import State
 
 __all__ = ["Task"]
 
@@ -25,14 +29,48 @@ class Task:
     classes: int
 
     @property
+    def numeric(self) -> bool:
+        """Whether a number is learned, and no class."""
+        return False
+
+    @property
     def outputs(self) -> int:
-        """Width of the top model's output."""
-        return 1 if self.classes == 2 else self.classes
+        """Width of the top model's output; one class stands for a number."""
+        return 1 if self.classes <= 2 else self.classes
 
     @property
     def score(self) -> str:
-        """The metric by which checkpoints are chosen; larger is better."""
+        """The metric by which runs are compared; larger is better."""
         return "auc" if self.classes == 2 else "accuracy"
+
+    @property
+    def loss_name(self) -> str:
+        """The metric that is the loss; smaller is better."""
+        return "log_loss"
+
+    def merit(self, metrics: dict[str, float]) -> float:
+        """What the checkpoint is chosen by, larger is better, of metrics of the validation rows."""
+        return metrics.get(self.score, -metrics["log_loss"])
+
+    def build_loss(self) -> Loss:
+        """The loss of each row that training minimises."""
+        return CrossEntropy(self.classes)
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Labels without those that the active party does not know."""
+        return labels[labels >= 0]
+
+    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+        """What rows with these labels are trained towards."""
+        return labels
+
+    def state(self) -> State:
+        """What of it was learned, for a prediction."""
+        return {}
+
+    def restored(self, state: object) -> Task:
+        """This task with what was learned."""
+        return self
 
     def one_hot(self, labels: torch.Tensor) -> torch.Tensor:
         """(n, classes) float32 of classes (n,)."""

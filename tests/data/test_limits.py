@@ -130,7 +130,7 @@ def test_limits_from_a_job_file(tmp_path: Path) -> None:
         ),
         (
             np.arange(5000),
-            "5,000 different values in 5,000 rows; at most 1,000 are taken for classes: make",
+            "5,000 different values in 5,000 rows; at most 1,000 are taken for classes: to learn the number",
         ),
         ([f"t{i}" for i in range(5000)], "at most 1,000 are taken for classes"),
         ([float("inf"), 1.0] * 2500, "the label in row 1 is infinite"),

@@ -146,7 +146,7 @@ def test_targets_that_are_no_probabilities_get_no_noise_sized_for_them() -> None
     """Ten times the label would move the gradient ten times as far as the loss states."""
     import torch
 
-    from securevfl.training.noise import _are_probabilities
+    from securevfl.privacy.loss import _are_probabilities
 
     assert _are_probabilities(torch.tensor([[0.25, 0.75], [1.0, 0.0]]))
     assert not _are_probabilities(torch.tensor([[0.0, 10.0]]))

@@ -38,7 +38,7 @@ class TableSchema(Config):
         numbers: the columns of numbers, in their order; or how many there are.
         categories: the columns of categories; likewise.
         label: the label's column; None at a passive party.
-        classes: the label's values as texts, in the order of their indexes; or how many there are.
+        classes: the label's values as texts, in the order of their indexes; or how many there are, 1 for a number.
         book: whether a label owner also has labels of people that its table lacks.
     """
 
@@ -46,7 +46,7 @@ class TableSchema(Config):
     numbers: Number | Names = 0
     categories: Number | Names = 0
     label: Column | None = None
-    classes: Annotated[int, Meta(ge=2, le=_MOST_COLUMNS)] | Names | None = None
+    classes: Annotated[int, Meta(ge=1, le=_MOST_COLUMNS)] | Names | None = None
     book: bool = False
 
     @classmethod
@@ -94,7 +94,13 @@ class TableSchema(Config):
             numbers=numbers if names else len(numbers),
             categories=categories if names else len(categories),
             label=None if table.label is None else (table.label_name or "label") if names else "label",
-            classes=None if table.label is None else classes if names else len(classes),
+            classes=None
+            if table.label is None
+            else 1
+            if table.target == "number"
+            else classes
+            if names
+            else len(classes),
             book=table.book is not None,
         )
 

@@ -79,7 +79,9 @@ def _who(card: PartyCard, me: str) -> list[str]:
 def _columns(table: TableSchema) -> str:
     parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
     if table.label is not None and table.classes is not None:
-        parts.append(f"the label {table.label} with {_names(table.classes, 'class', 'classes')}")
+        number = table.classes == 1
+        what = "a number" if number else f"with {_names(table.classes, 'class', 'classes')}"
+        parts.append(f"the label {table.label}{', ' if number else ' '}{what}")
     parts += ["labels of people that its table lacks"] if table.book else []
     return "; ".join(part for part in parts if part) or "no columns"
 

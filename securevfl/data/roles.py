@@ -1,0 +1,187 @@
+"""Columns of the active party's table that are no features and no classes: a numeric target, weights of rows, groups of
+rows that stay together in a split, and the time by which rows are split. They stay with the active party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from securevfl.errors import InputError
+
+__all__ = ["GroupColumn", "NumberTarget", "TimeColumn", "WeightColumn", "check_target", "check_weight", "gatherers"]
+
+_SHOWN = 3
+
+
+class NumberTarget:
+    """A column of numbers that is learned, as float64.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+    """
+
+    _what = "target"
+    _cure = "a numeric target holds numbers: correct the column, or leave target='number' out where it holds classes"
+
+    def __init__(self, column: str, where: str) -> None:
+        self._column, self._where = column, where
+        self._parts: list[np.ndarray] = []
+
+    def add(self, values: Any) -> None:
+        """One batch, a `pyarrow.Array`.
+
+        Raises:
+            InputError: no numbers.
+        """
+        import pyarrow as pa
+
+        kind = values.type
+        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+        if not (number or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+            raise InputError(f"{self._where}: the {self._what} {self._column!r} holds {kind}; {self._cure}")
+        if pa.types.is_boolean(kind):
+            values = values.cast(pa.int8())
+        self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64))
+
+    def whole(self) -> np.ndarray:
+        """All of them, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse."""
+        return np.concatenate(self._parts) if self._parts else np.empty(0)
+
+
+class WeightColumn(NumberTarget):
+    """Weights of rows, as float64; arguments as for `NumberTarget`."""
+
+    _what = "weight"
+    _cure = "weights are numbers from 0 up: correct the column"
+
+
+class GroupColumn:
+    """What a row belongs to: rows of one group stay together in a split. Texts and numbers, each one group.
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+    """
+
+    def __init__(self, column: str, where: str) -> None:
+        self._column, self._where = column, where
+        self._parts: list[Any] = []
+
+    def add(self, values: Any) -> None:
+        """One batch, a `pyarrow.Array`."""
+        import pyarrow as pa
+
+        kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+        if pa.types.is_nested(kind):
+            raise InputError(f"{self._where}: the group {self._column!r} holds {kind}; groups are texts or numbers")
+        self._parts.append(values.cast(pa.large_string()))
+
+    def whole(self) -> np.ndarray:
+        """The number of each row's group, (rows,) int64.
+
+        Raises:
+            InputError: null ones.
+        """
+        import pyarrow as pa
+
+        texts = pa.concat_arrays(self._parts)
+        _refuse(texts.is_null().to_numpy(zero_copy_only=False), f"{self._where}: the group {self._column!r}", "null")
+        codes: np.ndarray = texts.dictionary_encode().indices.to_numpy().astype(np.int64)
+        return codes
+
+
+class TimeColumn:
+    """When a row is from: a date, a time, a number, or a date written year first (2024-05-17).
+
+    Args:
+        column: its name.
+        where: the table, for messages.
+    """
+
+    def __init__(self, column: str, where: str) -> None:
+        self._column, self._where = column, where
+        self._parts: list[Any] = []
+
+    def add(self, values: Any) -> None:
+        """One batch, a `pyarrow.Array`.
+
+        Raises:
+            InputError: neither times nor numbers.
+        """
+        import pyarrow as pa
+
+        kind = values.type
+        try:
+            if (
+                pa.types.is_string(kind)
+                or pa.types.is_large_string(kind)
+                or pa.types.is_date(kind)
+                or pa.types.is_timestamp(kind)
+            ):
+                values = values.cast(pa.timestamp("us"))
+            elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+                raise InputError(f"{self._where}: the time {self._column!r} holds {kind}; {_DATES}")
+        except pa.ArrowInvalid as error:
+            raise InputError(f"{self._where}: the time {self._column!r}: {error.args[0]}; {_DATES}") from None
+        if pa.types.is_timestamp(values.type):
+            values = values.cast(pa.int64())
+        self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
+
+    def whole(self) -> np.ndarray:
+        """All of them, (rows,) float64: microseconds since 1970, or the numbers as they are.
+
+        Raises:
+            InputError: null ones.
+        """
+        found = np.concatenate(self._parts) if self._parts else np.empty(0)
+        _refuse(np.isnan(found), f"{self._where}: the time {self._column!r}", "null")
+        return found
+
+
+_DATES = "dates and times (2024-05-17, 2024-05-17 09:30:00) or numbers were expected"
+
+
+def check_target(target: np.ndarray, rows: int, where: str) -> None:
+    """Checks `PartyTable.label` of a numeric target.
+
+    Raises:
+        InputError: another number of rows, or some that are null or not finite.
+    """
+    if target.dtype != np.float64 or target.shape != (rows,):
+        raise InputError(f"{where}: the target is {target.dtype} {target.shape}; float64 ({rows},) was expected")
+    _refuse(~np.isfinite(target), f"{where}: the target", "null or not finite")
+
+
+def check_weight(weight: np.ndarray, rows: int, where: str) -> None:
+    """Checks `PartyTable.weight`.
+
+    Raises:
+        InputError: another number of rows, some that are null, negative or not finite, or none above 0.
+    """
+    if weight.dtype != np.float64 or weight.shape != (rows,):
+        raise InputError(f"{where}: weights are {weight.dtype} {weight.shape}; float64 ({rows},) was expected")
+    _refuse(~np.isfinite(weight), f"{where}: the weight", "null or not finite")
+    _refuse(weight < 0, f"{where}: the weight", "negative")
+    if not weight.max() > 0:
+        raise InputError(f"{where}: all weights are 0, so no row would count: correct the column, or leave it out")
+
+
+def _refuse(bad: np.ndarray, what: str, how: str) -> None:
+    rows = np.flatnonzero(bad)
+    if len(rows):
+        shown = ", ".join(str(row + 1) for row in rows[:_SHOWN].tolist()) + (", …" if len(rows) > _SHOWN else "")
+        raise InputError(f"{what} is {how} in {len(rows)} of {len(bad)} rows (rows {shown}); correct or drop them")
+
+
+def gatherers(roles: Mapping[str, str | None], where: str) -> dict[str, tuple[str, Any]]:
+    """What gathers each column with a role: role → (column, gatherer).
+
+    Args:
+        roles: ``"label"`` of a numeric target, ``"weight"``, ``"group"``, ``"time"`` → column, or None.
+        where: the table, for messages.
+    """
+    kinds = {"label": NumberTarget, "weight": WeightColumn, "group": GroupColumn, "time": TimeColumn}
+    return {role: (column, kinds[role](column, where)) for role, column in roles.items() if column is not None}

@@ -1,0 +1,158 @@
+"""A number to learn: its scale inside the active party, its metrics, and what a constant prediction would score.
+
+The active party scales the target by its own training rows: networks see ``(y − mean) / deviation``, or ``y / mean``
+where the logarithm of the mean is learned; predictions come back in the target's units. Nobody else learns the scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from securevfl.privacy.loss import Loss, NumberLoss
+from securevfl.training.objectives import LossOfNumber
+from securevfl.training.state import State, as_dict
+from securevfl.training.task import Task
+
+__all__ = ["Regression"]
+
+_LOGS = ("poisson", "tweedie")
+_STEEPEST = 50.0
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Regression(Task):
+    """A numeric target.
+
+    Attributes:
+        classes: 1, which stands for a number wherever classes are counted.
+        loss: by its name.
+        center: of the target, in its units; 0 where the logarithm of the mean is learned.
+        scale: likewise, above 0.
+    """
+
+    classes: int = 1
+    loss: LossOfNumber = field(default_factory=LossOfNumber)
+    center: float = 0.0
+    scale: float = 1.0
+
+    @classmethod
+    def fitted(cls, loss: LossOfNumber, y: np.ndarray, weight: np.ndarray | None = None) -> Regression:
+        """Scaled by these rows, or by the range that all parties know.
+
+        Args:
+            loss: of the job.
+            y: the target of the training rows, (n,), in its units.
+            weight: of these rows; equal unless given.
+        """
+        if loss.range is not None:
+            low, high = loss.range
+            if loss.name in _LOGS:
+                return cls(loss=loss, scale=high)
+            return cls(loss=loss, center=(low + high) / 2, scale=(high - low) / 2)
+        if not len(y):
+            return cls(loss=loss)
+        mean = float(np.average(y, weights=weight))
+        if loss.name in _LOGS:
+            return cls(loss=loss, scale=mean if mean > 0 else 1.0)
+        spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
+        return cls(loss=loss, center=mean, scale=spread if spread > 0 else 1.0)
+
+    @property
+    def numeric(self) -> bool:
+        return True
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    @property
+    def score(self) -> str:
+        return "r2"
+
+    def build_loss(self) -> Loss:
+        return NumberLoss(self.loss.name, delta=self.loss.delta, power=self.loss.power, span=self._span)
+
+    @property
+    def _span(self) -> float | None:
+        if self.loss.range is None:
+            return None
+        return 1.0 if self.loss.name in _LOGS else 2.0
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        found: np.ndarray = labels[np.isfinite(labels)]
+        return found
+
+    def targets(self, labels: torch.Tensor) -> torch.Tensor:
+        scaled = (labels - self.center) / self.scale
+        if self.loss.range is not None:
+            scaled = scaled.clamp(0.0 if self.loss.name in _LOGS else -1.0, 1.0)
+        return scaled.float()
+
+    def probabilities(self, logits: torch.Tensor) -> np.ndarray:
+        """Predictions in the target's units, (n, 1) float64."""
+        wide = logits.double()
+        if self.loss.name in _LOGS:
+            wide = wide.clamp(-_STEEPEST, _STEEPEST).exp()
+        found: np.ndarray = (wide * self.scale + self.center).cpu().numpy()
+        return found
+
+    def metrics(
+        self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """Root mean squared error, mean absolute error, R², and the mean of the loss's own measure where it is another:
+        ``huber`` (in squared units of the target) or ``deviance`` (of Poisson, of Tweedie, as scikit-learn has them).
+
+        R² is left out where the rows' targets are all the same.
+
+        Raises:
+            ValueError: no row, or a prediction that is not finite.
+        """
+        if not (len(labels) and np.isfinite(probabilities).all()):
+            raise ValueError(f"metrics of {len(labels)} rows: at least one is needed, and finite predictions")
+        predicted = probabilities[:, 0]
+        error = predicted - labels
+        squares = float(np.average(error**2, weights=weight))
+        found = {"rmse": squares**0.5, "mae": float(np.average(np.abs(error), weights=weight))}
+        around = labels - np.average(labels, weights=weight)
+        spread = float(np.average(around**2, weights=weight))
+        if spread > 0:
+            found["r2"] = 1 - squares / spread
+        return found | self._own_measure(predicted, labels, weight)
+
+    def _own_measure(self, predicted: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> dict[str, float]:
+        if self.loss.name == "squared":
+            return {}
+        if self.loss.name == "huber":
+            delta = self.loss.delta * self.scale
+            r = np.abs(predicted - y)
+            each = np.where(r <= delta, r**2 / 2, delta * (r - delta / 2))
+            return {"huber": float(np.average(each, weights=weight))}
+        mean = np.maximum(predicted, _TINY)
+        if self.loss.name == "poisson":
+            logs = np.where(y > 0, y * np.log(np.maximum(y, _TINY) / mean), 0.0)
+            each = 2 * (logs - y + mean)
+        else:
+            p = self.loss.power
+            each = 2 * (y ** (2 - p) / ((1 - p) * (2 - p)) - y * mean ** (1 - p) / (1 - p) + mean ** (2 - p) / (2 - p))
+        return {"deviance": float(np.average(each, weights=weight))}
+
+    def merit(self, metrics: dict[str, float]) -> float:
+        """Minus the loss."""
+        return -next(metrics[name] for name in ("deviance", "huber", "rmse") if name in metrics)
+
+    @property
+    def loss_name(self) -> str:
+        return {"squared": "rmse", "huber": "huber"}.get(self.loss.name, "deviance")
+
+    def state(self) -> State:
+        return {"center": self.center, "scale": self.scale}
+
+    def restored(self, state: object) -> Regression:
+        if state is None:
+            raise TypeError("a model of a number without the target's scale")
+        kept = as_dict(state)
+        return Regression(loss=self.loss, center=float(str(kept["center"])), scale=float(str(kept["scale"])))
