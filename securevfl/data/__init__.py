@@ -2,7 +2,7 @@
 
 from securevfl.data import datasets
 from securevfl.data.categories import Categories
-from securevfl.data.features import FeatureEncoder
+from securevfl.data.features import FeatureEncoder, View
 from securevfl.data.limits import TableLimits
 from securevfl.data.loaders import from_arrow, from_pandas, read_csv, read_parquet, read_table
 from securevfl.data.names import Names
@@ -26,6 +26,7 @@ __all__ = [
     "Scale",
     "Storage",
     "TableLimits",
+    "View",
     "datasets",
     "from_arrow",
     "from_pandas",

@@ -16,6 +16,7 @@ from securevfl.cut import Plain
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.errors import InputError
 from securevfl.party.job import Job
+from securevfl.party.numbering import coded_columns
 from securevfl.privacy import Clock, Ledger, Policy
 from securevfl.site import PartySecret, Site
 from securevfl.training import ActiveProgram, NumberedRows, Setting, Split
@@ -67,9 +68,11 @@ class Alone:
             secret=PartySecret.fresh(),
         )
         every = np.arange(table.rows)
-        x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, every))
+        encoder = FeatureEncoder.from_state(model["encoder"])
+        x = torch.from_numpy(encoder.transform(table, every))
         mine = NumberedRows(
             x=x,
+            **coded_columns(encoder),
             split=Split(every[:0], every[:0], every),
             name=name,
             y=torch.full((len(x),), -1),

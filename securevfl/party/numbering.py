@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from securevfl.training import NumberedRows, Split
 from securevfl.training.split import stratified_marks
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
-__all__ = ["EXCHANGES", "Agreed", "agree_rows", "encode", "fit_rows", "number_rows", "own_split"]
+__all__ = ["EXCHANGES", "Agreed", "agree_rows", "coded_columns", "encode", "fit_rows", "number_rows", "own_split"]
 
 _ROWS, _START = "train/rows", "train/start"
 EXCHANGES = (
@@ -231,7 +232,12 @@ def fit_rows(alignment: Alignment, agreed: Agreed) -> np.ndarray:
 def encode(table: PartyTable, rows: np.ndarray, job: Job, secret: PartySecret) -> FeatureEncoder:
     """How the party encodes its columns, fitted on these rows of its own; categories are hashed by a key of its own."""
     salt = secret.keystream(_SALT, "buckets of categories")
-    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt)
+    return FeatureEncoder.fit(table, rows, clip=job.clip, scale=job.scale, salt=salt, view=job.algorithm.view)
+
+
+def coded_columns(encoder: FeatureEncoder) -> dict[str, Any]:
+    """What `NumberedRows` has of coded columns."""
+    return {"encoded": tuple(encoder.names), "codes": tuple(encoder.codes)} if encoder.view == "coded" else {}
 
 
 def number_rows(
@@ -248,6 +254,7 @@ def number_rows(
     order = (site.active, *site.passive) if job.algorithm.uses_others else ()
     mine = NumberedRows(
         x=x,
+        **coded_columns(encoder),
         split=agreed.split,
         name=site.name,
         names=_names(table, alignment.rows, others) if site.role == PASSIVE else (),

@@ -22,7 +22,7 @@ from securevfl.party.aligning import Alignments, align_party, only_links
 from securevfl.party.consent import consent
 from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
-from securevfl.party.numbering import agree_rows, encode, fit_rows, number_rows
+from securevfl.party.numbering import agree_rows, coded_columns, encode, fit_rows, number_rows
 from securevfl.party.roster import check_labels, check_roster
 from securevfl.party.settling import refuse_unnamed
 from securevfl.party.watch import watched
@@ -230,12 +230,14 @@ def scoring_program(
     """
     member = site.federation(site.active)
     alignment.require_verified(member)
-    x = torch.from_numpy(FeatureEncoder.from_state(model["encoder"]).transform(table, alignment.rows))
+    encoder = FeatureEncoder.from_state(model["encoder"])
+    x = torch.from_numpy(encoder.transform(table, alignment.rows))
     rows, classes = np.arange(len(x)), int(model["classes"])
     y = None if site.role == PASSIVE else torch.full((len(x),), -1)
     names = table.names(alignment.rows)
     mine = NumberedRows(
         x=x,
+        **coded_columns(encoder),
         split=Split(rows[:0], rows[:0], rows),
         name=site.name,
         names=names if site.role == PASSIVE else (),

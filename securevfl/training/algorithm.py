@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 
 from securevfl.config import Config
 from securevfl.cut import CutUse, Protection
+from securevfl.data import View
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.privacy import DP, OTHER_OWNERS, Finding
 from securevfl.site import Site
@@ -76,6 +77,8 @@ class Algorithm(Config):
         learns: what it can beside classes: ``"numbers"``, a numeric target; each class says it anew.
         counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
             bound it; each class says it anew.
+        view: what it learns from: scaled numbers for a ``"network"``, or ``"coded"`` columns for trees; see
+            `FeatureEncoder`.
     """
 
     name: ClassVar[str]
@@ -91,6 +94,7 @@ class Algorithm(Config):
     protects: ClassVar[frozenset[str]] = frozenset()
     counts_looks: ClassVar[bool] = False
     learns: ClassVar[frozenset[str]] = frozenset()
+    view: ClassVar[View] = "network"
 
     @classmethod
     def known(cls) -> Mapping[str, type[Config]]:

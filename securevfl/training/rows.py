@@ -68,7 +68,10 @@ class NumberedRows:
     `rest`, the rows that are not aligned. A row of another party's is missing here.
 
     Attributes:
-        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order.
+        x: features of the party's own rows, (n, …) float32: the aligned ones, then its others in their order. Of an
+            algorithm whose `view` is ``"coded"``, (n, columns) float64, NaN where a value is missing.
+        encoded: names of the columns of x, where it is coded.
+        codes: for each of them how many codes it can be, 0 for numbers; likewise.
         names: their identifiers, (n,); empty where nobody needs them.
         columns: how many columns the party's table has, before they were encoded; 0 where that is not known.
         split: which aligned rows train, validate and test.
@@ -89,6 +92,8 @@ class NumberedRows:
     name: str = ""
     names: Sequence[str] = ()
     columns: int = 0
+    encoded: tuple[str, ...] = ()
+    codes: tuple[int, ...] = ()
     rest: Mapping[str, int] = field(default_factory=dict)
     y: torch.Tensor | None = field(default=None, repr=False)
     classes: int = 0

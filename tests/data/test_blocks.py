@@ -90,7 +90,7 @@ def test_large_sets_of_images_are_encoded_in_parts(monkeypatch: pytest.MonkeyPat
     values = np.random.default_rng(0).integers(0, 256, (37, 3, 4, 5), dtype=np.uint8)
     table = _table({"image": values})
     whole = FeatureEncoder.fit(table, np.arange(30)).transform(table)
-    monkeypatch.setattr("securevfl.data.features._PART", 200)
+    monkeypatch.setattr("securevfl.data.encodings._PART", 200)
     parts = FeatureEncoder.fit(table, np.arange(30)).transform(table)
     np.testing.assert_allclose(whole, parts, atol=1e-6)
     assert parts.shape == (37, 3, 4, 5)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import securevfl as sv
 from securevfl.align.result import order
-from securevfl.data import FeatureEncoder, Parties, PartyTable, Storage, features, from_arrow
+from securevfl.data import FeatureEncoder, Parties, PartyTable, Storage, encodings, features, from_arrow
 from securevfl.data.permuted import Permuted
 from securevfl.errors import InputError
 from securevfl.jobs.simulation import join_parties
@@ -77,7 +77,7 @@ def test_mapped_tables_are_encoded_like_those_in_memory(scale: str, monkeypatch:
 def test_a_fit_in_one_pass_is_that_of_all_values_at_once(values: list[float], step: int) -> None:
     """Mean and deviation within 1e-12 of the largest magnitude, and constant columns exactly."""
     whole = np.array(values)
-    found = features._Standard.fit(whole[at : at + step] for at in range(0, len(whole), step))
+    found = encodings.Standard.fit(whole[at : at + step] for at in range(0, len(whole), step))
     size = max(np.abs(whole).max(), 1e-300)
     assert abs(found.mean - whole.mean()) <= 1e-12 * size
     assert abs(found.deviation - (0.0 if (whole == whole[0]).all() else whole.std())) <= 1e-7 * size

@@ -284,6 +284,68 @@ def test_a_stored_column_of_somebody_else_is_checked(messy: dict[str, Any]) -> N
     FeatureEncoder.from_state(state)
 
 
+def test_trees_get_numbers_as_they_are_and_codes(messy: dict[str, Any], tmp_path: Path) -> None:
+    whole = table(**messy)
+    encoder = FeatureEncoder.fit(whole, TRAIN, view="coded")
+    x = encoder.transform(whole)
+    assert x.dtype == np.float64
+    at = {name: i for i, name in enumerate(encoder.names)}
+    assert list(at) == [
+        *("age", "spent", "amount", "member", "since days", "since year", "since month", "since weekday"),
+        *("born days", "born year", "born month", "born weekday", "town", "street"),
+    ]
+    for name in ("age", "spent"):
+        np.testing.assert_array_equal(x[:, at[name]], messy[name])  # not scaled, not clipped, NaN where it is missing
+    np.testing.assert_array_equal(x[:, at["member"]] == 1, messy["member"] == "ja")
+    np.testing.assert_array_equal(np.isnan(x[:, at["member"]]), messy["member"] == "n/a")
+    years = np.array([d[6:] for d in messy["born"]])
+    assert all(str(int(y)) == d for y, d in zip(x[:, at["born year"]], years, strict=True) if d)
+    counts = [int((messy["town"][TRAIN] == town).sum()) for town in messy["town"][TRAIN]]
+    order = np.argsort(x[TRAIN, at["town"]], kind="stable")
+    assert (np.diff(np.array(counts)[order][:200]) <= 0).all()  # the most frequent level has code 0
+    codes = dict(zip(encoder.names, encoder.codes, strict=True))
+    assert [codes[name] for name in ("age", "born year")] == [0, 0]
+    for name in ("town", "street"):
+        assert 0 <= x[:, at[name]].min() <= x[:, at[name]].max() < codes[name] <= 255
+    write_tree(tmp_path / "part", encoder.state())
+    again = FeatureEncoder.from_state(read_tree(tmp_path / "part"))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(again.transform(whole), x)
+    assert again.codes == encoder.codes
+    new = table(**(messy | {"town": np.full(ROWS, "never seen"), "street": np.full(ROWS, "")}))
+    assert (again.transform(new)[:, at["town"]] == codes["town"] - 1).all()
+    assert np.isnan(again.transform(new)[:, at["street"]]).all()
+    for change in ({"levels": [""]}, {"levels": [f"l{i}" for i in range(256)]}, {"levels": []}):
+        broken = dict(encoder.state()["columns"])  # type: ignore[call-overload]
+        broken["town"] = broken["town"] | change
+        with pytest.raises(InputError, match="damaged"):
+            FeatureEncoder.from_state({"clip": 5.0, "columns": broken, "view": "coded"})
+    with pytest.raises(InputError, match="damaged"):
+        FeatureEncoder.from_state(encoder.state() | {"view": "shown"})
+
+
+def test_trees_get_tables_without_a_preparation_too() -> None:
+    images = RNG.integers(0, 255, (ROWS, 2, 3)).astype(np.uint8)
+    whole = PartyTable(
+        name="shop",
+        ids=[f"i{i}" for i in range(ROWS)],
+        columns={"image": images, "kind": np.array(["a", "b", "c", "a"] * 100), "x": RNG.normal(size=ROWS) * 1e9},
+        categorical=frozenset(["kind"]),
+    )
+    encoder = FeatureEncoder.fit(whole, TRAIN, view="coded")
+    x = encoder.transform(whole, np.array([5, 2]))
+    np.testing.assert_array_equal(x[:, :6], images.reshape(ROWS, 6)[[5, 2]])
+    assert x[:, 6].tolist() == [1, 2]
+    np.testing.assert_array_equal(x[:, 7], np.asarray(whole.columns["x"])[[5, 2]])
+    assert encoder.codes == [0] * 6 + [4, 0]
+
+
+def test_a_model_without_preparation_takes_no_gaps() -> None:
+    plain = PartyTable(name="shop", ids=[f"i{i}" for i in range(9)], columns={"x": np.arange(9.0)})
+    encoder = FeatureEncoder.fit(plain, np.arange(9))
+    with pytest.raises(InputError, match="trained without prepare"):
+        encoder.transform(table(x=np.array([1.0, np.nan])))
+
+
 def test_blocks_stay_blocks_and_categories_may_be_numbers() -> None:
     block = RNG.normal(size=(ROWS, 3))
     codes = Categories(RNG.integers(0, 3, ROWS).astype(np.int32), ("", "1", "2"))

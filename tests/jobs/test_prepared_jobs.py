@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 import securevfl as sv
+from securevfl.data import FeatureEncoder
 from securevfl.jobs import Model
 from securevfl.jobs.agreement.party_file import DataSection
 from securevfl.jobs.files import read_job
 from securevfl.jobs.parts import ModelPart
+from securevfl.party.numbering import coded_columns, encode
 from securevfl.report.html import render
 from securevfl.serving.process import _table
+from securevfl.site import PartySecret
 
 ROWS = 360
 JOB = """
@@ -123,3 +126,16 @@ def test_peers_hear_of_columns_by_the_width_of_the_cut_at_most(result: Any) -> N
     for ledger in result.ledgers["plain"].values():
         text = "\n".join(str(line) for line in ledger.lines)
         assert not any(word in text for word in ("branch", "spent", "quantile", "impute"))
+
+
+def test_an_algorithm_for_trees_gets_coded_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training and when it predicts: by the class attribute `view`, and from the stored part."""
+    table = read_job(folder / "job.toml").parties["shop"]
+    monkeypatch.setattr(sv.SplitNN, "view", "coded")
+    encoder = encode(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())
+    assert (encoder.view, FeatureEncoder.from_state(encoder.state()).view) == ("coded", "coded")
+    columns = coded_columns(encoder)
+    assert columns["encoded"][:2] == ("spent", "branch")
+    assert columns["codes"][0] == 0 < columns["codes"][1]
+    monkeypatch.undo()
+    assert coded_columns(encode(table, np.arange(200), sv.Job(protection=sv.Plain()), PartySecret.fresh())) == {}

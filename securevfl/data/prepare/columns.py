@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl.data.categories import Categories, Column
+from securevfl.data.prepare.coded import CodedDate, CodedLevels, CodedNumber
 from securevfl.data.prepare.dates import parts_of
 from securevfl.data.prepare.kinds import Reader, as_categories, unreadable
 from securevfl.data.prepare.levels import Levels
@@ -116,7 +117,7 @@ class PreparedCategory:
         levels: as numbers.
     """
 
-    levels: Levels
+    levels: Levels | CodedLevels
 
     @property
     def width(self) -> int:
@@ -136,7 +137,7 @@ class PreparedColumn:
         how: what it holds and how that becomes numbers.
     """
 
-    how: PreparedNumber | PreparedDate | PreparedCategory
+    how: PreparedNumber | PreparedDate | PreparedCategory | CodedNumber | CodedDate
 
     @property
     def width(self) -> int:
@@ -146,6 +147,12 @@ class PreparedColumn:
     def names(self, column: str) -> list[str]:
         """Names of these numbers."""
         return self.how.names(column)
+
+    @property
+    def codes(self) -> list[int]:
+        """For each of these numbers how many codes it can be; 0 where it is no code."""
+        coded = isinstance(self.how, PreparedCategory) and isinstance(self.how.levels, CodedLevels)
+        return [self.how.levels.codes] if coded else [0] * self.width  # type: ignore[union-attr]
 
     def mistake(self, values: Column) -> str:
         """Why values cannot be encoded, as a sentence without the column's name; empty if they can."""
@@ -175,10 +182,10 @@ class PreparedColumn:
         return self._encode
 
     def of_words(self, words: Sequence[str]) -> np.ndarray:
-        """Numbers (n, width) float32 of texts."""
+        """Numbers (n, width) of texts."""
         if isinstance(self.how, PreparedCategory):
             return self.how.levels.of(words)
-        found = np.empty((len(words), self.width), dtype=np.float32)
+        found = np.empty((len(words), self.width))
         self.how.encode(self.how.reader.words(words)[0], found)
         return found
 

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from securevfl.data.categories import Categories, Column
+from securevfl.data.prepare.coded import CodedDate, CodedLevels, CodedNumber, fit_codes
 from securevfl.data.prepare.columns import PreparedCategory, PreparedColumn, PreparedDate, PreparedNumber
 from securevfl.data.prepare.dates import parts_of
 from securevfl.data.prepare.kinds import Reader, as_categories, find_reader
-from securevfl.data.prepare.levels import fit_levels
+from securevfl.data.prepare.levels import Levels, fit_levels
 from securevfl.data.prepare.numbers import decimal_marks
 from securevfl.data.prepare.rules import ColumnRules, Preparation
 from securevfl.data.prepare.scaling import Linear, fit_scaling
@@ -52,11 +53,13 @@ class Fitted:
     """What came of fitting.
 
     Attributes:
+        coded: whether it is for trees.
         columns: those that are used.
         lines: how each was prepared, dropped ones included.
         problems: why some cannot be used, a sentence for each.
     """
 
+    coded: bool = False
     columns: dict[str, PreparedColumn] = field(default_factory=dict)
     lines: list[PreparedLine] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -72,7 +75,13 @@ class Fitted:
 
 
 def fit_columns(
-    columns: Mapping[str, Column], categorical: frozenset[str], rows: np.ndarray, preparation: Preparation, salt: bytes
+    columns: Mapping[str, Column],
+    categorical: frozenset[str],
+    rows: np.ndarray,
+    preparation: Preparation,
+    salt: bytes = b"",
+    *,
+    coded: bool = False,
 ) -> Fitted:
     """Prepared columns, fitted on `rows`.
 
@@ -82,8 +91,10 @@ def fit_columns(
         rows: training rows, in the order of the table.
         preparation: what the party asks for.
         salt: key of hashed categories, of the party's own.
+        coded: whether columns become what a tree takes, see `securevfl.data.prepare.coded`, and not what a network
+            takes.
     """
-    found = Fitted()
+    found = Fitted(coded=coded)
     sampled = rows
     if len(rows) > SAMPLED:
         sampled = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
@@ -179,10 +190,15 @@ def _fit_category(
     if missing and rules.missing == "refuse":
         found.problems.append(f"column {name!r} {_refused(missing)}")
         return
-    if missing and rules.missing == "impute" and len(words) > 1:  # the most frequent level stands for it
-        rows = np.array([n for word, n in zip(words, rows.tolist(), strict=True) if word])
-        words = [word for word in words if word]
-    levels, how = fit_levels(words, rows, rules, salt)
+    levels: Levels | CodedLevels | None
+    if found.coded:
+        levels, how = fit_codes(words, rows, rules.rare_below(int(rows.sum())))
+        how += f"; {missing:.1%} missing" if missing and levels is not None else ""
+    else:
+        if missing and rules.missing == "impute" and len(words) > 1:  # the most frequent level stands for it
+            rows = np.array([n for word, n in zip(words, rows.tolist(), strict=True) if word])
+            words = [word for word in words if word]
+        levels, how = fit_levels(words, rows, rules, salt)
     if levels is None:
         found.dropped(name, "categories", missing, how)
     else:
@@ -201,17 +217,30 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
         found.problems.append(f"column {name!r} holds infinite numbers: correct them, or leave them empty")
     elif missing and rules.missing == "refuse":
         found.problems.append(f"column {name!r} {_refused(missing)}")
-    elif there.min() == there.max() and not (missing and rules.missing == "auto"):
+    elif there.min() == there.max() and not (missing and (rules.missing == "auto" or found.coded)):
         found.dropped(name, holds, missing, "all training rows have the same value")
+    elif found.coded:
+        made, how = _coded(reader, there)
+        how += f"; {missing:.1%} missing" if missing else ""
+        found.used(name, holds, missing, how, PreparedColumn(made))
     else:
         indicator = bool(missing) and rules.missing == "auto"
         fill, filled = _fill(there, rules, reader)
         prepared = _date if reader.kind == "date" else _number
-        made, how = prepared(reader, there, fill, indicator, rules)
+        one, how = prepared(reader, there, fill, indicator, rules)
         if missing:
             how += f"; {missing:.1%} missing, filled with {filled}"
             how += ", and a number that says so" if indicator else ""
-        found.used(name, holds, missing, how, PreparedColumn(made))
+        found.used(name, holds, missing, how, PreparedColumn(one))
+
+
+def _coded(reader: Reader, there: np.ndarray) -> tuple[CodedNumber | CodedDate, str]:
+    """Numbers and dates for a tree."""
+    if reader.kind != "date":
+        return CodedNumber(reader), "as they are"
+    parts = parts_of(there)
+    differ = tuple(name for name, values in parts.items() if np.ptp(values) > 0)
+    return CodedDate(reader, float(np.floor(there.min())), differ), ", ".join(["days", *differ])
 
 
 def _refused(missing: float) -> str:

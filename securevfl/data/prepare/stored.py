@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.prepare.coded import CODES, CodedDate, CodedLevels, CodedNumber
 from securevfl.data.prepare.columns import PreparedCategory, PreparedColumn, PreparedDate, PreparedNumber
 from securevfl.data.prepare.dates import ORDERS
 from securevfl.data.prepare.kinds import Reader
@@ -25,13 +26,27 @@ _MOST_KNOTS = 1 << 12
 _LONGEST = 1 << 16
 _FORMS = {"number": {"", ".", ","}, "flag": {""}, "date": {"", *ORDERS}}
 _CYCLES = ("month", "weekday", "hour")
+_PARTS = ("year", *_CYCLES)
 
 
 def column_state(column: PreparedColumn) -> dict[str, object]:
     """Plain values that `column_from_state` makes the same column of."""
     how = column.how
+    if isinstance(how, CodedNumber):
+        return {"kind": KIND, "holds": "coded", "of": how.reader.kind, "form": how.reader.form}
+    if isinstance(how, CodedDate):
+        return {
+            "kind": KIND,
+            "holds": "coded",
+            "of": "date",
+            "form": how.reader.form,
+            "reference": how.reference,
+            "parts": list(how.parts),
+        }
     if isinstance(how, PreparedCategory):
         one = how.levels
+        if isinstance(one, CodedLevels):
+            return {"kind": KIND, "holds": "codes", "levels": list(one.levels)}
         return {
             "kind": KIND,
             "holds": "category",
@@ -69,6 +84,13 @@ def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
     if state["kind"] != KIND:
         raise ValueError(f"a prepared column says {state['kind']!r:.40}; {KIND!r} was expected")
     holds = state["holds"]
+    if holds == "codes":
+        levels = _texts(state["levels"], CODES - 1)
+        if not levels or "" in levels:
+            raise ValueError("a coded column has no levels, or one without a name")
+        return PreparedColumn(PreparedCategory(CodedLevels(levels)))
+    if holds == "coded":
+        return PreparedColumn(_coded(state))
     if holds == "category":
         return PreparedColumn(PreparedCategory(_levels(state)))
     if holds not in _FORMS or state["form"] not in _FORMS[holds]:
@@ -86,6 +108,18 @@ def column_from_state(state: Mapping[str, Any]) -> PreparedColumn:
     if abs(fill) > 1e8:
         raise ValueError("a prepared column fills in a date that no calendar has")
     return PreparedColumn(PreparedDate(reader, _number(state["reference"]), scaling, year, cycles, fill, indicator))
+
+
+def _coded(state: Mapping[str, Any]) -> CodedNumber | CodedDate:
+    of, form = state["of"], state["form"]
+    if of not in _FORMS or form not in _FORMS[of]:
+        raise ValueError(f"a coded column holds {of!r:.40}, written as {form!r:.40}")
+    if of != "date":
+        return CodedNumber(Reader(of, form))
+    parts = _texts(state["parts"], len(_PARTS))
+    if list(parts) != [name for name in _PARTS if name in parts]:
+        raise ValueError(f"a coded column has the parts {parts!r:.80}")
+    return CodedDate(Reader(of, form), _number(state["reference"]), parts)
 
 
 def _levels(state: Mapping[str, Any]) -> Levels:
