@@ -91,6 +91,7 @@ class Block:
 
     @classmethod
     def fit(cls, values: np.ndarray) -> Block:
+        """Fitted on values, (n, …)."""
         axis = 0 if values.ndim == 2 else None
         count = values.size // (values.shape[1] if axis == 0 else 1)
         mean = np.atleast_1d(values.mean(axis=axis, dtype=np.float64))
