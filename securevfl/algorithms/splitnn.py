@@ -56,7 +56,7 @@ class SplitNN(Algorithm):
     counts_looks: ClassVar[bool] = True
     not_frozen: ClassVar[str] = ""
     on_shares: ClassVar[bool] = True
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()
@@ -189,7 +189,7 @@ class Active(ActiveRole):
     async def train_batch(self, rows: np.ndarray) -> float | torch.Tensor:
         logits = self.shifted(await self.half.forward(self.activations(self.feed(rows)), train=True), rows, train=True)
         targets = self.targets(rows)
-        loss = self.loss(self.label_noise.correct(logits), targets).sum()
+        loss = self.weigh(self.loss(self.label_noise.correct(logits), targets), rows).sum()
         if isinstance(self.half.cut, PerturbedCut):
             self.half.cut.labels = self.labels(rows)
         noised = self.label_noise.gradient(logits, targets, rows)

@@ -108,7 +108,7 @@ def scaled_gradient(gradient: torch.Tensor, point: FixedPoint) -> np.ndarray:
     Raises:
         RangeError: a row's gradient is 16 or more, or not a number.
     """
-    cure = "training diverges; lower the learning rates"
+    cure = "training diverges; lower the learning rates, or, of rows with weights or far-off numbers, clip these"
     return _to_fixed(gradient.double() * point.lr, point.fs, point.s_bits, "steps η ∂L/∂z", cure)
 
 

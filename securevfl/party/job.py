@@ -26,9 +26,20 @@ __all__ = ["Job", "JobOptions", "JobTerms"]
 _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """What parties need not have alike."""
 
-_LATER = {"align": Align(), "link": None}
+_LATER = {"align": Align(), "link": None} | {
+    "task": "classification",
+    "loss": "auto",
+    "huber_delta": 1.0,
+    "tweedie_power": 1.5,
+    "target_range": None,
+    "class_weight": None,
+}
 """Parts that jobs once did not have: with their defaults they do not change the digest by which models are found."""
 
+_BALANCED = 64.0
+"""Room at a sealed cut for rows of a class that is so many times rarer than the mean, where classes are balanced."""
+
+Weight = Annotated[float, Meta(gt=0, le=1_000)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
 
@@ -60,6 +71,8 @@ class JobTerms(Config):
         tweedie_power: p of ``"tweedie"``, between 1 (Poisson) and 2 (gamma).
         target_range: the lowest and highest target that counts, which all parties know; others are trained as these.
             Noise on labels needs it. Without it the active party scales the target by its training rows.
+        class_weight: ``"balanced"``, or class → how much its rows count in the loss, 1 for classes that are not named.
+            (How much single rows count is a column of the label owner's, `PartyTable.weight`.)
         seed: of splits and batches, never of cryptography. Where the cut is not sealed it also gives each party's
             secret, from which first weights are drawn (`securevfl.site.PartySecret`).
         clip: features are clipped to this many standard deviations.
@@ -83,6 +96,7 @@ class JobTerms(Config):
     huber_delta: Annotated[float, Meta(gt=0, le=1_000)] = 1.0
     tweedie_power: Annotated[float, Meta(gt=1, lt=2)] = 1.5
     target_range: tuple[float, float] | None = None
+    class_weight: Mapping[str, Weight] | Literal["balanced"] | None = None
     seed: Annotated[int, Meta(ge=0, le=(1 << 63) - 1)] = 0
     clip: Annotated[float, Meta(gt=0, lt=8)] = 5.0
     scale: Scale = "standard"
@@ -114,6 +128,8 @@ class JobTerms(Config):
             if bounds is not None:
                 found.append("target_range is for task='regression': leave it out")
             return found
+        if self.class_weight is not None:
+            found.append("class_weight is of classes, and a regression has none: leave it out, or weigh rows")
         if self.stratify:
             found.append("stratify draws the split by class, and a regression has none: leave it out")
         if bounds is not None and not (math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]):
@@ -142,7 +158,7 @@ class JobOptions(JobTerms):
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
             see `JobTerms`.
-        task, loss, huber_delta, tweedie_power, target_range: see there.
+        task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
     """
 
     device: str = "cpu"
@@ -194,7 +210,7 @@ class Job(JobOptions):
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
-        task, loss, huber_delta, tweedie_power, target_range: see there.
+        task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
         seed, clip, scale, device, pool, accept_leak: see there.
 
     Raises:
@@ -214,6 +230,8 @@ class Job(JobOptions):
         self.algorithm.check(self.protection)
         if self.number is not None:
             self.algorithm.check_number(self.number, self.protection)
+        if self.class_weight is not None:
+            self.algorithm.check_weights("class_weight is given", self.protection)
 
     def problems(self) -> list[str]:
         found = super().problems()
@@ -238,6 +256,7 @@ class Job(JobOptions):
             valid_every=self.valid_every,
             device=self.device,
             number=self.number,
+            heaviest=_BALANCED if self.class_weight == "balanced" else max((self.class_weight or {"": 1.0}).values()),
         )
 
     def planned(self, passive: int) -> Protection:

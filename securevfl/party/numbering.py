@@ -15,6 +15,7 @@ from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
+from securevfl.party.weights import weighted
 from securevfl.privacy import fan_out
 from securevfl.site import PartySecret, Site
 from securevfl.training import NumberedRows, Split
@@ -293,10 +294,13 @@ def _with_labels(
     """With the labels that the active party knows, and which numbers are one person's."""
     labels = alignment.labelled if job.algorithm.uses_book else {}
     label = own_labels(table)
+    numbers = np.full(mine.rows, -1)  # of the table's rows
+    numbers[: len(alignment.rows)] = alignment.rows
     y = np.full(mine.rows, -1, dtype=np.int64) if job.number is None else np.full(mine.rows, np.nan)
     y[: len(alignment.rows)] = label[alignment.rows]
     if len(others):
         y[mine.others(site.name)] = label[others]
+        numbers[mine.others(site.name)] = others
     for name, count in mine.labelled.items():
         if count != len(labels.get(name, ())):
             raise ProtocolError(f"{name!r} says that {count} of its rows are labelled; {site.name!r} knows otherwise")
@@ -308,4 +312,5 @@ def _with_labels(
         for name, rows in ((site.name, others), *((name, labels[name]) for name in mine.labelled)):
             for number, row in zip(mine.others(name).tolist(), rows.tolist(), strict=False):
                 place[number] = first.setdefault(row, number)
-    return replace(mine, y=torch.from_numpy(y), person=place)
+    labelled = replace(mine, y=torch.from_numpy(y), person=place)
+    return weighted(labelled, table, np.where(numbers < table.rows, numbers, -1), job.class_weight)

@@ -173,6 +173,7 @@ def _with_labels(trained: Trained, table: PartyTable, rows: NumberedRows | None)
     if rows is None or rows.y is None or not len(trained.scores):
         return
     trained.labels = rows.y[torch.from_numpy(rows.split.test)].cpu().numpy()
+    trained.weight = None if rows.weight is None else rows.weight[torch.from_numpy(rows.split.test)].numpy()
     trained.classes, trained.target = tuple(map(str, table.classes)), table.label_name
 
 

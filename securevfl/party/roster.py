@@ -91,5 +91,7 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
             f"{where}: {name!r} holds {len(table.classes)} classes, and the job is a regression: read the column as a "
             'number (target="number"), or leave task out'
         )
+    if table.weight is not None:
+        job.algorithm.check_weights(f"{where} has weights of rows", job.protection)
     if job.number is not None:
         check_numbers_fit(job.number.name, table.label, f"{where}: {name!r}")

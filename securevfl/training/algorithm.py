@@ -74,7 +74,8 @@ class Algorithm(Config):
             targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
-        learns: what it can beside classes: ``"numbers"``, a numeric target; each class says it anew.
+        learns: what it can beside classes that count alike: ``"numbers"``, a numeric target; ``"weights"``, of rows and
+            classes; each class says it anew.
         counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
             bound it; each class says it anew.
         view: what it learns from: scaled numbers for a ``"network"``, or ``"coded"`` columns for trees; see
@@ -285,6 +286,34 @@ class Algorithm(Config):
                 "noise on labels, or on the model, is sized by how far one row's target can move its gradient, and "
                 "without a range nothing bounds that: the target's own mean and spread come from all rows' exact "
                 "values. Say which targets count, known to all: target_range=(low, high) in the job"
+            )
+
+    def check_weights(self, why: str, protection: Protection) -> None:
+        """Refuse weights of classes or rows where nothing multiplies losses, or noise is sized without them.
+
+        Args:
+            why: what asks for weights, for the message.
+            protection: of the job.
+
+        Raises:
+            InputError: says what to use.
+        """
+        if "weights" not in type(self).__dict__.get("learns", frozenset()):
+            able = sorted(name for name in algorithms() if "weights" in find_algorithm(name).__dict__.get("learns", ()))
+            raise InputError(
+                f"{why}, and {self.title} counts all rows alike: use an algorithm that weighs rows ({', '.join(able)}) "
+                "or leave weights out"
+            )
+        if protection.on_shares:
+            raise InputError(
+                f"{why}, and on shares all rows count alike: name a protection of the cut ('bfv', 'ckks', 'paillier'), "
+                "or leave weights out"
+            )
+        dp = protection.dp
+        if dp is not None and (dp.labels is not None or dp.model is not None):
+            raise InputError(
+                f"{why}, and the noise on labels, or on the model, is sized for rows that count alike: a weight "
+                "follows from exact labels, or is a row's own, and ε would not cover it. Leave weights, or noise, out"
             )
 
     def called(self, number: LossOfNumber | None) -> str:

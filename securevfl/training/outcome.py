@@ -34,7 +34,13 @@ _LOSSES = {"log_loss": "log-loss", "rmse": "RMSE", "huber": "Huber loss"}
 _STRATIFY = "stratify = true in [job] (Job(stratify=True)) gives each part its share of every class"
 
 
-def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[str, float]:
+def constant_metrics(
+    task: Task,
+    train: np.ndarray,
+    rows: np.ndarray,
+    train_weight: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
+) -> dict[str, float]:
     """Accuracy and log-loss on `rows` of always giving the class shares of the training rows; of a numeric target the
     metrics of always giving the training rows' mean.
 
@@ -42,6 +48,8 @@ def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[st
         task: what is learned.
         train: labels of the training rows, (n,).
         rows: labels of the rows that are scored, (m,).
+        train_weight: of the training rows, (n,); equal unless given.
+        weight: of the rows that are scored, (m,).
 
     Returns:
         ``accuracy``, that of the class that is most frequent in training; ``log_loss``, infinite where a class is
@@ -50,11 +58,17 @@ def constant_metrics(task: Task, train: np.ndarray, rows: np.ndarray) -> dict[st
     if not len(train) or not len(rows):
         return {}
     if task.numeric:
-        return task.metrics(np.full((len(rows), 1), train.mean()), rows)
-    shares = np.bincount(train, minlength=task.classes) / len(train)
+        mean = float(np.average(train, weights=train_weight))
+        return task.metrics(np.full((len(rows), 1), mean), rows, weight)
+    shares = np.bincount(train, weights=train_weight, minlength=task.classes)
+    shares = shares / shares.sum()
     with np.errstate(divide="ignore"):
         losses = -np.log(shares[rows])
-    return {"accuracy": float((rows == shares.argmax()).mean()), "log_loss": float(losses.mean())}
+    right = rows == shares.argmax()
+    return {
+        "accuracy": float(np.average(right, weights=weight)),
+        "log_loss": float(np.average(losses, weights=weight)),
+    }
 
 
 def check_labels(task: Task, train: np.ndarray) -> None:

@@ -228,7 +228,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
             return
         rows = role.table.split.test
         trained.alone_scores = self.probabilities_alone(rows)
-        trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy())
+        trained.alone = role.task.metrics(trained.alone_scores, role.labels(rows).cpu().numpy(), role.row_weights(rows))
 
     def calibrate(self) -> None:
         """Fit temperatures on the validation rows, where there are enough and their labels are the true ones. A model
@@ -264,15 +264,16 @@ class ActiveProgram(RoleProgram[ActiveRole]):
 
     def judge(self) -> None:
         """Say what a constant prediction would score, and what a user should be warned of."""
-        task, split = self.role.task, self.role.table.split
+        role, task, split = self.role, self.role.task, self.role.table.split
         train, valid, test = (self.labels_of(rows) for rows in (split.train, split.valid, split.test))
         if not self.trained.test:
             return
         trained = self.trained
-        trained.constant = constant_metrics(task, train, test)
+        weights = [role.row_weights(rows) for rows in (split.train, split.valid, split.test)]
+        trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
         trained.warnings += [] if task.numeric else few_rows(task.classes, parts)
-        on_valid = constant_metrics(task, train, valid)
+        on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
         tally = self.role.self_training()
         if tally is not None:
@@ -414,7 +415,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         if judge:
             self._valid_scores = scores
             self.role.judged(scores, labels)
-        return self.role.task.metrics(scores, labels)
+        return self.role.task.metrics(scores, labels, self.role.row_weights(rows))
 
 
 class PassiveProgram(RoleProgram[PassiveRole]):

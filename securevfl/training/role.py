@@ -359,7 +359,19 @@ class ActiveRole(Role):
         number, table = self.plan.number, self.table
         if number is None:
             return Task(table.classes)
-        return Regression.fitted(number, self.y[to_device(table.split.train, self.y.device)].cpu().numpy())
+        train = torch.from_numpy(table.split.train)
+        weight = None if table.weight is None else table.weight[train].numpy()
+        return Regression.fitted(number, self.y.cpu()[train].numpy(), weight)
+
+    def weigh(self, losses: torch.Tensor, rows: np.ndarray) -> torch.Tensor:
+        """Losses of numbered rows, (n,), each times how much its row counts."""
+        counts = self.table.counts
+        return losses if counts is None else losses * to_device(counts[torch.from_numpy(rows)].numpy(), losses.device)
+
+    def row_weights(self, rows: np.ndarray) -> np.ndarray | None:
+        """How much numbered rows count in metrics, (n,); None where all count alike."""
+        weight = self.table.weight
+        return None if weight is None else weight[torch.from_numpy(rows)].numpy()
 
     def build_loss(self) -> Loss:
         """The loss of each row. One that does not state its sensitivity gets noise for Δ = 2·clip."""

@@ -39,6 +39,7 @@ class Plan:
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
         number: how a numeric target is learned; None where classes are.
+        heaviest: how much a row of one class counts at most, as far as the job says it.
     """
 
     epochs: int
@@ -50,6 +51,7 @@ class Plan:
     eval_rows: int = 2048
     device: str = "cpu"
     number: LossOfNumber | None = None
+    heaviest: float = 1.0
 
     def validates(self, epoch: int) -> bool:
         """Whether the validation rows are scored after `epoch`, from 1."""
@@ -84,6 +86,9 @@ class NumberedRows:
         shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
         spare: features of rows of the party's own that are not aligned and have no number, (n, …) float32, for what it
             learns alone; None where it does not.
+        weight: at the active party, how much each numbered row counts in metrics, (rows,) float64, 1 in the mean over
+            the training rows; None where all count alike.
+        counts: likewise, in the loss, (rows,) float32: `weight` times the weight of the row's class.
         person: at the active party, for each numbered row the first number of the same person; None where all differ.
     """
 
@@ -101,6 +106,8 @@ class NumberedRows:
     shared: int = 1
     spare: torch.Tensor | None = field(default=None, repr=False)
     person: np.ndarray | None = field(default=None, repr=False)
+    weight: torch.Tensor | None = field(default=None, repr=False)
+    counts: torch.Tensor | None = field(default=None, repr=False)
 
     @property
     def aligned(self) -> int:

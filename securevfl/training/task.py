@@ -84,8 +84,11 @@ class Task:
             return torch.stack([1 - positive, positive], dim=1).cpu().numpy()
         return torch.softmax(wide, dim=1).cpu().numpy()
 
-    def metrics(self, probabilities: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes.
+    def metrics(
+        self, probabilities: np.ndarray, labels: np.ndarray, weight: np.ndarray | None = None
+    ) -> dict[str, float]:
+        """AUC (one against the rest, averaged, for more than two classes), accuracy, log-loss; KS for two classes; rows
+        count by their weights.
 
         A metric that the rows do not define (AUC where they are all of one class) is left out. The values are those of
         scikit-learn's functions of these names, to the last bit.
@@ -101,16 +104,18 @@ class Task:
         edge = np.finfo(probabilities.dtype).eps  # a probability of zero costs much, not everything
         right = np.clip(probabilities[np.arange(len(labels)), labels], edge, 1 - edge)
         found = {
-            "accuracy": float((probabilities.argmax(axis=1) == labels).mean()),
-            "log_loss": float(np.average(-np.log(right))),
+            "accuracy": float(np.average(probabilities.argmax(axis=1) == labels, weights=weight)),
+            "log_loss": float(np.average(-np.log(right), weights=weight)),
         }
         present = len(np.unique(labels))
         with config_context(skip_parameter_validation=True):  # an epoch of few rows takes less than these checks
             if self.classes == 2 and present == 2:
-                false_rate, true_rate, _ = roc_curve(labels, probabilities[:, 1])
+                false_rate, true_rate, _ = roc_curve(labels, probabilities[:, 1], sample_weight=weight)
                 found["auc"] = float(auc(false_rate, true_rate))
                 found["ks"] = float((true_rate - false_rate).max())
             elif self.classes > 2 and present == self.classes:
-                curves = [roc_curve(labels == one, probabilities[:, one]) for one in range(self.classes)]
+                curves = [
+                    roc_curve(labels == one, probabilities[:, one], sample_weight=weight) for one in range(self.classes)
+                ]
                 found["auc"] = float(np.average([auc(false_rate, true_rate) for false_rate, true_rate, _ in curves]))
         return found
