@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.data import TableLimits
+from securevfl.data.link_columns import table_columns
 from securevfl.data.sample import SAMPLE, table_mistakes
-from securevfl.errors import InputError, PolicyError
+from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.fields import nearest
 from securevfl.jobs.baselines import wrong_baselines
-from securevfl.jobs.files import JobSections, read_job_sections
+from securevfl.jobs.files import JobSections, PartySection, read_job_sections
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
@@ -92,7 +94,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     sections, broken, mistakes = read_job_sections(file)
     refused: list[str] = []
     for party in sections.party:
-        mistakes += table_mistakes(party.path_from(file.parent), party.learning(sections.job.task).use)
+        mistakes += _table_mistakes(party.learning(sections.job.task).linked_by(sections.link), file.parent)
     roster, found = roster_of(sections, content, active)
     mistakes += found
     if roster is not None:
@@ -117,6 +119,26 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         summary=_summary(job, roster, sections),
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
     )
+
+
+def _table_mistakes(party: PartySection, folder: Path) -> list[str]:
+    """Of a party's table; columns that linkage compares are texts, and no features."""
+    path = party.path_from(folder)
+    if not party.link:
+        return table_mistakes(path, party.use)
+    try:
+        names = table_columns(path, TableLimits())
+    except InputError as error:
+        return [str(error)]
+    found = [
+        str(UnknownNameError(f"linkage column of {path}:", column, names))
+        for column in party.link.values()
+        if column not in names
+    ]
+    if party.features is None:
+        used = {party.id, party.label, *party.link.values()}
+        party = party.replace(features=tuple(name for name in names if name not in used))
+    return found + table_mistakes(path, party.use)
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:

@@ -18,7 +18,9 @@ from securevfl.align import Alignment, DateField, Linkage, link_exchanges
 from securevfl.data import PartyTable
 from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
 from securevfl.jobs.agreement import Proposal
+from securevfl.jobs.agreement.proposal import ServingTerms
 from securevfl.jobs.agreement.words import in_words
+from securevfl.jobs.check import check_file
 from securevfl.jobs.simulation import align_parties
 from securevfl.jobs.state import StateFolder
 from securevfl.party import rule_against
@@ -292,6 +294,8 @@ def test_the_agreement_holds_the_linkage_and_needs_a_coordinator() -> None:
     assert any("linkage, for want of a common identifier" in line and "precision 0.99" in line for line in told)
     assert any(line.startswith("[leak] coordinator learns") for line in told)
     assert proposal(link=how.replace(linker="active")).link is not None
+    with pytest.raises(InputError, match="a coordinator that links records has no part in a model"):
+        proposal(link=how, party=(card("bank"), card("shop"), helper), serving=ServingTerms(asks=("bank",)))
     assert made.job_of().digest != proposal().job_of().digest
 
 
@@ -322,6 +326,12 @@ def test_a_job_file_links_and_leaves_linkage_columns_out_of_the_features(tmp_pat
     pairs, right, common = _right(aligned)
     assert right >= 0.9 * pairs
     assert right >= 0.8 * common
+    checked = check_file(tmp_path / "job.toml")
+    assert checked.mistakes == ()
+    assert checked.card is not None
     (tmp_path / "job.toml").write_text((tmp_path / "job.toml").read_text().replace("street_col", "street_cool"))
+    assert any(
+        "street_cool" in mistake and "street_col" in mistake for mistake in check_file(tmp_path / "job.toml").mistakes
+    )
     with pytest.raises(InputError, match=r"linkage column .* 'street_cool'"):
         sv.read_job(tmp_path / "job.toml")

@@ -163,6 +163,11 @@ class Proposal(Config, dict=True):
                 f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
                 "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
             )
+        if self.serving is not None and self.link is not None and self.link.coordinator():
+            found.append(
+                "serving lets parties ask for scores, and a coordinator that links records has no part in a model: "
+                "leave serving (--asks) out, or give [link] linker = 'active', which shows it more"
+            )
         try:
             self.job_of() if not found else None
         except (InputError, PolicyError) as error:
