@@ -5,17 +5,10 @@ peer is lost, refused, or another one than expected; 130 interrupted.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table as Grid
-from securevfl_crypto import CryptoError
-from securevfl_crypto.errors import EngineError
 
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.certificates import make_certificate
@@ -40,21 +33,12 @@ from securevfl_psi.command.options import (
 )
 from securevfl_psi.command.party import Watch, run_party
 from securevfl_psi.command.records import MAX_BYTES
+from securevfl_psi.command.reporting import exit_code, reported, show
 from securevfl_psi.command.several import address, neighbours, run_several
 from securevfl_psi.command.shard_party import run_sharded
 from securevfl_psi.command.table import ONE_SESSION, Missing, Table
-from securevfl_psi.errors import (
-    CertificateError,
-    ConnectionLost,
-    DisagreementError,
-    IdentifierError,
-    InputError,
-    MalformedError,
-    PeerRefused,
-    PSIError,
-    SetSizeError,
-    SmallIntersectionError,
-)
+from securevfl_psi.command.unbalanced_app import answer_command, ask_command, publish_command
+from securevfl_psi.errors import InputError
 from securevfl_psi.identifiers import IdRules
 
 __all__ = ["app", "exit_code", "main"]
@@ -68,68 +52,16 @@ app = typer.Typer(
 )
 
 
-def _console(*, stderr: bool = False) -> Console:
-    """A console; wide where nobody looks (a file, a pipe) unless COLUMNS says otherwise."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(stderr=stderr, width=120)
-
-
-def exit_code(error: Exception, watch: Watch) -> int:
-    """The exit code of an error.
-
-    Args:
-        error: what ended the run.
-        watch: how far the run was.
-    """
-    if isinstance(error, SmallIntersectionError):
-        return 4 if watch.least <= 1 else 3
-    if isinstance(error, SetSizeError):  # before both agreed, a limit of this party's; after it, the peer's breach
-        return 3 if watch.peer_rows is None else 5
-    codes = (
-        ((InputError, IdentifierError, EngineError), 2),
-        (DisagreementError, 4),
-        (MalformedError, 5),
-        ((ConnectionLost, PeerRefused, CertificateError), 6),
-    )
-    return next((code for kinds, code in codes if isinstance(error, kinds)), 1)
-
-
-@contextmanager
-def _reported(watch: Watch) -> Iterator[Console]:
-    """One message and an exit code instead of a traceback."""
-    err = _console(stderr=True)
-    try:
-        yield err
-    except (PSIError, CryptoError) as error:
-        err.print(f"[bold red]{type(error).__name__}[/]: ", end="")
-        err.print(str(error), markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(exit_code(error, watch)) from None
-    except KeyboardInterrupt:
-        err.print("interrupted")
-        raise typer.Exit(130) from None
-
-
-def _show(title: str, lines: list[tuple[str, str]]) -> None:
-    out = _console()
-    out.print(title, style="bold", markup=False, highlight=False)
-    grid = Grid.grid(padding=(0, 2))
-    grid.add_column(style="dim", no_wrap=True)
-    grid.add_column(overflow="fold")
-    for label, text in lines:
-        grid.add_row(f"  {label}", text)
-    out.print(grid, markup=False, highlight=False)
-
-
 def _run(options: Options, *, listens: bool) -> None:
     watch = Watch()
-    with _reported(watch) as err:
+    with reported(watch) as err:
         watch.least = options.min_intersection
         run = run_party if options.shards is None else run_sharded
         summary = run(options, watch, err, listens=listens)
         if options.json:
             typer.echo(summary.as_json())
         else:
-            _show(summary.title(), summary.lines())
+            show(summary.title(), summary.lines())
 
 
 def _listen(options: Options) -> None:
@@ -168,7 +100,7 @@ def _compare(
 ) -> None:
     """Compare two tables on this machine: for tests, and for somebody whom both parties trust with their tables."""
     watch = Watch(least=min_intersection)
-    with _reported(watch):
+    with reported(watch):
         columns = column_b or column
         if len(columns) != len(column):
             raise InputError(
@@ -197,7 +129,7 @@ def _compare(
         if json:
             typer.echo(found.as_json())
         else:
-            _show(found.title(), found.lines())
+            show(found.title(), found.lines())
 
 
 @app.command("several")
@@ -231,7 +163,7 @@ def _several(
 ) -> None:
     """Compare with two or more others at once: which rows do all hold? Each party runs this, all over mutual TLS."""
     watch = Watch(least=min_intersection)
-    with _reported(watch) as err:
+    with reported(watch) as err:
         others = neighbours(name, cert, key, peer, peer_cert)
         here = address(at, "--at")
         rules = IdRules(
@@ -264,7 +196,7 @@ def _several(
         if json:
             typer.echo(found.as_json())
         else:
-            _show(found.title(), found.lines())
+            show(found.title(), found.lines())
 
 
 @app.command("certificate")
@@ -274,9 +206,9 @@ def _certificate(
     days: Annotated[int, typer.Option(help="Until it expires.")] = 365,
 ) -> None:
     """Make a key and a certificate of this party; the peer gets the certificate, nobody the key."""
-    with _reported(Watch()):
+    with reported(Watch()):
         certificate, key, digits = make_certificate(name, folder, days)
-        _show(
+        show(
             f"A certificate of {name}, for {days} days",
             [
                 ("certificate", f"{certificate}: give it to the peer, who names it in --peer-cert"),
@@ -285,6 +217,11 @@ def _certificate(
                 ("", "Read the fingerprint to the peer over the telephone: both must see the same."),
             ],
         )
+
+
+app.command("publish")(publish_command)
+app.command("answer")(answer_command)
+app.command("ask")(ask_command)
 
 
 def main(arguments: list[str] | None = None) -> None:

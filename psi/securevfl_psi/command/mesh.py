@@ -25,7 +25,7 @@ from securevfl_psi.joint import Joint
 from securevfl_psi.net import Traffic
 from securevfl_psi.wire import Frame, FrameReader, FrameWriter, Kind
 
-__all__ = ["Neighbour", "meet_all", "move"]
+__all__ = ["AnyOf", "Neighbour", "meet_all", "move"]
 
 _READ = 1 << 18
 _TICK = 0.5
@@ -48,7 +48,7 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
-class _AnyOf(Pins):
+class AnyOf(Pins):
     """Pins of several parties, for the door where all of them call."""
 
     others: tuple[Pins, ...] = ()
@@ -95,7 +95,7 @@ def meet_all(
         door = None
         if callers:
             first, *rest = (other.pins for other in callers.values())
-            pins = _AnyOf(first.certificate, first.key, first.peer, tuple(rest))
+            pins = AnyOf(first.certificate, first.key, first.peer, tuple(rest))
             door = doors.enter_context(Listener(at, pins, timeout=timeout, refused=say))
             say(f"Listening at {door.where}")
         for other in sorted(neighbours.values(), key=lambda one: one.name):

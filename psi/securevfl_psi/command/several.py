@@ -25,7 +25,7 @@ from securevfl_psi.errors import IdentifierError, InputError, SmallIntersectionE
 from securevfl_psi.identifiers import Identifiers, IdRules, normalise_column
 from securevfl_psi.joint import Joint, JointTerms
 
-__all__ = ["Several", "neighbours", "run_several"]
+__all__ = ["Several", "address", "named", "neighbours", "run_several"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ def neighbours(name: str, cert: Path, key: Path, peers: Sequence[str], certs: Se
     Raises:
         InputError: texts of another form; a party without one of the two, or named twice; fewer than two others.
     """
-    places, files = _named(peers, "--peer", "NAME=HOST:PORT"), _named(certs, "--peer-cert", "NAME=FILE")
+    places, files = named(peers, "--peer", "NAME=HOST:PORT"), named(certs, "--peer-cert", "NAME=FILE")
     if places.keys() != files.keys():
         odd = ", ".join(sorted(places.keys() ^ files.keys()))
         raise InputError(f"{odd}: give --peer and --peer-cert of each other party")
@@ -115,7 +115,12 @@ def address(text: str, option: str) -> Address:
     return Address(host.strip("[]"), int(port))
 
 
-def _named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
+def named(texts: Sequence[str], option: str, form: str) -> dict[str, str]:
+    """From texts ``NAME=VALUE``.
+
+    Raises:
+        InputError: texts of another form, or a name that comes twice.
+    """
     found: dict[str, str] = {}
     for text in texts:
         name, _, value = text.partition("=")
