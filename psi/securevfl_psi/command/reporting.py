@@ -80,6 +80,7 @@ def reported(watch: Watch) -> Iterator[Console]:
 
 
 def show(title: str, lines: list[tuple[str, str]]) -> None:
+    """Print a title, and below it labels and texts."""
     out = _console()
     out.print(title, style="bold", markup=False, highlight=False)
     grid = Grid.grid(padding=(0, 2))
