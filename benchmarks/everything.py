@@ -79,6 +79,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.shares_noise", quick=("--quick",)),
     Benchmark("benchmarks.soak", quick=("--quick",)),
     Benchmark("benchmarks.session", quick=("--quick",)),
+    Benchmark("benchmarks.preparation", quick=("--quick",)),
     Benchmark("benchmarks.best_members", quick=("--quick",)),
     Benchmark("benchmarks.fedda_images", ("mnist",), ("mnist", "--seeds", "1", "--aligned", "250", "--steps", "20")),
 )

@@ -3,7 +3,8 @@
 ``"standard"``: (x − mean) / deviation. ``"quantile"``: the normal score of the rank among the training rows, as by
 `sklearn.preprocessing.QuantileTransformer`, but with middle ranks for ties and by knots that are fitted once.
 ``"robust"``: (x − median) / (interquartile range / 1.349), which is the deviation of a normal distribution. ``"none"``:
-as it is. ``"auto"``: standard, unless the column is skewed or has heavy tails; then quantile.
+as it is. ``"auto"``: standard where that gives the bulk of the column its due; quantile where few large values take so
+much of the deviation that the middle 90 % lie in less than three quarters of the width that a normal distribution has.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ __all__ = ["Linear", "Scores", "fit_scaling", "normal_scores"]
 _KNOTS = 257
 _IQR = 1.3489795003921634
 """Interquartile range of a normal distribution, in deviations."""
-_SKEWED = 1.0
-_HEAVY = 3.0
+_MIDDLE = 3.289707253902945
+"""From the 5th to the 95th percentile of a normal distribution, in deviations."""
+_SQUEEZED = 0.75
 _DISTINCT = 12
 """Fewest different values of a column whose shape says something."""
 
@@ -66,20 +68,16 @@ def fit_scaling(values: np.ndarray, how: str) -> Linear | Scores:
     if how == "robust":
         low, middle, high = (float(q) for q in np.quantile(values, (0.25, 0.5, 0.75)))
         return Linear(middle, (high - low) / _IQR or deviation, "robust")
-    if how == "quantile" or (how == "auto" and _is_skewed(values, mean, deviation)):
+    if how == "quantile" or (how == "auto" and _is_squeezed(values, deviation)):
         return Scores(*normal_scores(values))
     return Linear(mean, deviation)
 
 
-def _is_skewed(values: np.ndarray, mean: float, deviation: float) -> bool:
-    """Whether the third and fourth moments are far from those of a normal distribution, and there are values enough
-    to rank."""
-    z = (values - mean) / deviation
-    squares = z * z
-    skew, excess = float((squares * z).mean()), float((squares * squares).mean()) - 3.0
-    if abs(skew) < _SKEWED and excess < _HEAVY:
-        return False
-    return len(np.unique(values[:4096])) >= _DISTINCT
+def _is_squeezed(values: np.ndarray, deviation: float) -> bool:
+    """Whether standardising leaves the bulk of the values too little room, and there are values enough to rank."""
+    low, high = np.quantile(values, (0.05, 0.95))
+    squeezed = (high - low) < _SQUEEZED * _MIDDLE * deviation
+    return bool(squeezed) and len(np.unique(values[:4096])) >= _DISTINCT
 
 
 def normal_scores(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
