@@ -13,6 +13,7 @@ import typer
 from securevfl_psi.blinding import MAX_SET_SIZE
 from securevfl_psi.command.certificates import make_certificate
 from securevfl_psi.command.comparison import compare
+from securevfl_psi.command.link_app import link_command
 from securevfl_psi.command.options import (
     Absent,
     Column,
@@ -219,6 +220,7 @@ def _certificate(
         )
 
 
+app.command("link")(link_command)
 app.command("publish")(publish_command)
 app.command("answer")(answer_command)
 app.command("ask")(ask_command)

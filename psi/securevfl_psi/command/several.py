@@ -80,8 +80,10 @@ class Several:
         ]
 
 
-def neighbours(name: str, cert: Path, key: Path, peers: Sequence[str], certs: Sequence[str]) -> dict[str, Neighbour]:
-    """The other parties, from ``--peer NAME=HOST:PORT`` and ``--peer-cert NAME=FILE``.
+def neighbours(
+    name: str, cert: Path, key: Path, peers: Sequence[str], certs: Sequence[str], *, least: int = 2
+) -> dict[str, Neighbour]:
+    """The other parties, from ``--peer NAME=HOST:PORT`` and ``--peer-cert NAME=FILE``; `least` at least.
 
     Raises:
         InputError: texts of another form; a party without one of the two, or named twice; fewer than two others.
@@ -92,7 +94,7 @@ def neighbours(name: str, cert: Path, key: Path, peers: Sequence[str], certs: Se
         raise InputError(f"{odd}: give --peer and --peer-cert of each other party")
     if name in places:
         raise InputError(f"--peer {name}: that is this party; name the others")
-    if len(places) < 2:
+    if len(places) < least:
         raise InputError(f"{len(places)} --peer; two or more are needed: for two parties there are listen and connect")
     found = {
         one: Neighbour(name=one, address=address(place, "--peer"), pins=Pins(cert, key, Path(files[one])))

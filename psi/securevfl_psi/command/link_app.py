@@ -1,0 +1,187 @@
+"""The command `link`: records without a common identifier, compared between processes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from securevfl_psi.command.link_plan import Plan, require_linker
+from securevfl_psi.command.linking import run_link
+from securevfl_psi.command.mesh import meet_all
+from securevfl_psi.command.options import Delimiter, Json, MostBytes, Out, Shown
+from securevfl_psi.command.party import Watch
+from securevfl_psi.command.records import MAX_BYTES
+from securevfl_psi.command.records_of import Records
+from securevfl_psi.command.reporting import reported, show
+from securevfl_psi.command.several import address, named, neighbours
+from securevfl_psi.command.written import require_writable
+from securevfl_psi.errors import InputError, LinkageError
+from securevfl_psi.linkage import Code, Date, Field, Kind, Prefix, Schema, Soundex, Text, Whole
+from securevfl_psi.linkage.blocking import BlockKey
+
+__all__ = ["blocks_of", "link_command", "schema_of"]
+
+_KINDS: Mapping[str, Kind] = {
+    "text": Text(),
+    "code": Code(),
+    "date": Date(),
+    "date-month-first": Date(order="month first"),
+}
+_PART = re.compile(r"(.+?)(?::(sound|[1-9][0-9]?))?")
+
+
+def schema_of(fields: Sequence[str], bits: int = 1024) -> Schema:
+    """From texts ``NAME=KIND`` or ``NAME=KIND:WEIGHT``, in the order of their names.
+
+    Raises:
+        InputError: texts of another form.
+    """
+    found = []
+    for name, text in sorted(named(fields, "--field", "NAME=KIND or NAME=KIND:WEIGHT").items()):
+        kind, _, weight = text.partition(":")
+        if kind not in _KINDS:
+            raise InputError(f"--field {name}={text}: kind {kind!r}; one of {', '.join(_KINDS)} is possible")
+        try:
+            found.append(Field(name=name, kind=_KINDS[kind], weight=float(weight or 1)))
+        except (ValueError, LinkageError):
+            raise InputError(
+                f"--field {name}={text}: weight {weight!r}; a number from 0.05 to 20 is possible"
+            ) from None
+    try:
+        return Schema(fields=tuple(found), bits=bits)
+    except LinkageError as error:
+        raise InputError(f"--field: {error}") from None
+
+
+def blocks_of(texts: Sequence[str], schema: Schema) -> tuple[dict[str, BlockKey], ...]:
+    """From texts as ``surname:sound+born:4``: fields that are joined by ``+``, whole, by sound, or by first characters.
+
+    Raises:
+        InputError: texts of another form, or fields that are not compared.
+    """
+    known, found = {one.name for one in schema.fields}, []
+    for text in texts:
+        rule: dict[str, BlockKey] = {}
+        for part in text.split("+"):
+            match = _PART.fullmatch(part.strip())
+            if match is None or match[1] not in known:
+                raise InputError(
+                    f"--block {text!r}; names of fields joined by '+' are needed, each alone, with ':sound', or with a "
+                    f"number of characters (fields: {', '.join(sorted(known))})"
+                )
+            rule[match[1]] = (
+                Whole() if match[2] is None else Soundex() if match[2] == "sound" else Prefix(int(match[2]))
+            )
+        found.append(rule)
+    return tuple(found)
+
+
+def link_command(
+    name: Annotated[str, typer.Option(help="This party's name.")],
+    linker: Annotated[str, typer.Option(help="Who compares: a third party, or one of both; all name the same.")],
+    at: Annotated[str, typer.Option(help="HOST:PORT where this party listens.")],
+    peer: Annotated[list[str], typer.Option(help="NAME=HOST:PORT of another party; one for each.")],
+    peer_cert: Annotated[list[str], typer.Option(help="NAME=FILE, that party's certificate; one for each.")],
+    cert: Annotated[Path, typer.Option(help="This party's certificate, PEM.")],
+    key: Annotated[Path, typer.Option(help="Its key, PEM.")],
+    table: Annotated[
+        Path | None, typer.Argument(help="This party's table, CSV or .parquet; none at a third party that compares.")
+    ] = None,
+    fields: Annotated[
+        list[str] | None,
+        typer.Option("--field", help="NAME=text, code, date or date-month-first, and :WEIGHT; one for each field."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option("--column", help="FIELD=COLUMN, where a column has another name than the field.")
+    ] = None,
+    block: Annotated[
+        list[str] | None, typer.Option(help="Compare only pairs that share one: 'surname:sound+born:4', 'zip', …")
+    ] = None,
+    keep_duplicates: Annotated[bool, typer.Option(help="Do not look for one person twice in the table.")] = False,
+    threshold: Annotated[float | None, typer.Option(min=0, max=1, help="At the linker: least similarity.")] = None,
+    precision: Annotated[
+        float | None, typer.Option(min=0, max=1, help="At the linker: least estimated precision, for the threshold.")
+    ] = None,
+    accepted: Annotated[
+        bool, typer.Option("--the-linker-may-test-guesses", help="Needed where the linker has records itself.")
+    ] = False,
+    delimiter: Delimiter = ",",
+    max_bytes: MostBytes = MAX_BYTES,
+    max_set_size: Annotated[int, typer.Option(min=1, help="Most records of a party.")] = 1 << 22,
+    context: Annotated[str, typer.Option(help="What the run is for; all must say the same.")] = "",
+    wait: Annotated[float, typer.Option(min=0.1, help="Seconds until all must be there.")] = 600.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds for the run, once all are there.")] = 3600.0,
+    out: Out = None,
+    rows: Annotated[Shown, typer.Option(help="Names and numbers of linked rows, or whole rows.")] = Shown.numbers,
+    json: Json = False,
+) -> None:
+    """Link records without a common identifier with another party's, over mutual TLS. Weaker than an intersection."""
+    with reported(Watch()) as err:
+        others = neighbours(name, cert, key, peer, peer_cert, least=1)
+        if len(others) > 2:
+            raise InputError(
+                f"{len(others)} --peer; the other party and, where a third one compares, that one are needed"
+            )
+        plan = Plan(
+            name=name,
+            linker=linker,
+            names=tuple(sorted([name, *others])),
+            context=context,
+            deduplicate=not keep_duplicates,
+            threshold=threshold,
+            precision=precision,
+            max_set_size=max_set_size,
+        )
+        require_linker(plan, accepted)
+        if name != linker and (threshold is not None or precision is not None):
+            raise InputError(f"--threshold and --precision are the linker's, {linker!r}: give them there")
+        if threshold is not None and precision is not None:
+            raise InputError("--threshold and --precision; give one of them, or neither")
+        records = None
+        if name in plan.parties:
+            plan, records = _own(plan, table, fields or (), columns or (), block or (), delimiter, max_bytes)
+            if out:
+                require_writable(out, records.path)
+        elif table is not None or fields or block or out:
+            raise InputError("a third party that compares has no table, no --field, no --block and no --out")
+        with ExitStack() as stack:
+
+            def say(text: str) -> None:
+                err.print(text, markup=False, highlight=False, soft_wrap=True)
+
+            socks = meet_all(name, address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=say)
+            found = run_link(plan, records, socks, deadline=deadline)
+        if out and records is not None:
+            records.write(out, found.links, whole=rows == Shown.full)
+            found = replace(found, out=str(out))
+        if json:
+            typer.echo(found.as_json())
+        else:
+            show(found.title(), found.lines())
+
+
+def _own(
+    plan: Plan,
+    table: Path | None,
+    fields: Sequence[str],
+    columns: Sequence[str],
+    block: Sequence[str],
+    delimiter: str,
+    max_bytes: int,
+) -> tuple[Plan, Records]:
+    """What a party with records brings."""
+    if table is None or not fields:
+        raise InputError(f"{plan.name!r} has records: give its table, and --field for each field that is compared")
+    schema = schema_of(fields)
+    names = {one.name: one.name for one in schema.fields}
+    given = named(columns, "--column", "FIELD=COLUMN")
+    if set(given) - set(names):
+        raise InputError(f"--column {min(set(given) - set(names))}: no --field has that name ({', '.join(names)})")
+    records = Records.read(table, names | given, delimiter, max_rows=plan.max_set_size, max_bytes=max_bytes)
+    return replace(plan, schema=schema, rules=blocks_of(block, schema)), records

@@ -1,0 +1,237 @@
+"""Linkage between processes: two parties with records, and who compares their encodings: a third one, or one of them.
+
+Each two parties have a connection. The two with records agree on a key over theirs, and send encodings to the linker.
+It gives each a random name for every linked row; both compare a hash of these names, so that a linker which tells
+the two different things is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from securevfl_psi.chunks import split
+from securevfl_psi.circle import Circle, PairwiseKeys
+from securevfl_psi.command.link_plan import Linking, Plan
+from securevfl_psi.command.records_of import Records
+from securevfl_psi.command.talk import Talk
+from securevfl_psi.errors import DisagreementError, LinkageError, MalformedError, PSIError
+from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_duplicates, link
+from securevfl_psi.terms import parse_nonce
+from securevfl_psi.wire import Kind
+
+__all__ = ["REASONS", "Compared", "run_link"]
+
+REASONS = {
+    "keys": "the parties' encodings cannot be compared: other fields, key or context",
+    "scores": "the similarities show no threshold: it has to give --threshold",
+    "terms": "it runs under other terms",
+    "size": "it accepts fewer records",
+    "malformed": "what it received is not what the protocol allows",
+    "error": "of an error",
+}
+_VERSION = 1
+_ID = 16
+_MOST_HEAD = 1 << 12
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What the linker tells a party: a name of 16 bytes for each record, zeros where it is not linked, and figures."""
+
+    names: np.ndarray = field(repr=False)
+    figures: Mapping[str, float]
+
+
+def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.socket], *, deadline: float) -> Linking:
+    """This party's part.
+
+    Args:
+        plan: what it runs.
+        records: its own; None at a linker without any.
+        socks: a connection with each other party.
+        deadline: seconds for the run, and for every wait in it.
+
+    Raises:
+        PSIError: whatever went wrong, after all others were told.
+    """
+    started = time.perf_counter()
+    talks = {
+        name: Talk(sock, name, timeout=deadline, deadline=deadline, reasons=REASONS) for name, sock in socks.items()
+    }
+    try:
+        rows, duplicates, found, links = _run(plan, records, talks)
+    except PSIError as error:
+        for talk in talks.values():
+            talk.refuse(_word(error))
+        raise
+    return Linking(
+        name=plan.name,
+        linker=plan.linker,
+        parties=plan.parties,
+        rows=rows,
+        duplicates=duplicates,
+        pairs=int(found.figures["pairs"]),
+        threshold=found.figures["threshold"],
+        precision=found.figures["precision"],
+        recall_at_most=found.figures["recall"],
+        sent=sum(talk.sent for talk in talks.values()),
+        received=sum(talk.received for talk in talks.values()),
+        seconds=time.perf_counter() - started,
+        links=links,
+    )
+
+
+def _word(error: PSIError) -> str:
+    if isinstance(error, LinkageError):
+        return "keys" if "tags differ" in str(error) else "scores"
+    return {"DisagreementError": "terms", "SetSizeError": "size", "MalformedError": "malformed"}.get(
+        type(error).__name__, "error"
+    )
+
+
+def _run(
+    plan: Plan, records: Records | None, talks: Mapping[str, Talk]
+) -> tuple[int, int, Compared, list[tuple[int, str]]]:
+    nonces = _greet(plan, talks)
+    if records is None or plan.schema is None:
+        found = _compare_for_both(plan, talks)
+        return 0, 0, found, []
+    (peer,) = [name for name in plan.parties if name != plan.name]
+    key = _key(plan, talks[peer], peer, nonces)
+    table, rows = records.table, np.arange(records.rows)
+    if plan.deduplicate:
+        rows = find_duplicates(table, plan.schema).rows
+    rows = rows[np.argsort(np.frombuffer(secrets.token_bytes(8 * len(rows)), dtype=np.uint64))]
+    table = {name: [values[row] for row in rows.tolist()] for name, values in table.items()}
+    encodings = encode(table, plan.schema, key, context=plan.context)
+    blocks = blocking_tokens(table, plan.schema, plan.rules, key, context=plan.context) if plan.rules else None
+    if plan.linker == plan.name:
+        theirs = _take(plan, talks[peer])
+        mine, other, figures = _compare(plan, (encodings, blocks), theirs)
+        _tell(talks[peer], other, figures)
+        found = Compared(mine, figures)
+    else:
+        talk = talks[plan.linker]
+        _give(talk, encodings, blocks)
+        found = _told(talk, len(rows))
+    linked = np.flatnonzero(found.names.any(axis=1))
+    links = sorted((found.names[at].tobytes().hex(), int(rows[at])) for at in linked.tolist())
+    _require_same(talks[peer], [name for name, _ in links], plan)
+    return records.rows, records.rows - len(rows), found, [(row, name) for name, row in links]
+
+
+def _greet(plan: Plan, talks: Mapping[str, Talk]) -> dict[str, bytes]:
+    """Name → nonce of 16 bytes, of all."""
+    nonce = secrets.token_bytes(16)
+    fields = {"version": _VERSION, "what": "link", "linker": plan.linker, "context": plan.context}
+    fields |= {"names": list(plan.names)}
+    for talk in talks.values():
+        talk.say_fields(fields | {"name": plan.name, "nonce": nonce.hex(), "rules": plan.what})
+    found = {plan.name: nonce}
+    for name, talk in talks.items():
+        said = talk.hear_fields(fields | {"name": name})
+        found[name] = parse_nonce(said.get("nonce"))
+        both = plan.what and name in plan.parties
+        if both and said.get("rules") != plan.what:
+            raise DisagreementError(
+                f"{name!r} compares other fields, weights or blocks: give the same --field and --block at both"
+            )
+    return found
+
+
+def _key(plan: Plan, talk: Talk, peer: str, nonces: Mapping[str, bytes]) -> bytes:
+    """What encodings are made under; a linker that is a third party has no part in it."""
+    nonce = b"".join(nonces[name] for name in sorted(plan.parties))
+    own = PairwiseKeys(Circle(names=tuple(sorted(plan.parties)), nonce=nonce, rules_tag=plan.what), plan.name)
+    talk.say(Kind.KEY, own.public_key)
+    return own.seeds({peer: talk.hear(Kind.KEY)})[peer]
+
+
+def _give(talk: Talk, encodings: Encodings, blocks: np.ndarray | None) -> None:
+    data = encodings.to_bytes()
+    tokens = b"" if blocks is None else np.ascontiguousarray(blocks.astype("<u8")).tobytes()
+    talk.say(Kind.COUNT, len(data).to_bytes(8, "big") + len(tokens).to_bytes(8, "big"))
+    talk.say_bytes(data)
+    talk.say_bytes(tokens)
+
+
+def _take(plan: Plan, talk: Talk) -> tuple[Encodings, np.ndarray | None]:
+    head = talk.hear(Kind.COUNT)
+    if len(head) != 16:
+        raise MalformedError(f"{talk.peer!r} announces its records in {len(head)} bytes; 16 were expected")
+    size, tokens = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:], "big")
+    most = _MOST_HEAD + plan.max_set_size * 1024
+    if size > most or tokens > most:
+        raise MalformedError(
+            f"{talk.peer!r} announces {size} bytes of encodings and {tokens} of blocks; at most {most}"
+        )
+    encodings = Encodings.from_bytes(talk.hear_bytes(size), max_rows=plan.max_set_size)
+    data = talk.hear_bytes(tokens)
+    if not data:
+        return encodings, None
+    if not len(encodings) or len(data) % (8 * len(encodings)):
+        raise MalformedError(f"{talk.peer!r} sent {len(data)} bytes of blocks for {len(encodings)} records")
+    return encodings, np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(len(encodings), -1)
+
+
+def _compare(
+    plan: Plan, one: tuple[Encodings, np.ndarray | None], other: tuple[Encodings, np.ndarray | None]
+) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    (a, blocks_a), (b, blocks_b) = one, other
+    blocks = None if blocks_a is None or blocks_b is None else (blocks_a, blocks_b)
+    if blocks is not None and blocks[0].shape[1] != blocks[1].shape[1]:
+        raise DisagreementError("the parties make blocks by other rules: give the same --block at both")
+    found = link(a, b, blocks=blocks, threshold=plan.threshold, precision=plan.precision)
+    names = np.frombuffer(secrets.token_bytes(_ID * len(found)), dtype=np.uint8).reshape(-1, _ID)
+    given = []
+    for size, rows in ((len(a), found.rows_a), (len(b), found.rows_b)):
+        whole = np.zeros((size, _ID), dtype=np.uint8)
+        whole[rows] = names
+        given.append(whole)
+    figures = {"pairs": float(len(found)), "threshold": found.threshold, "precision": found.precision}
+    return given[0], given[1], figures | {"recall": found.recall}
+
+
+def _compare_for_both(plan: Plan, talks: Mapping[str, Talk]) -> Compared:
+    first, second = plan.parties
+    taken = {name: _take(plan, talks[name]) for name in (first, second)}
+    one, other, figures = _compare(plan, taken[first], taken[second])
+    _tell(talks[first], one, figures)
+    _tell(talks[second], other, figures)
+    return Compared(one[:0], figures)
+
+
+def _tell(talk: Talk, names: np.ndarray, figures: Mapping[str, float]) -> None:
+    talk.say_fields(figures)
+    talk.say_rows(Kind.TOKENS, split(names))
+
+
+def _told(talk: Talk, rows: int) -> Compared:
+    said = talk.hear_fields({})
+    figures = {}
+    for name in ("pairs", "threshold", "precision", "recall"):
+        value = said.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= rows + 1:
+            raise MalformedError(f"{talk.peer!r} told {name} as {value!r:.40}; a number was expected")
+        figures[name] = float(value)
+    parts = list(talk.hear_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
+    return Compared(np.concatenate(parts), figures)
+
+
+def _require_same(talk: Talk, names: list[str], plan: Plan) -> None:
+    """Both have the same names of rows: they are random, so their hash tells nothing."""
+    if len(set(names)) < len(names):
+        raise MalformedError(f"{plan.linker!r} gave two rows one name")
+    digest = hashlib.sha256("\n".join(names).encode()).digest()
+    talk.say(Kind.SHARE, digest)
+    if not secrets.compare_digest(talk.hear(Kind.SHARE), digest):
+        raise DisagreementError(
+            f"{talk.peer!r} was given other links than this party: {plan.linker!r} told the two different things"
+        )
