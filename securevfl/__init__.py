@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         SFHTL,
         AllLabels,
         Best,
+        Boosting,
         Distilled,
         EntityAugmentation,
         FedCVT,
@@ -103,7 +104,7 @@ __version__ = "0.1.0"
 _NAMES: Mapping[str, str] = {
     "securevfl.align": "Align Linkage",
     "securevfl.algorithms": (
-        "APCVFL AllLabels Best Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
+        "APCVFL AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "SelfSupervised SplitNN ZeroImputation"
     ),
@@ -143,6 +144,7 @@ __all__ = [
     "AuditError",
     "Auto",
     "Best",
+    "Boosting",
     "ColumnPreparation",
     "Distilled",
     "EntityAugmentation",

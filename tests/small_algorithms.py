@@ -14,6 +14,7 @@ SIZES: dict[str, Any] = {"hidden": 8, "top": (8,), "lr": 0.02}
 SETTINGS: dict[str, dict[str, Any]] = {
     "splitnn": SIZES,
     "logistic_regression": {"lr": 0.05},
+    "boosting": {"lr": 0.3, "depth": 2, "bins": 8, "min_hessian": 0.01, "rows": 0.9},
     "best": {**SIZES, "folds": 2},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},

@@ -8,6 +8,7 @@ Each is a configuration and its roles, and is found by its entry point (group ``
 from securevfl.algorithms.apc_vfl import APCVFL
 from securevfl.algorithms.baselines import AllLabels, Local, LogisticRegression, RandomMatch, ZeroImputation
 from securevfl.algorithms.best import Best
+from securevfl.algorithms.boosting import Boosting
 from securevfl.algorithms.distilled import Distilled
 from securevfl.algorithms.entity_augmentation import EntityAugmentation
 from securevfl.algorithms.fedcvt import FedCVT
@@ -32,6 +33,7 @@ __all__ = [
     "SFHTL",
     "AllLabels",
     "Best",
+    "Boosting",
     "Distilled",
     "EntityAugmentation",
     "FedCVT",

@@ -43,7 +43,7 @@ from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
-__all__ = ["SealedActive", "SealedPassive", "blocks", "check_errors"]
+__all__ = ["SealedActive", "SealedPassive", "blocks", "check_errors", "working"]
 
 _SIGMA = 40
 _KEPT_BITS = 12
@@ -53,7 +53,7 @@ _MASKED = Guard("masked", _SIGMA)
 
 
 @contextmanager
-def _working(clock: Clock) -> Iterator[None]:
+def working(clock: Clock) -> Iterator[None]:
     """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
     with clock.he():
         try:
@@ -175,7 +175,7 @@ class SealedActive:
         widths = await receive_widths(site, spec, self.protection)
         self.widths = {name: width for name, (width, _) in widths.items()}
         widest = max([spec.widest, *self.widths.values()])
-        with _working(site.clock):
+        with working(site.clock):
             key = scheme.generate()
         self._guard = _guard(scheme, key.public)
         packed = _packed(key.public)
@@ -186,7 +186,7 @@ class SealedActive:
         await fan_out(self._links(), send)
         for name, (width, trainable) in widths.items():
             forward, back = blocks(spec, width, widest)
-            with _working(site.clock):
+            with working(site.clock):
                 if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
                     forward, back = _shared_alike(forward, back)
                 owner = scheme.owner(key, forward)
@@ -195,7 +195,7 @@ class SealedActive:
             peer = _Peer(owner, crypto.Share(owner.ring, zero, spec.rule))
             if trainable:
                 message = await site.links[name].receive(Kind.PUBLIC_KEY, "cut/passive key", "key")
-                with _working(site.clock):
+                with working(site.clock):
                     theirs = scheme.read_public(key_bytes(name, message.arrays["key"]))
                     peer.back = scheme.holder(theirs, back, crypto.ZeroShares([]))
                 peer.guard = _guard(scheme, theirs)
@@ -211,7 +211,7 @@ class SealedActive:
 
     async def _send_weights(self, link: Link) -> None:
         peer = self._peers[link.peer]
-        with _working(self._site.clock):
+        with working(self._site.clock):
             sealed = peer.owner.seal_weights(peer.share.values)
         await link.send(Kind.CIPHERTEXT, "cut/weights", guard=self._guard, c=sealed)
 
@@ -231,10 +231,10 @@ class SealedActive:
         point, device = self._spec.fixed_point, self._spec.device
         owners = [peer.owner for peer in self._peers.values()]
         if self._spec.reduce == "none":
-            with _working(self._site.clock):
+            with working(self._site.clock):
                 parts = [owner.open_product([c], rows) for owner, c in zip(owners, arrays, strict=True)]
             return torch.stack([to_float(part, point.fz, device) for part in parts])
-        with _working(self._site.clock):
+        with working(self._site.clock):
             z = owners[0].open_product(arrays, rows)
         return to_float(z, point.fz, device)
 
@@ -246,7 +246,7 @@ class SealedActive:
         async def send(link: Link) -> None:
             shared = "" if self._spec.reduce == "sum" else link.peer  # one ciphertext for all where z is their sum
             if shared not in sealed:
-                with _working(self._site.clock):
+                with working(self._site.clock):
                     sealed[shared] = mapped(steps[link.peer], self._peers[link.peer].owner.seal_steps)
             await link.send(Kind.CIPHERTEXT, "cut/backward", guard=self._guard, c=sealed[shared])
 
@@ -258,12 +258,12 @@ class SealedActive:
         for name, peer in self._peers.items():
             link = self._site.links[name]
             message = await link.receive(Kind.CIPHERTEXT, "cut/weight gradient", "c")
-            with _working(self._site.clock):
+            with working(self._site.clock):
                 peer.share.step(peer.owner.open_gradient(_bytes(message.arrays["c"])))
             if peer.share.ring.modulus is None:
                 change = await link.receive(Kind.MASKED_SHARE, "cut/reshare", "delta")
                 width, values = peer.owner.block.share_bytes, peer.share.values
-                with _working(self._site.clock):
+                with working(self._site.clock):
                     peer.share.add(crypto.bigints_from_bytes(_bytes(change.arrays["delta"]), values.shape, width))
         self._changed = True
 
@@ -272,7 +272,7 @@ class SealedActive:
         theirs, peer.theirs, back = once(peer.theirs), None, peer.back
         if back is None:
             raise ProtocolError(f"{link.peer!r} has no key to send a gradient under")
-        with _working(self._site.clock):
+        with working(self._site.clock):
             sealed = mapped(steps, lambda s: back.product(theirs, s, peer.share.values.T))
         self._hidden.add(back.statistical(len(bare(steps)))[0])
         await link.send(Kind.CIPHERTEXT, "cut/input gradient", guard=peer.guard, c=sealed)
@@ -293,7 +293,7 @@ class SealedActive:
         """See `ActiveCut.restore`."""
         if not isinstance(state, dict):
             raise TypeError("not a snapshot of this cut")
-        with _working(self._site.clock):
+        with working(self._site.clock):
             for name, peer in self._peers.items():  # of a party that is not there, the share stays unused
                 peer.share.load(*as_share(state[name]))
         self._changed = True
@@ -336,7 +336,7 @@ class SealedPassive:
             raise ProtocolError(
                 f"{site.active!r} says that the widest party feeds {widest!r} columns; {width} are here"
             )
-        with _working(site.clock):
+        with working(site.clock):
             key = scheme.read_public(key_bytes(site.active, message.arrays["key"]))
             mine = scheme.generate() if trainable else None
             forward, back = blocks(spec, width, widest)
@@ -375,13 +375,13 @@ class SealedPassive:
         def product(x: np.ndarray, extra: np.ndarray | None = None) -> np.ndarray:
             return mine.holder.product(self._sealed, x, mine.share.values, extra=extra)
 
-        with _working(self._site.clock):
+        with working(self._site.clock):
             sealed = mapped(x, product) if extra is None else extra.map(lambda drawn: product(bare(x), drawn))
         self._fed = bare(x) if train else None
         self._hidden.add(mine.holder.statistical(len(bare(x)))[0])
         await self._link.send(Kind.CIPHERTEXT, "cut/forward", guard=mine.guard, c=sealed)
         if train and mine.own is not None:
-            with _working(self._site.clock):
+            with working(self._site.clock):
                 sealed = mine.own.seal_weights(mine.share.values.T)
             await self._link.send(Kind.CIPHERTEXT, "cut/passive share", guard=mine.own_guard, c=sealed)
 
@@ -393,16 +393,16 @@ class SealedPassive:
         back: torch.Tensor | None = None
         if mine.own is not None:
             answer = await link.receive(Kind.CIPHERTEXT, "cut/input gradient", "c")
-            with _working(clock):
+            with working(clock):
                 product = mine.own.open_product([_bytes(answer.arrays["c"])], len(x))
             back = input_gradient(product, self._spec.fixed_point).to(self._spec.device)
-        with _working(clock):
+        with working(clock):
             sealed, phi = mine.holder.gradient(_bytes(message.arrays["c"]), x)
             mine.share.step(phi)
         self._hidden.add(mine.holder.statistical(len(x))[1])
         await link.send(Kind.CIPHERTEXT, "cut/weight gradient", guard=mine.guard, c=sealed)
         if mine.share.ring.modulus is None:
-            with _working(clock):
+            with working(clock):
                 change = mine.share.replace(mine.holder.fresh_share())
                 delta = crypto.bigints_to_bytes(change, mine.holder.block.share_bytes)
             await link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
@@ -415,6 +415,6 @@ class SealedPassive:
 
     def restore(self, state: object) -> None:
         """See `PassiveCut.restore`."""
-        with _working(self._site.clock):
+        with working(self._site.clock):
             self._ready.share.load(*as_share(state))
         self._stale = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from securevfl.cut import BFV, Plain, Protection
+from securevfl.cut import Plain, Protection
 from securevfl.errors import InputError, PolicyError
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, JointNoise, Marvell
 from securevfl.testing.failure import CheckFailed
@@ -83,7 +83,12 @@ def check_declarations(trial: Trial) -> None:
     """Its declarations agree with each other and with its protection, for any number of passive parties, and say what
     receivers learn."""
     algorithm = trial.algorithm
-    for protection in (Plain(), Plain(fixed_point=True), BFV(), Plain(dp=DP(features=Gaussian(), labels=Gaussian()))):
+    for protection in (
+        Plain(),
+        Plain(fixed_point=True),
+        trial.sealing,
+        Plain(dp=DP(features=Gaussian(), labels=Gaussian())),
+    ):
         if not accepted(algorithm, protection):
             continue
         for passive in range(1, trial.passive + 1):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import chain
 
-from securevfl.cut import BFV, Plain, Protection
+from securevfl.cut import Plain, Protection
 from securevfl.errors import AuditError, ProtocolError
 from securevfl.jobs.receipt import receipt
 from securevfl.jobs.simulation import Ran
@@ -20,7 +20,7 @@ __all__ = ["check_findings", "check_ledgers", "check_messages", "check_receipt",
 
 def check_messages(trial: Trial) -> None:
     """Every message that crosses was declared, and every declared one crosses, in the clear and sealed."""
-    for protection in (Plain(), BFV()):
+    for protection in (Plain(), trial.sealing):
         if not trial.talks or not accepted(trial.algorithm, protection):
             continue
         try:
@@ -95,7 +95,7 @@ def check_findings(trial: Trial) -> None:
     algorithm = trial.algorithm
     passive = [table.name for table in trial.people().passive]
     owners = [table.name for table in trial.people().label_owners]
-    for protection in (Plain(), BFV()):
+    for protection in (Plain(), trial.sealing):
         if not accepted(algorithm, protection):
             continue
         for owner in owners:

@@ -7,7 +7,7 @@ import itertools
 
 import torch
 
-from securevfl.cut import BFV, Plain
+from securevfl.cut import Plain, Protection
 from securevfl.errors import PolicyError
 from securevfl.jobs.simulation import Ran
 from securevfl.party import Job
@@ -33,7 +33,7 @@ _LOGITS = 64
 
 def check_sealing(trial: Trial) -> None:
     """Sealed and plain runs in the same integers are the same, bit by bit; what `reveals` by design is refused."""
-    algorithm, sealed = trial.algorithm, BFV()
+    algorithm, sealed = trial.algorithm, trial.sealing
     takes = accepted(algorithm, sealed)
     if algorithm.reveals:
         if takes:
@@ -43,14 +43,14 @@ def check_sealing(trial: Trial) -> None:
     if not takes:
         _check_refused(trial, sealed)
         return
-    same(trial.run(trial.few_job(Plain(fixed_point=True)), trial.few), trial.sealed, "plain in fixed point, and sealed")
+    same(trial.run(trial.few_job(trial.exact), trial.few), trial.sealed, "plain in fixed point, and sealed")
     for name, ledger in trial.sealed.ledgers.items():
         readable = {entry.what for entry in ledger.entries if entry.kind in READABLE_KINDS - {Kind.STATISTIC}}
         if readable:
             raise CheckFailed(f"sealed, {sorted(readable)} still crosses readably at {name!r}")
 
 
-def _check_refused(trial: Trial, sealed: BFV) -> None:
+def _check_refused(trial: Trial, sealed: Protection) -> None:
     try:
         trial.algorithm.check(sealed)
     except PolicyError:

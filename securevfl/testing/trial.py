@@ -11,9 +11,9 @@ from unittest import mock
 
 import numpy as np
 
-from securevfl.cut import BFV, Plain, Protection
+from securevfl.cut import BFV, Paillier, Plain, Protection
 from securevfl.data import Parties
-from securevfl.errors import PartyFailed
+from securevfl.errors import InputError, PartyFailed, PolicyError
 from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.jobs.receipt import check_protection
 from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
@@ -103,9 +103,27 @@ class Trial:
         return self.job(protection, batch_size=16, epochs=max(2, self.algorithm.least_epochs))
 
     @cached_property
+    def sealing(self) -> Protection:
+        """What seals it: BFV, or Paillier where it takes that alone."""
+        return next((one for one in (BFV(), Paillier(bits=2048)) if self._takes(one)), BFV())
+
+    @property
+    def exact(self) -> Protection:
+        """What computes in the clear in the integers of `sealing`."""
+        fixed = Plain(fixed_point=True)
+        return fixed if self._takes(fixed) else Plain()
+
+    def _takes(self, protection: Protection) -> bool:
+        try:
+            self.algorithm.check(protection)
+        except (InputError, PolicyError):
+            return False
+        return True
+
+    @cached_property
     def sealed(self) -> Ran:
-        """That job under BFV, run once for all checks."""
-        return self.run(self.few_job(BFV()), self.few)
+        """That job sealed, run once for all checks."""
+        return self.run(self.few_job(self.sealing), self.few)
 
     def run(
         self,

@@ -26,9 +26,10 @@ from securevfl.training import algorithms
 BOTTOMS = {"identity": (), "trainable": (4,)}
 TALKING = [name for name in SETTINGS if name != "local"]
 """Those that exchange anything to train with."""
-PRIVATE = [name for name in TALKING if name != "best"]
-"""Those that take noise: each model of an average would spend the whole budget."""
-SEALED = [name for name in TALKING if not KINDS[name].reveals]
+PRIVATE = [name for name in TALKING if name not in {"best", "boosting"}]
+"""Those that take noise: each model of an average would spend the whole budget, and sums over bins take none."""
+SEALED = [name for name in TALKING if not KINDS[name].reveals and make(name).cut is not None]
+"""Those with a cut to seal; sums of rows are sealed by Paillier alone, see `test_boosting`."""
 REVEALING = [name for name in SETTINGS if KINDS[name].reveals]
 
 

@@ -1,0 +1,224 @@
+"""The active party's role: it owns the labels, the shape of the trees and what leaves say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+
+from securevfl.algorithms.boosting.asking import Asking
+from securevfl.algorithms.boosting.bins import fit_bins
+from securevfl.algorithms.boosting.configuration import Boosting
+from securevfl.algorithms.boosting.growing import Limits, grow
+from securevfl.algorithms.boosting.histograms import fixed
+from securevfl.algorithms.boosting.splits import Rule
+from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
+from securevfl.training.objectives import Objective, objective
+from securevfl.training.regression import Regression
+from securevfl.training.role import ActiveRole
+from securevfl.training.state import State, as_dict, as_tensor
+
+__all__ = ["BoostingActive", "Forest"]
+
+
+class Forest:
+    """The active party's part of the model.
+
+    Args:
+        role: whose it is.
+
+    Attributes:
+        trees: in the order in which they were grown.
+        start: what every row begins with, (outputs,).
+    """
+
+    def __init__(self, role: BoostingActive) -> None:
+        self._role = role
+        self.trees: list[Tree] = []
+        self.start = np.zeros(role.outputs)
+
+    async def setup(self) -> None:
+        """Learn how many bins the others' columns have, and hand out a key where sums are sealed; nothing of that in a
+        prediction."""
+        if len(self._role.table.split.train):
+            await self._role.asking.setup()
+
+    def snapshot(self) -> object:
+        return {"trees": write_trees(self.trees), "start": torch.from_numpy(self.start.copy())}
+
+    def restore(self, state: object) -> None:
+        role, kept = self._role, as_dict(state)
+        self.start = as_tensor(kept["start"]).numpy().copy()
+        self.trees = read_trees(
+            as_dict(kept["trees"]), owners=len(role.trained_with), outputs=role.outputs, columns=role.width
+        )
+        role.scored[:] = 0
+
+    def state(self) -> State:
+        return as_dict(self.snapshot())
+
+    def load(self, state: State) -> None:
+        self.restore(state)
+
+
+class BoostingActive(ActiveRole):
+    """Grows the trees.
+
+    Attributes:
+        objective: the loss, with its derivatives.
+        outputs: width of a raw score.
+        forest: the model so far.
+        raw: raw scores of numbered rows, as far as `scored` says, float64 (rows, outputs).
+        scored: how many trees are in `raw`, (rows,).
+    """
+
+    config: Boosting
+
+    def build(self) -> None:
+        task = self.task
+        self.objective: Objective = self.build_objective()
+        self.outputs = task.outputs
+        self.forest = Forest(self)
+        self.parts["forest"] = self.forest
+        self.raw = np.zeros((self.table.rows, self.outputs))
+        self.scored = np.zeros(self.table.rows, dtype=np.int64)
+        train = self.table.split.train
+        self.fitted: np.ndarray | None = None
+        if len(train):
+            x = self.columns_of(train)
+            bins = fit_bins(x, self.config.bins)
+            self.asking = Asking(self, bins, bins.codes(x).astype(np.int16))
+
+    def build_objective(self) -> Objective:
+        """What the trees are grown towards."""
+        task = self.task
+        if isinstance(task, Regression):
+            return objective(task.loss.name, delta=task.loss.delta, power=task.loss.power)
+        return objective("logistic") if task.classes == 2 else objective("softmax", classes=task.classes)
+
+    def learned(self, rows: np.ndarray) -> np.ndarray:
+        """What rows are trained towards, (n,): classes, or numbers in the task's scale."""
+        labels, task = self.labels(rows), self.task
+        found: np.ndarray = (task.targets(labels) if isinstance(task, Regression) else labels).cpu().numpy()
+        return found
+
+    def columns_of(self, rows: np.ndarray) -> np.ndarray:
+        """This party's columns of numbered rows, float64 (n, columns)."""
+        x = self.features(rows)
+        return x.reshape(len(rows), -1).double().cpu().numpy() if x.numel() else np.empty((len(rows), self.width))
+
+    @property
+    def width(self) -> int:
+        """How many columns the party has."""
+        return int(self.features.shape.numel())
+
+    def batches(self, epoch: int) -> list[np.ndarray]:
+        """One: a tree sees all training rows."""
+        return [self.training_rows(epoch)]
+
+    async def train_batch(self, rows: np.ndarray) -> float:
+        y = self.learned(rows)
+        if self.fitted is None:
+            self.forest.start = self.objective.start(y)
+            self.fitted = np.tile(self.forest.start, (len(rows), 1))
+        g, h = self.objective.gradients(self.fitted, y)
+        for k in range(self.outputs):
+            await self.one_tree(k, g[:, k], h[:, k])
+        return float(self.objective.losses(self.fitted, y).sum())
+
+    async def one_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
+        """Grow a tree and add it."""
+        config, number = self.config, len(self.forest.trees)
+        weight = self.drawn(number, np.abs(g))
+        g, h = g * weight, h * weight
+        (gi, gu), (hi, hu) = fixed(g, config.bits), fixed(h, config.bits)
+        rule = Rule(
+            l1=config.l1, l2=config.l2, min_gain=config.min_gain, min_hessian=config.min_hessian, scales=(gu, hu)
+        )
+        values = np.stack([gi, hi], axis=1)
+        limits = Limits(depth=config.depth, leaves=config.leaves)
+        await self.asking.begin(values, weight > 0)
+        grown = await grow(values, (g, h), rule, limits, self.asking, output=output, allowed=self.allowed(number))
+        await self.asking.end()
+        grown.tree.value = [config.lr * value for value in grown.tree.value]
+        self.forest.trees.append(grown.tree)
+        if self.fitted is not None:
+            self.fitted[:, output] += np.asarray(grown.tree.value)[grown.leaf]
+
+    def drawn(self, number: int, size: np.ndarray) -> np.ndarray:
+        """How much each training row counts in a tree, (n,): all alike, some drawn by chance, or by their gradients."""
+        config, rows = self.config, len(size)
+        generator = np.random.default_rng(self.seed("rows of a tree", number))
+        if config.goss is not None:
+            large, other = config.goss
+            top, more = max(1, round(large * rows)), max(1, round(other * rows))
+            order = np.argsort(-size, kind="stable")
+            weight = np.zeros(rows)
+            weight[order[:top]] = 1.0
+            rest = generator.permutation(order[top:])[:more]
+            weight[rest] = (1 - large) / other
+            return weight
+        if config.rows == 1:
+            return np.ones(rows)
+        weight = np.zeros(rows)
+        weight[generator.permutation(rows)[: max(2, round(config.rows * rows))]] = 1.0
+        return weight
+
+    def allowed(self, number: int) -> np.ndarray | None:
+        """Which columns a tree may split by."""
+        count = len(self.asking.counts)
+        if self.config.columns == 1:
+            return None
+        generator = np.random.default_rng(self.seed("columns of a tree", number))
+        allowed = np.zeros(count, dtype=bool)
+        allowed[generator.permutation(count)[: max(1, round(self.config.columns * count))]] = True
+        return allowed
+
+    async def score(self, rows: np.ndarray) -> torch.Tensor:
+        start = int(self.scored[rows].min(initial=len(self.forest.trees)))
+        if (self.scored[rows] != start).any():
+            start = 0
+        if start == 0:
+            self.raw[rows] = self.forest.start
+        trees = self.forest.trees[start:]
+        own, sides = self.columns_of(rows), await self.paths(trees, len(rows))
+        taken = dict.fromkeys(sides, 0)
+        for tree in trees:
+            mine: dict[int, np.ndarray] = {}
+            for owner, bits in sides.items():
+                count = tree.splits_of(owner)
+                mine[owner] = bits[taken[owner] : taken[owner] + count]
+                taken[owner] += count
+            leaf = tree.leaves_of(own, mine, len(rows))
+            self.raw[rows, tree.output] += np.asarray(tree.value)[leaf]
+        self.scored[rows] = len(self.forest.trees)
+        return torch.from_numpy(self.raw[rows])
+
+    async def paths(self, trees: Sequence[Tree], rows: int) -> Mapping[int, np.ndarray]:
+        """Passive party's place → whether rows go left at each of its splits of these trees, bool (splits, rows)."""
+        found = {}
+        for name in self.site.passive:
+            owner = 1 + self.trained_with.index(name)
+            count = sum(tree.splits_of(owner) for tree in trees)
+            found[owner] = await Asking.received_sides(self.site.links[name], "boost/paths", count, rows)
+        return found
+
+    def remember(self) -> State:
+        return {"fitted": None if self.fitted is None else torch.from_numpy(self.fitted)}
+
+    def recall(self, memory: State) -> None:
+        self.fitted = None if memory["fitted"] is None else as_tensor(memory["fitted"]).numpy().copy()
+
+    def closing_notes(self) -> list[str]:
+        gains: dict[str, float] = {}
+        names = [self.site.name, *self.trained_with]
+        for tree in self.forest.trees:
+            for owner, gain in zip(tree.owner, tree.gain, strict=True):
+                if owner >= 0:
+                    gains[names[owner]] = gains.get(names[owner], 0.0) + gain
+        whole = sum(gains.values())
+        if not whole:
+            return ["no tree has a split: no column tells the labels apart"]
+        told = ", ".join(f"{name} {gain / whole:.0%}" for name, gain in sorted(gains.items(), key=lambda it: -it[1]))
+        return [f"{len(self.forest.trees)} trees; whose columns their gain comes from: {told}"]

@@ -1,0 +1,258 @@
+"""How the active party asks passive ones for sums and sides, in the clear or sealed: the `Sources` of a tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import securevfl_crypto as crypto
+from securevfl_crypto.sums import SealedSums, SumOwner, SumPlan
+
+from securevfl.algorithms.boosting.bins import Bins
+from securevfl.algorithms.boosting.growing import Chosen
+from securevfl.algorithms.boosting.histograms import plain_sums
+from securevfl.cut import Paillier
+from securevfl.cut.sealed import working
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, fan_out
+from securevfl.transport import Guard, Kind
+
+if TYPE_CHECKING:
+    from securevfl.algorithms.boosting.active import BoostingActive
+
+__all__ = ["MOST_COLUMNS", "Asking", "plan_of"]
+
+MOST_COLUMNS = 1 << 16
+"""The most columns that a passive party may bring."""
+_VALUES = 2
+"""Integers of a row: g and h."""
+
+
+def plan_of(key_bits: int, rows: int, bits: int, nodes: int) -> SumPlan:
+    """How rows and sums lie in plaintexts; the same on both sides.
+
+    Args:
+        key_bits: of the modulus.
+        rows: that train.
+        bits: of the fixed point.
+        nodes: whose rows are apart in one plaintext.
+    """
+    return SumPlan(key_bits=key_bits, rows=rows, bounds=(1 << bits,) * _VALUES, nodes=nodes)
+
+
+class Asking:
+    """What the active party knows of the others' columns while it grows trees.
+
+    Args:
+        role: of the active party.
+        bins: of its own columns.
+        codes: of its training rows, int16 (n, columns).
+    """
+
+    def __init__(self, role: BoostingActive, bins: Bins, codes: np.ndarray) -> None:
+        self._role, self._bins, self._codes = role, bins, codes
+        self._theirs: dict[str, tuple[int, ...]] = {}
+        self._counts: tuple[int, ...] = bins.counts
+        self._values = np.empty((0, _VALUES), dtype=np.int64)
+        self._seen = np.empty(0, dtype=bool)
+        self._numbers: dict[str, int] = {}
+        self._owner: SumOwner | None = None
+        self._guard = Guard()
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """Codes of all candidate columns: the active party's own first, then party by party."""
+        return self._counts
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether sums of the larger sibling are found by subtraction: not where bins are put together by node."""
+        return not self._role.config.merges
+
+    def _links(self) -> list[Link]:
+        return [self._role.site.links[name] for name in self._role.site.passive]
+
+    async def setup(self) -> None:
+        """Learn the others' bins; hand out a key.
+
+        Raises:
+            ProtocolError: a party says something impossible of its columns.
+        """
+        role = self._role
+        for link in self._links():
+            message = await link.receive(Kind.CONTROL, "boost/columns", "bins")
+            bins = np.asarray(message.arrays["bins"])
+            if bins.dtype != np.int64 or bins.ndim != 1 or len(bins) > MOST_COLUMNS:
+                raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape}, and not the bins of its columns")
+            if len(bins) and not 2 <= bins.min() <= bins.max() <= role.config.bins + 1:
+                raise ProtocolError(
+                    f"{link.peer!r} has columns of {bins.min()} to {bins.max()} bins, one for missing values among "
+                    f"them; 2 to {role.config.bins + 1} are possible"
+                )
+            self._theirs[link.peer] = tuple(bins.tolist())
+            self._counts = (*self._counts, *self._theirs[link.peer])
+        protection = role.protection
+        if isinstance(protection, Paillier) and self._theirs:
+            (scheme,) = protection.schemes().values()
+            with working(role.site.clock):
+                key = scheme.generate()
+                if not isinstance(key, crypto.PaillierPrivateKey):
+                    raise ProtocolError("sums of rows are sealed under Paillier alone")
+                plan = plan_of(key.public.bits, len(self._codes), role.config.bits, 1)
+                self._owner = SumOwner(key, plan)
+            self._guard = Guard(scheme.name, key.public.bits, key.public.fingerprint)
+            packed = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.PUBLIC_KEY, "boost/key", key=packed)
+
+            await fan_out(self._links(), send)
+
+    async def _next(self, what: str, **meta: int) -> None:
+        async def send(link: Link) -> None:
+            await link.send(Kind.CONTROL, "boost/next", meta={"do": what, **meta})
+
+        await fan_out(self._links(), send)
+
+    async def begin(self, values: np.ndarray, seen: np.ndarray) -> None:
+        """Begin a tree.
+
+        Args:
+            values: of the training rows in fixed point, int64 (n, 2).
+            seen: which of them the tree sees, bool (n,).
+        """
+        self._values, self._seen = values, seen
+        self._numbers = dict.fromkeys(self._theirs, 0)
+        await self._next("tree")
+        if self._role.config.shows_nodes(self._role.protection):
+            await self._send_gradients(None)
+
+    async def end(self) -> None:
+        """End it."""
+        await self._next("end")
+
+    async def _send_gradients(self, slot: np.ndarray | None) -> None:
+        if not self._theirs:
+            return
+        if self._owner is None:
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.GRADIENT, "boost/gradients", g=self._values)
+
+        else:
+            with working(self._role.site.clock):
+                sealed = self._owner.encrypt(self._values, slot)
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.CIPHERTEXT, "boost/gradients", guard=self._guard, c=sealed)
+
+        await fan_out(self._links(), send)
+
+    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """See `Sources.sums`."""
+        own = plain_sums(self._values, self._codes, self._bins.counts, slot, len(nodes))
+        if not self._theirs:
+            return own
+        shown = self._role.config.shows_nodes(self._role.protection)
+        most = len(nodes) if shown or self._owner is None else self._owner.plan.most_nodes
+        parts = []
+        for start in range(0, len(nodes), most):
+            end = min(start + most, len(nodes))
+            here = np.where((slot >= start) & (slot < end), slot - start, -1)
+            parts.append(await self._theirs_of(nodes[start:end], here, totals[start:end], shown=shown))
+        return np.concatenate([own, np.concatenate(parts)], axis=1)
+
+    async def _theirs_of(
+        self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray, *, shown: bool
+    ) -> np.ndarray:
+        """Sums of the passive parties' codes, int64 (nodes, codes, 2)."""
+        await self._next("sums", nodes=len(nodes))
+        if shown:
+            numbers, place = np.asarray(nodes, dtype=np.int64), slot.astype(np.int32)
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.CONTROL, "boost/nodes", nodes=numbers, place=place)
+
+            await fan_out(self._links(), send)
+        else:
+            if self._owner is None:
+                raise ProtocolError("hidden nodes need a key")
+            plan = plan_of(self._guard.bits, len(self._codes), self._role.config.bits, len(nodes))
+            self._owner = self._owner.on(plan)
+            await self._send_gradients(np.where(self._seen, slot, -1))
+        found = []
+        for link in self._links():
+            counts = self._theirs[link.peer]
+            if not counts:
+                continue
+            found.append(await self._received(link, counts, len(nodes), totals, shown=shown))
+        return np.concatenate(found, axis=1) if found else np.empty((len(nodes), 0, _VALUES), dtype=np.int64)
+
+    async def _received(
+        self, link: Link, counts: Sequence[int], nodes: int, totals: np.ndarray, *, shown: bool
+    ) -> np.ndarray:
+        if self._owner is not None:
+            omitted = np.asarray((await link.receive(Kind.CONTROL, "boost/fullest", "bins")).arrays["bins"])
+            message = await link.receive(Kind.CIPHERTEXT, "boost/sums", "c")
+            if omitted.dtype != np.int32 or (len(counts) and (np.abs(omitted) >= 1 << 15).any()):
+                raise ProtocolError(f"{link.peer!r} left out bins that no column has")
+            answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int16))
+            with working(self._role.site.clock):
+                return self._owner.open(answer, counts, totals, nodes=nodes if shown else 1)
+        message = await link.receive(Kind.STATISTIC, "boost/sums", "sums")
+        sums = np.asarray(message.arrays["sums"])
+        if sums.dtype != np.int64 or sums.shape != (nodes, sum(counts), _VALUES):
+            raise ProtocolError(f"{link.peer!r} sent sums as {sums.dtype} {sums.shape}")
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
+        if (np.add.reduceat(sums, starts, axis=1) != totals[:, None]).any():
+            raise ProtocolError(f"{link.peer!r} sent sums that do not add up to those of all rows")
+        return sums
+
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
+        """See `Sources.sides`."""
+        rows = len(self._codes)
+        sides = np.zeros((len(chosen), rows), dtype=bool)
+        owned: list[tuple[int, int, float]] = [(0, 0, 0.0)] * len(chosen)
+        mine = len(self._bins.counts)
+        first, asked = mine, dict[str, list[int]]()
+        for k, one in enumerate(chosen):
+            if one.column < mine:
+                sides[k] = self._bins.goes_left(self._codes, one.column, one.bin, missing_left=one.missing_left)
+                owned[k] = (0, one.column, self._bins.threshold(one.column, one.bin))
+        for link in self._links():
+            name = link.peer
+            asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
+            table = [
+                [chosen[k].node, chosen[k].column - first, chosen[k].bin, chosen[k].missing_left] for k in asked[name]
+            ]
+            first += len(self._theirs[name])
+            await link.send(Kind.CONTROL, "boost/next", meta={"do": "split"})
+            await link.send(
+                Kind.CONTROL, "boost/splits", splits=np.asarray(table, dtype=np.int64).reshape(len(table), 4)
+            )
+        for link in self._links():
+            name = link.peer
+            bits = await self.received_sides(link, "boost/sides", len(asked[name]), rows)
+            place = 1 + self._role.trained_with.index(name)
+            for k, side in zip(asked[name], bits, strict=True):
+                sides[k] = side
+                owned[k] = (place, self._numbers[name], 0.0)
+                self._numbers[name] += 1
+        return sides, owned
+
+    @staticmethod
+    async def received_sides(link: Link, step: str, splits: int, rows: int) -> np.ndarray:
+        """Which rows go left at a party's splits, bool (splits, rows).
+
+        Raises:
+            ProtocolError: it sent something else.
+        """
+        message = await link.receive(Kind.CONTROL, step, "bits")
+        bits = np.asarray(message.arrays["bits"])
+        if bits.dtype != np.uint8 or bits.shape != (splits, -(-rows // 8)):
+            raise ProtocolError(
+                f"{link.peer!r} sent {bits.dtype} {bits.shape}; on which side {rows} rows lie of {splits} splits is "
+                f"uint8 ({splits}, {-(-rows // 8)})"
+            )
+        return np.unpackbits(bits, axis=1, count=rows).astype(bool)

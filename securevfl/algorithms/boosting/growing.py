@@ -1,0 +1,222 @@
+"""One tree, grown at the active party over the histograms of all parties.
+
+It asks parties for two things, `Sources`: sums over the rows of some nodes, and on which side of a split rows lie. So
+the same code grows the vertical tree, and one over a pooled table with a single source: tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from securevfl.algorithms.boosting.splits import Rule, Split, best_split, leaf_value
+from securevfl.algorithms.boosting.trees import Tree
+
+__all__ = ["Chosen", "Grown", "Limits", "Sources", "grow"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """How far a tree grows.
+
+    Attributes:
+        depth: most splits from the root to a leaf.
+        leaves: most leaves, by the best gain; 0 for level by level.
+    """
+
+    depth: int
+    leaves: int = 0
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A split that was chosen.
+
+    Attributes:
+        node: number of the node in the tree.
+        column: among all candidates.
+        bin: as `Split.bin`.
+        missing_left: as `Split.missing_left`.
+    """
+
+    node: int
+    column: int
+    bin: int
+    missing_left: bool
+
+
+class Sources(Protocol):
+    """What a tree is grown from.
+
+    Attributes:
+        counts: codes of all candidate columns, party by party.
+        subtracts: whether a node's sums may be found from those of its parent and its sibling.
+    """
+
+    @property
+    def counts(self) -> Sequence[int]: ...
+
+    @property
+    def subtracts(self) -> bool: ...
+
+    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        """Sums by node and code, int64 (nodes, codes of all columns, 2).
+
+        Args:
+            nodes: their numbers in the tree.
+            slot: of each row, the place of its node in `nodes`, −1 for none, int64 (n,).
+            totals: sums over all rows of each node, int64 (nodes, 2).
+        """
+        ...
+
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
+        """Whether rows go left at each split, bool (splits, n); and of each split its owner, its number there, and its
+        threshold where the owner is the active party."""
+        ...
+
+
+@dataclass
+class Grown:
+    """A tree and where the training rows stand in it.
+
+    Attributes:
+        tree: without the leaves' shrinkage.
+        leaf: number of each row's leaf, int64 (n,).
+    """
+
+    tree: Tree
+    leaf: np.ndarray = field(repr=False)
+
+
+@dataclass
+class _Open:
+    """A leaf that may still be split."""
+
+    sums: np.ndarray
+    depth: int
+    split: Split | None = None
+
+
+class _Growth:
+    """A tree while it grows."""
+
+    def __init__(self, values: np.ndarray, rule: Rule, limits: Limits, sources: Sources, output: int) -> None:
+        self.values, self.rule, self.limits, self.sources = values, rule, limits, sources
+        self.tree, self.leaf = Tree(output), np.zeros(len(values), dtype=np.int64)
+        self.tree.add()
+        self.totals = {0: values.sum(axis=0)}
+        self.open: dict[int, _Open] = {}
+        self.allowed: np.ndarray | None = None
+
+    def may_split(self, node: int, depth: int) -> bool:
+        """Whether a node is worth its sums: not too deep, and enough on it for two sides."""
+        enough = self.totals[node][1] * self.rule.scales[1] >= 2 * self.rule.min_hessian
+        return depth < self.limits.depth and bool(enough) and bool(np.count_nonzero(self.leaf == node) > 1)
+
+    async def ask(self, nodes: Sequence[int]) -> np.ndarray:
+        """Sums of these nodes."""
+        slot = np.full(len(self.leaf), -1, dtype=np.int64)
+        for place, node in enumerate(nodes):
+            slot[self.leaf == node] = place
+        return await self.sources.sums(nodes, slot, np.stack([self.totals[node] for node in nodes]))
+
+    def consider(self, node: int, sums: np.ndarray, depth: int) -> None:
+        """Find the best split of a node."""
+        counts = self.sources.counts
+        split = best_split(sums, counts, self.totals[node], self.rule, self.allowed)
+        if split is not None:
+            self.open[node] = _Open(sums, depth, split)
+
+    def next(self) -> list[int]:
+        """The nodes that are split now: all of a level, or the one with the largest gain."""
+        if not self.limits.leaves:
+            return sorted(self.open)
+        if len(self.tree.owner) // 2 + 1 >= self.limits.leaves:
+            return []
+        gains = [(-one.split.gain, node) for node, one in self.open.items() if one.split is not None]
+        return [heapq.nsmallest(1, gains)[0][1]] if gains else []
+
+    async def split(self, nodes: Sequence[int]) -> None:
+        """Split these nodes, and learn the sums of those of their children that may go on."""
+        tree, chosen = self.tree, []
+        for node in nodes:
+            split = self.open[node].split
+            if split is not None:
+                chosen.append(Chosen(node, split.column, split.bin, split.missing_left))
+        sides, owned = await self.sources.sides(chosen)
+        pairs = []
+        for one, goes_left, (owner, number, threshold) in zip(chosen, sides, owned, strict=True):
+            node, was = one.node, self.open.pop(one.node)
+            left, right = tree.add(), tree.add()
+            tree.owner[node], tree.split[node], tree.threshold[node] = owner, number, threshold
+            tree.missing_left[node], tree.left[node], tree.right[node] = one.missing_left, left, right
+            tree.gain[node] = was.split.gain if was.split is not None else 0.0
+            here = self.leaf == node
+            self.leaf[here & goes_left], self.leaf[here & ~goes_left] = left, right
+            for child in (left, right):
+                self.totals[child] = self.values[self.leaf == child].sum(axis=0)
+            pairs.append((left, right, was))
+        await self.look(pairs)
+
+    async def look(self, pairs: Sequence[tuple[int, int, _Open]]) -> None:
+        """Learn the sums of children: of the smaller one, and of the larger by subtraction where that is possible."""
+        asked: list[int] = []
+        for left, right, was in pairs:
+            going = [node for node in (left, right) if self.may_split(node, was.depth + 1)]
+            if going and self.sources.subtracts:
+                asked.append(self.smaller(left, right))
+            else:
+                asked += going
+        if not asked:
+            return
+        found = dict(zip(asked, await self.ask(asked), strict=True))
+        for left, right, was in pairs:
+            if self.sources.subtracts and (found.keys() & {left, right}):
+                small = self.smaller(left, right)
+                found[right if small == left else left] = was.sums - found[small]
+            for node in (left, right):
+                if node in found and self.may_split(node, was.depth + 1):
+                    self.consider(node, found[node], was.depth + 1)
+
+    def smaller(self, left: int, right: int) -> int:
+        """The sibling with fewer rows."""
+        return left if np.count_nonzero(self.leaf == left) <= np.count_nonzero(self.leaf == right) else right
+
+
+async def grow(
+    values: np.ndarray,
+    exact: tuple[np.ndarray, np.ndarray],
+    rule: Rule,
+    limits: Limits,
+    sources: Sources,
+    *,
+    output: int = 0,
+    allowed: np.ndarray | None = None,
+) -> Grown:
+    """Grow one tree.
+
+    Args:
+        values: g and h of the training rows in fixed point, int64 (n, 2); zero for rows that this tree does not see.
+        exact: g and h as they are, (n,) each: leaves' values are made of them.
+        rule: what splits are judged by.
+        limits: how far it grows.
+        sources: of sums and sides.
+        output: which output it adds to.
+        allowed: which columns it may split by, bool (columns,).
+    """
+    growth = _Growth(values, rule, limits, sources, output)
+    growth.allowed = allowed
+    if growth.may_split(0, 0):
+        growth.consider(0, (await growth.ask([0]))[0], 0)
+    while nodes := growth.next():
+        await growth.split(nodes)
+    size = len(growth.tree.owner)
+    g, h = (np.bincount(growth.leaf, weights=one, minlength=size) for one in exact)
+    for node in range(size):
+        if not growth.tree.left[node]:
+            growth.tree.value[node] = leaf_value(float(g[node]), float(h[node]), rule)
+    return Grown(growth.tree, growth.leaf)

@@ -1,0 +1,92 @@
+"""Sums of rows by node, column and bin: in the clear, and sealed. Both give the same integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["Merged", "fixed", "merged_bins", "plain_sums"]
+
+
+def plain_sums(
+    values: np.ndarray, codes: np.ndarray, counts: Sequence[int], node: np.ndarray, nodes: int
+) -> np.ndarray:
+    """Sums over the rows of each node that have each code, int64 (nodes, codes of all columns, integers).
+
+    Exact while the sums' magnitudes stay below 2^53.
+
+    Args:
+        values: int64 (n, integers).
+        codes: int (n, columns).
+        counts: codes of each column.
+        node: of each row, −1 for none, (n,).
+        nodes: how many there are.
+    """
+    here = np.flatnonzero(node >= 0)
+    each = int(sum(counts))
+    found = np.zeros((nodes, each, values.shape[1]), dtype=np.int64)
+    start, base = 0, node[here].astype(np.int64)
+    for j, count in enumerate(counts):
+        at = base * count + codes[here, j]
+        for k in range(values.shape[1]):
+            summed = np.bincount(at, weights=values[here, k], minlength=nodes * count)
+            found[:, start : start + count, k] = np.rint(summed).astype(np.int64).reshape(nodes, count)
+        start += count
+    return found
+
+
+def fixed(values: np.ndarray, bits: int) -> tuple[np.ndarray, float]:
+    """Values in fixed point, int64 of the same shape and within ±2^bits, and the unit of one of them.
+
+    Args:
+        values: float64.
+        bits: of the largest magnitude.
+    """
+    most = float(np.abs(values).max(initial=0.0))
+    unit = most / (1 << bits) if most > 0 else 1.0
+    return np.rint(values / unit).astype(np.int64), unit
+
+
+class Merged:
+    """Bins of one node that were put together.
+
+    Attributes:
+        codes: of the node's rows, int64 (n, columns): numbers of groups.
+        ends: of each column, the last bin of each group.
+    """
+
+    def __init__(self, codes: np.ndarray, ends: list[list[int]]) -> None:
+        self.codes, self.ends = codes, ends
+
+
+def merged_bins(codes: np.ndarray, counts: Sequence[int], least: int) -> Merged:
+    """Neighbouring bins put together until each group has `least` rows; what is left joins the last group.
+
+    Rows without a value keep the last code for themselves where they, and the rows with one, are `least` or more; else
+    they count as those of the largest values.
+
+    Args:
+        codes: of the node's rows, int (n, columns).
+        counts: codes of each column.
+        least: fewest rows of a group.
+    """
+    new, ends = np.empty(codes.shape, dtype=np.int64), []
+    for j, count in enumerate(counts):
+        tally = np.bincount(codes[:, j], minlength=count)
+        values = int(tally[:-1].sum())
+        alone = tally[-1] >= least and (values >= least or not values)  # those without a value
+        table, stops, held = np.zeros(count, dtype=np.int64), list[int](), 0
+        for b in range(count - 1):
+            table[b] = len(stops)
+            held += int(tally[b])
+            if held >= least:
+                stops.append(b)
+                held = 0
+        if held or not stops:  # the rest joins the group before it
+            stops = [*stops[:-1], count - 2]
+        table[: count - 1] = np.minimum(table[: count - 1], len(stops) - 1)
+        table[-1] = count - 1 if alone else len(stops) - 1
+        new[:, j] = table[codes[:, j]]
+        ends.append(stops)
+    return Merged(new, ends)

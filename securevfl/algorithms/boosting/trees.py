@@ -1,0 +1,200 @@
+"""Trees as arrays: the active party's, which knows which nodes there are and what leaves say, and the passive ones',
+which know their own thresholds and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from securevfl.errors import InputError
+from securevfl.training.state import State, as_tensor
+
+__all__ = ["LEAF", "OwnSplits", "Tree", "read_splits", "read_trees", "write_splits", "write_trees"]
+
+LEAF = -1
+"""The owner of a node that is a leaf. 0 is the active party, 1 and up are the passive ones in the model's order."""
+
+
+@dataclass
+class Tree:
+    """One tree at the active party; nodes are numbered from the root, 0, and children follow their parents.
+
+    Attributes:
+        output: which output of the model it adds to.
+        owner: of each node: `LEAF`, 0, or the place of a passive party, counted from 1.
+        split: of each node: its column among the active party's own; or the number of its owner's split in this tree.
+        threshold: of the active party's own nodes: rows up to it go left.
+        missing_left: of these: where rows without a value go.
+        left: number of the left child.
+        right: number of the right child.
+        value: of leaves, what they add.
+        gain: of splits.
+    """
+
+    output: int
+    owner: list[int] = field(default_factory=list)
+    split: list[int] = field(default_factory=list)
+    threshold: list[float] = field(default_factory=list)
+    missing_left: list[bool] = field(default_factory=list)
+    left: list[int] = field(default_factory=list)
+    right: list[int] = field(default_factory=list)
+    value: list[float] = field(default_factory=list)
+    gain: list[float] = field(default_factory=list)
+
+    def add(self) -> int:
+        """A new leaf; its number."""
+        self.owner.append(LEAF)
+        for numbers in (self.split, self.left, self.right):
+            numbers.append(0)
+        for values in (self.threshold, self.value, self.gain):
+            values.append(0.0)
+        self.missing_left.append(False)
+        return len(self.owner) - 1
+
+    def leaves_of(self, own: np.ndarray, sides: dict[int, np.ndarray], rows: int) -> np.ndarray:
+        """The leaf of each row, int64 (rows,).
+
+        Args:
+            own: the active party's columns of these rows, float64 (rows, columns).
+            sides: passive party's place → whether rows go left at each of its splits, bool (splits, rows).
+            rows: how many there are.
+        """
+        at = np.zeros(rows, dtype=np.int64)
+        for node, owner in enumerate(self.owner):
+            if owner == LEAF:
+                continue
+            here = np.flatnonzero(at == node)
+            if owner == 0:
+                x = own[here, self.split[node]]
+                goes = np.where(np.isnan(x), self.missing_left[node], x <= self.threshold[node])
+            else:
+                goes = sides[owner][self.split[node], here]
+            at[here] = np.where(goes, self.left[node], self.right[node])
+        return at
+
+    def splits_of(self, owner: int) -> int:
+        """How many nodes a party splits."""
+        return self.owner.count(owner)
+
+
+@dataclass
+class OwnSplits:
+    """A passive party's splits of one tree, in the order in which they were chosen.
+
+    Attributes:
+        column: of its own.
+        threshold: rows up to it go left.
+        missing_left: where rows without a value go.
+    """
+
+    column: list[int] = field(default_factory=list)
+    threshold: list[float] = field(default_factory=list)
+    missing_left: list[bool] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def sides(self, x: np.ndarray) -> np.ndarray:
+        """Whether rows go left, bool (splits, n), by their columns x, float64 (n, columns)."""
+        found = np.empty((len(self), len(x)), dtype=bool)
+        for k, (column, threshold, missing) in enumerate(
+            zip(self.column, self.threshold, self.missing_left, strict=True)
+        ):
+            values = x[:, column]
+            found[k] = np.where(np.isnan(values), missing, values <= threshold)
+        return found
+
+
+_INTEGERS = ("owner", "split", "left", "right")
+_FLOATS = ("threshold", "value", "gain")
+
+
+def write_trees(trees: list[Tree]) -> State:
+    """The active party's trees as tensors."""
+
+    def all_of(name: str, kind: torch.dtype) -> torch.Tensor:
+        return torch.tensor([one for tree in trees for one in getattr(tree, name)], dtype=kind)
+
+    state: State = {name: all_of(name, torch.int64) for name in _INTEGERS}
+    state |= {name: all_of(name, torch.float64) for name in _FLOATS}
+    state["missing_left"] = all_of("missing_left", torch.bool)
+    state["sizes"] = torch.tensor([len(tree.owner) for tree in trees], dtype=torch.int64)
+    state["outputs"] = torch.tensor([tree.output for tree in trees], dtype=torch.int64)
+    return state
+
+
+def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list[Tree]:
+    """Trees from what `write_trees` wrote, checked: a part of a model may come from a file.
+
+    Args:
+        state: as written.
+        owners: number of passive parties of the model.
+        outputs: of the model.
+        columns: of the active party.
+
+    Raises:
+        InputError: lengths differ, or a number names what is not there.
+    """
+    whole = {name: as_tensor(state[name]).tolist() for name in (*_INTEGERS, *_FLOATS, "missing_left")}
+    sizes, which = as_tensor(state["sizes"]).tolist(), as_tensor(state["outputs"]).tolist()
+    if len(sizes) != len(which) or {len(values) for values in whole.values()} != {sum(sizes)}:
+        raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
+    trees, start = [], 0
+    for size, output in zip(sizes, which, strict=True):
+        tree = Tree(output)
+        for name, values in whole.items():
+            setattr(tree, name, values[start : start + size])
+        start += size
+        counted = [0] * (owners + 1)
+        for node in range(size):
+            owner = tree.owner[node]
+            if owner == LEAF:
+                continue
+            if not 0 <= owner <= owners or not (node < tree.left[node] < size and node < tree.right[node] < size):
+                raise InputError("a part of a boosted model with a node that leads nowhere: it is damaged")
+            if not 0 <= tree.split[node] < (columns if owner == 0 else size):
+                raise InputError("a part of a boosted model with a split by a column that is not there: it is damaged")
+            counted[owner] += 1
+        if not size or not 0 <= output < outputs:
+            raise InputError("a part of a boosted model with an empty tree, or one of no output: it is damaged")
+        if any(tree.split[n] >= counted[o] for n, o in enumerate(tree.owner) if o > 0):
+            raise InputError("a part of a boosted model with splits that are not numbered in a row: it is damaged")
+        trees.append(tree)
+    return trees
+
+
+def write_splits(trees: list[OwnSplits]) -> State:
+    """A passive party's splits as tensors."""
+    return {
+        "column": torch.tensor([one for tree in trees for one in tree.column], dtype=torch.int64),
+        "threshold": torch.tensor([one for tree in trees for one in tree.threshold], dtype=torch.float64),
+        "missing_left": torch.tensor([one for tree in trees for one in tree.missing_left], dtype=torch.bool),
+        "sizes": torch.tensor([len(tree) for tree in trees], dtype=torch.int64),
+    }
+
+
+def read_splits(state: State, *, columns: int) -> list[OwnSplits]:
+    """Splits from what `write_splits` wrote, checked.
+
+    Args:
+        state: as written.
+        columns: of the party.
+
+    Raises:
+        InputError: lengths differ, or a column is not there.
+    """
+    column, threshold, missing, sizes = (
+        as_tensor(state[name]).tolist() for name in ("column", "threshold", "missing_left", "sizes")
+    )
+    if not len(column) == len(threshold) == len(missing) == sum(sizes):
+        raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
+    if any(not 0 <= one < columns for one in column):
+        raise InputError("a part of a boosted model with a split by a column that is not there: it is damaged")
+    found, start = [], 0
+    for size in sizes:
+        end = start + size
+        found.append(OwnSplits(column[start:end], threshold[start:end], missing[start:end]))
+        start = end
+    return found

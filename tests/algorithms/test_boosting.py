@@ -1,0 +1,337 @@
+"""Boosting: its arithmetic against slow references and scikit-learn, vertical against pooled, sealed against plain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from helpers import ready_keys, scarce
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+import securevfl as sv
+from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, grow
+from securevfl.algorithms.boosting.histograms import fixed, merged_bins, plain_sums
+from securevfl.algorithms.boosting.splits import Rule, best_split
+from securevfl.algorithms.boosting.trees import (
+    LEAF,
+    OwnSplits,
+    Tree,
+    read_splits,
+    read_trees,
+    write_splits,
+    write_trees,
+)
+from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.site import PartySecret
+from securevfl.testing.trial import roles_begun
+from securevfl.transport import Kind
+
+RULE = Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01)
+
+
+class Pooled:
+    """All columns in one place: the sources of a tree that nobody splits up."""
+
+    subtracts = True
+
+    def __init__(self, bins: Bins, codes: np.ndarray, values: np.ndarray) -> None:
+        self.bins, self.codes, self.values = bins, codes, values
+
+    @property
+    def counts(self) -> Sequence[int]:
+        return self.bins.counts
+
+    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
+
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
+        sides = [self.bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left) for c in chosen]
+        owned = [(0, c.column, self.bins.threshold(c.column, c.bin)) for c in chosen]
+        return np.asarray(sides).reshape(len(chosen), len(self.codes)), owned
+
+
+def pooled_forest(
+    x: np.ndarray, y: np.ndarray, config: sv.Boosting, trees: int
+) -> tuple[list[Tree], np.ndarray, np.ndarray]:
+    """Trees over a pooled table, the raw scores of its rows, and what they began with."""
+    from securevfl.training.objectives import objective
+
+    loss = objective("logistic")
+    bins = fit_bins(x, config.bins)
+    codes, start = bins.codes(x), loss.start(y)
+    raw, forest = np.tile(start, (len(x), 1)), []
+    for _ in range(trees):
+        g, h = loss.gradients(raw, y)
+        (gi, gu), (hi, hu) = fixed(g[:, 0], config.bits), fixed(h[:, 0], config.bits)
+        rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
+        values = np.stack([gi, hi], axis=1)
+        limits = Limits(depth=config.depth, leaves=config.leaves)
+        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, Pooled(bins, codes, values)))
+        grown.tree.value = [config.lr * value for value in grown.tree.value]
+        raw[:, 0] += np.asarray(grown.tree.value)[grown.leaf]
+        forest.append(grown.tree)
+    return forest, raw, start
+
+
+def table(rows: int = 600, columns: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=(rows, columns))
+    x[:, 1] = np.round(x[:, 1])
+    logit = 1.5 * x[:, 0] - x[:, 1] * x[:, 2] + np.sin(3 * x[:, 3])
+    return x, (generator.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+
+
+@pytest.mark.parametrize(("depth", "leaves"), [(3, 0), (12, 9)])
+@pytest.mark.parametrize("missing", [False, True])
+def test_pooled_trees_are_those_of_scikit_learn(depth: int, leaves: int, missing: bool) -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x, y = table()
+    if missing:
+        x[np.random.default_rng(1).random(x.shape) < 0.15] = np.nan
+    config = sv.Boosting(depth=depth, leaves=leaves, bins=32, l2=1.0, min_hessian=0.001, bits=24)
+    _, raw, _ = pooled_forest(x, y, config, trees=8)
+    theirs = HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=8,
+        max_depth=depth,
+        max_leaf_nodes=leaves or None,
+        l2_regularization=1.0,
+        min_samples_leaf=1,
+        max_bins=32,
+        early_stopping=False,
+    ).fit(x, y)
+    mine = 1 / (1 + np.exp(-raw[:, 0]))
+    np.testing.assert_allclose(mine, theirs.predict_proba(x)[:, 1], atol=2e-4)
+
+
+def slow_split(codes: np.ndarray, counts: Sequence[int], values: np.ndarray, rule: Rule) -> float:
+    """The largest gain of any split, by trying all of them row by row."""
+
+    def score(rows: np.ndarray) -> float:
+        g, h = values[rows].sum(axis=0).tolist() if rows.any() else (0, 0)
+        shrunk = np.sign(g) * max(abs(g) - rule.l1, 0)
+        return float(shrunk**2 / (h + rule.l2)) if h + rule.l2 > 0 else 0.0
+
+    best, everyone = 0.0, np.ones(len(codes), dtype=bool)
+    for j, count in enumerate(counts):
+        for b in range(count - 1):
+            for missing_left in (False, True):
+                missing = codes[:, j] == count - 1
+                left = np.where(missing, missing_left, codes[:, j] <= b)
+                if min(values[left, 1].sum(), values[~left, 1].sum()) >= rule.min_hessian:
+                    best = max(best, (score(left) + score(~left) - score(everyone)) / 2)
+    return best
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.sampled_from([0.0, 2.0]), st.sampled_from([0.0, 1.0]), st.sampled_from([1.0, 4.0]))
+def test_the_best_split_is_the_best_of_all(data: st.DataObject, l1: float, l2: float, least: float) -> None:
+    rows, counts = data.draw(st.integers(2, 12)), data.draw(st.lists(st.integers(2, 5), min_size=1, max_size=3))
+    codes = np.stack(
+        [data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, count - 1))) for count in counts], axis=1
+    )
+    g = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(-9, 9)))
+    h = data.draw(hnp.arrays(np.int64, rows, elements=st.integers(1, 5)))
+    values, rule = np.stack([g, h], axis=1), Rule(l1=l1, l2=l2, min_gain=0.0, min_hessian=least)
+    sums = plain_sums(values, codes, counts, np.zeros(rows, dtype=np.int64), 1)[0]
+    found = best_split(sums, counts, values.sum(axis=0), rule)
+    assert (0.0 if found is None else found.gain) == pytest.approx(slow_split(codes, counts, values, rule))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data(), st.integers(1, 6))
+def test_no_group_of_merged_bins_has_fewer_rows_unless_the_node_has(data: st.DataObject, least: int) -> None:
+    rows, counts = data.draw(st.integers(1, 30)), [6, 4]
+    codes = np.stack(
+        [data.draw(hnp.arrays(np.int64, rows, elements=st.integers(0, count - 1))) for count in counts], axis=1
+    )
+    merged = merged_bins(codes, counts, least)
+    for j, count in enumerate(counts):
+        sizes = np.bincount(merged.codes[:, j])
+        assert sizes[sizes > 0].min() >= min(least, rows)
+        for group, last in enumerate(merged.ends[j][:-1]):  # a split after a group is one after its last bin
+            values = codes[:, j] < count - 1
+            assert np.array_equal((merged.codes[:, j] <= group)[values], (codes[:, j] <= last)[values])
+
+
+def test_codes_and_thresholds_say_the_same() -> None:
+    x = np.round(np.random.default_rng(0).normal(size=(300, 2)), 1)
+    x[::7, 1] = np.nan
+    bins = fit_bins(x, 8)
+    codes = bins.codes(x)
+    for column in range(2):
+        assert codes[:, column].max() < bins.counts[column] <= 8 + 1
+        for b in range(bins.counts[column] - 1):
+            for missing_left in (False, True):
+                told = OwnSplits([column], [bins.threshold(column, b)], [missing_left])
+                here = bins.goes_left(codes, column, b, missing_left=missing_left)
+                assert np.array_equal(told.sides(x)[0], here)
+
+
+def job(protection: sv.Plain | sv.Paillier, **changes: Any) -> sv.Job:
+    config: dict[str, Any] = {"depth": 3, "bins": 8, "lr": 0.3, "min_hessian": 0.01} | changes
+    plan = {"epochs": 3, "seed": 3, "patience": None, "keep": "last"}
+    return sv.Job(algorithm=sv.Boosting(**config), protection=protection, **plan)
+
+
+def run(work: sv.Job, people: sv.Parties) -> Ran:
+    alike = {name: PartySecret.derived(work.seed, name) for name in people}
+    return run_parties(work, people, join_parties(people, work), run="run", secrets=alike)
+
+
+def same_trees(one: Ran, other: Ran) -> bool:
+    """Whether all parties have the same part of the model, bit by bit."""
+
+    def flat(state: Any) -> list[Any]:
+        if isinstance(state, dict):
+            return [item for key in sorted(state) for item in flat(state[key])]
+        return [state.tolist()] if isinstance(state, torch.Tensor) else [state]
+
+    return all(
+        flat(one.trained[name].model["parts"]) == flat(other.trained[name].model["parts"]) for name in one.trained
+    )
+
+
+@pytest.mark.parametrize("settings_", [{}, {"leaves": 5}, {"depth": 2, "l1": 0.5}], ids=["depth", "leaves", "l1"])
+def test_vertical_trees_are_pooled_ones_split_by_split(settings_: dict[str, Any]) -> None:
+    people, work = scarce(2, rows=300, overlap=1.0), job(sv.Plain(), **settings_)
+    with roles_begun() as roles:
+        ran = run(work, people)
+    train, order = ran.split.train, [people.active.name, *sorted(t.name for t in people.passive)]
+    by_name: dict[str, Any] = {role.site.name: role for role in roles}
+    columns = [by_name[name].columns_of(train) for name in order]
+    owners = [(place, j) for place, x in enumerate(columns) for j in range(x.shape[1])]
+    y = by_name[order[0]].labels(train).numpy()
+    forest, _, _ = pooled_forest(np.concatenate(columns, axis=1), y, sv.Boosting.of(work.algorithm.describe()), 3)
+    parts = {name: ran.trained[name].model["parts"]["forest"] for name in order}
+    vertical = read_trees(parts[order[0]]["trees"], owners=2, outputs=1, columns=columns[0].shape[1])
+    theirs = [read_splits(parts[name], columns=columns[k + 1].shape[1]) for k, name in enumerate(order[1:])]
+    assert len(vertical) == len(forest) == 3
+    for number, (mine, whole) in enumerate(zip(vertical, forest, strict=True)):
+        assert mine.left == whole.left
+        assert mine.value == whole.value
+        for node, owner in enumerate(mine.owner):
+            if owner == LEAF:
+                continue
+            found, threshold = owners[whole.split[node]], whole.threshold[node]
+            if owner == 0:
+                told = (0, mine.split[node]), mine.threshold[node]
+            else:
+                splits = theirs[owner - 1][number]
+                told = (owner, splits.column[mine.split[node]]), splits.threshold[mine.split[node]]
+            assert told == (found, threshold)
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_sealed_trees_are_the_plain_ones(nodes: str, classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)
+    people = scarce(2, rows=90, classes=classes, width=2, overlap=1.0)
+    plain = run(job(sv.Plain(), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
+    sealed = run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
+    assert same_trees(plain, sealed)
+    assert any(len(tree) for tree in read_splits(part(sealed, "shop1"), columns=99))
+    told = {(entry.what, entry.kind) for entry in sealed.ledgers["bank"].entries if entry.way == "sent"}
+    assert (("boost/nodes", Kind.CONTROL) in told) == (nodes == "shown")
+    assert ("boost/gradients", Kind.GRADIENT) not in told
+
+
+def part(ran: Ran, name: str) -> Any:
+    return ran.trained[name].model["parts"]["forest"]
+
+
+def test_hidden_passive_parties_get_the_same_number_of_ciphertexts_whatever_the_tree() -> None:
+    """Rows outside the nodes that are summed are sent as zeros: all rows, each level."""
+    from securevfl_crypto import generate_keypair
+    from securevfl_crypto.sums import SumOwner, SumPlan
+
+    key = generate_keypair(2048)
+    owner = SumOwner(key, SumPlan(key_bits=2048, rows=40, bounds=(16, 16), nodes=2))
+    values = np.ones((40, 2), dtype=np.int64)
+    one, other = np.full(40, -1), np.arange(40) % 2
+    assert owner.encrypt(values, one).shape == owner.encrypt(values, other).shape
+    assert len({bytes(row) for row in owner.encrypt(values, one)}) == 40  # zeros are fresh ciphertexts, too
+
+
+@pytest.mark.parametrize(
+    "changes", [{"goss": (0.2, 0.3)}, {"rows": 0.6, "columns": 0.5}, {"leaves": 4, "depth": 6}], ids=str
+)
+def test_what_thins_trees_out_still_learns(changes: dict[str, Any]) -> None:
+    people = scarce(2, rows=500, overlap=1.0)
+    ran = run(job(sv.Plain(), **changes).replace(epochs=12), people)
+    assert ran.trained["bank"].test["auc"] > 0.8
+    trees = read_trees(part(ran, "bank")["trees"], owners=2, outputs=1, columns=99)
+    if "leaves" in changes:
+        assert max(tree.owner.count(LEAF) for tree in trees) <= 4
+
+
+def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that it does not see have no gradient, and a passive party cannot tell which they are."""
+    from securevfl.algorithms.boosting import asking
+
+    seen: list[tuple[int, int]] = []
+    begin = asking.Asking.begin
+
+    async def counted(self: Any, values: np.ndarray, rows: np.ndarray) -> None:
+        seen.append((int(rows.sum()), len(rows)))
+        assert not values[~rows].any()
+        await begin(self, values, rows)
+
+    monkeypatch.setattr(asking.Asking, "begin", counted)
+    run(job(sv.Plain(), rows=0.5), scarce(1, rows=200, overlap=1.0))
+    assert seen
+    assert all(abs(count - total / 2) <= 1 for count, total in seen)
+
+
+@pytest.mark.parametrize(
+    ("protection", "words"),
+    [
+        (sv.BFV(), "built for Paillier alone"),
+        (sv.Shares(), "trained on shares"),
+        (sv.Plain(fixed_point=True), "leave fixed_point out"),
+        (sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=8))), "no noise on features or gradients"),
+    ],
+)
+def test_what_it_cannot_have_is_refused(protection: Any, words: str) -> None:
+    with pytest.raises(sv.InputError, match=words):
+        sv.Job(algorithm=sv.Boosting(), protection=protection)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"leaves": 1}, "splits nothing"), ({"goss": (0.8, 0.5)}, "two positive shares"), ({"depth": 0}, "depth")],
+)
+def test_settings_that_make_no_sense_are_refused(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(sv.InputError, match=words):
+        sv.Boosting(**changes)
+
+
+def test_a_damaged_part_of_a_model_is_refused() -> None:
+    tree = Tree(0)
+    for _ in range(3):
+        tree.add()
+    tree.owner[0], tree.left[0], tree.right[0] = 1, 1, 2
+    good = write_trees([tree])
+    assert read_trees(good, owners=1, outputs=1, columns=0)[0].left == tree.left
+    for name, value in (("left", 7), ("right", 0), ("owner", 3), ("split", 1), ("sizes", 9), ("outputs", 4)):
+        bad = {key: kept.clone() for key, kept in good.items()}
+        bad[name][0] = value
+        with pytest.raises(sv.InputError, match="damaged"):
+            read_trees(bad, owners=1, outputs=1, columns=0)
+    own = write_splits([OwnSplits([1], [0.5], [False])])
+    with pytest.raises(sv.InputError, match="damaged"):
+        read_splits(own, columns=1)
+
+
+def test_randomised_labels_are_what_trees_are_grown_from(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = run(job(sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2.0)))), scarce(1, rows=200, overlap=1.0))
+    spent = [one for one in ran.trained["bank"].spent if one.what == "labels"]
+    assert [one.times for one in spent] == [1]
