@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -335,3 +337,22 @@ def test_randomised_labels_are_what_trees_are_grown_from(monkeypatch: pytest.Mon
     ran = run(job(sv.Plain(dp=sv.DP(labels=sv.RandomisedResponse(epsilon=2.0)))), scarce(1, rows=200, overlap=1.0))
     spent = [one for one in ran.trained["bank"].spent if one.what == "labels"]
     assert [one.times for one in spent] == [1]
+
+
+def test_the_code_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs/algorithms/boosting.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    exec(compile(code.replace("2_000", "600").replace("epochs=10", "epochs=2"), "page", "exec"), {})
+    assert re.fullmatch(r"AUC 0\.[5-9]\d\n", capsys.readouterr().out)
+
+
+def numbers(rows: int = 300) -> sv.Parties:
+    """A numeric target that both parties' columns tell, with gaps."""
+    generator = np.random.default_rng(5)
+    x = generator.normal(size=(rows, 4))
+    y = 10 + 3 * x[:, 0] + 2 * np.abs(x[:, 2])
+    ids = [f"id {i}" for i in range(rows)]
+    gaps = x[:, 3].copy()
+    gaps[::9] = np.nan
+    bank = sv.PartyTable("bank", ids, {"a": x[:, 0], "b": x[:, 1]}, label=y, label_name="amount")
+    return sv.Parties.of(bank, sv.PartyTable("shop", ids, {"c": x[:, 2], "d": gaps}))

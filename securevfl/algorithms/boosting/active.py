@@ -9,9 +9,9 @@ import torch
 
 from securevfl.algorithms.boosting.asking import Asking
 from securevfl.algorithms.boosting.bins import fit_bins
-from securevfl.algorithms.boosting.configuration import Boosting
 from securevfl.algorithms.boosting.growing import Limits, grow
 from securevfl.algorithms.boosting.histograms import fixed
+from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.training.objectives import Objective, objective
@@ -45,9 +45,11 @@ class Forest:
             await self._role.asking.setup()
 
     def snapshot(self) -> object:
+        """See `Part.snapshot`."""
         return {"trees": write_trees(self.trees), "start": torch.from_numpy(self.start.copy())}
 
     def restore(self, state: object) -> None:
+        """See `Part.restore`."""
         role, kept = self._role, as_dict(state)
         self.start = as_tensor(kept["start"]).numpy().copy()
         self.trees = read_trees(
@@ -56,9 +58,11 @@ class Forest:
         role.scored[:] = 0
 
     def state(self) -> State:
+        """See `Part.state`."""
         return as_dict(self.snapshot())
 
     def load(self, state: State) -> None:
+        """See `Part.load`."""
         self.restore(state)
 
 
@@ -73,7 +77,7 @@ class BoostingActive(ActiveRole):
         scored: how many trees are in `raw`, (rows,).
     """
 
-    config: Boosting
+    config: Settings
 
     def build(self) -> None:
         task = self.task

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import numpy as np
 import securevfl_crypto as crypto
@@ -12,14 +12,13 @@ from securevfl_crypto.sums import SealedSums, SumOwner, SumPlan
 from securevfl.algorithms.boosting.bins import Bins
 from securevfl.algorithms.boosting.growing import Chosen
 from securevfl.algorithms.boosting.histograms import plain_sums
-from securevfl.cut import Paillier
+from securevfl.algorithms.boosting.settings import Settings
+from securevfl.cut import Paillier, Protection
 from securevfl.cut.sealed import working
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
+from securevfl.site import Site
 from securevfl.transport import Guard, Kind
-
-if TYPE_CHECKING:
-    from securevfl.algorithms.boosting.active import BoostingActive
 
 __all__ = ["MOST_COLUMNS", "Asking", "plan_of"]
 
@@ -41,6 +40,30 @@ def plan_of(key_bits: int, rows: int, bits: int, nodes: int) -> SumPlan:
     return SumPlan(key_bits=key_bits, rows=rows, bounds=(1 << bits,) * _VALUES, nodes=nodes)
 
 
+class Growing(Protocol):
+    """What has to be known of the active party's role."""
+
+    @property
+    def config(self) -> Settings:
+        """What the job asks for."""
+        ...
+
+    @property
+    def site(self) -> Site:
+        """The party's place."""
+        ...
+
+    @property
+    def protection(self) -> Protection:
+        """Of what is sent."""
+        ...
+
+    @property
+    def trained_with(self) -> tuple[str, ...]:
+        """Names of the passive parties, in their order."""
+        ...
+
+
 class Asking:
     """What the active party knows of the others' columns while it grows trees.
 
@@ -50,7 +73,7 @@ class Asking:
         codes: of its training rows, int16 (n, columns).
     """
 
-    def __init__(self, role: BoostingActive, bins: Bins, codes: np.ndarray) -> None:
+    def __init__(self, role: Growing, bins: Bins, codes: np.ndarray) -> None:
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}
         self._counts: tuple[int, ...] = bins.counts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Bins:
         edges: of each column, ascending float64, one less than it has bins of values.
     """
 
-    edges: tuple[np.ndarray, ...]
+    edges: tuple[np.ndarray, ...] = field(repr=False)
 
     @property
     def counts(self) -> tuple[int, ...]:

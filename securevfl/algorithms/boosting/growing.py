@@ -50,18 +50,17 @@ class Chosen:
 
 
 class Sources(Protocol):
-    """What a tree is grown from.
-
-    Attributes:
-        counts: codes of all candidate columns, party by party.
-        subtracts: whether a node's sums may be found from those of its parent and its sibling.
-    """
+    """What a tree is grown from."""
 
     @property
-    def counts(self) -> Sequence[int]: ...
+    def counts(self) -> Sequence[int]:
+        """Codes of all candidate columns, party by party."""
+        ...
 
     @property
-    def subtracts(self) -> bool: ...
+    def subtracts(self) -> bool:
+        """Whether a node's sums may be found from those of its parent and its sibling."""
+        ...
 
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """Sums by node and code, int64 (nodes, codes of all columns, 2).
@@ -96,7 +95,7 @@ class Grown:
 class _Open:
     """A leaf that may still be split."""
 
-    sums: np.ndarray
+    sums: np.ndarray = field(repr=False)
     depth: int
     split: Split | None = None
 

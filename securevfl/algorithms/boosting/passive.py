@@ -9,8 +9,8 @@ from securevfl_crypto.sums import SealedSums, SumHolder
 
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
-from securevfl.algorithms.boosting.configuration import Boosting
 from securevfl.algorithms.boosting.histograms import merged_bins, plain_sums
+from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
 from securevfl.cut.handshake import key_bytes
@@ -45,16 +45,20 @@ class OwnForest:
             await self._role.introduce()
 
     def snapshot(self) -> object:
+        """See `Part.snapshot`."""
         return write_splits(self.trees)
 
     def restore(self, state: object) -> None:
+        """See `Part.restore`."""
         self.trees = read_splits(as_dict(state), columns=self._role.width)
         self._role.scored[:] = 0
 
     def state(self) -> State:
+        """See `Part.state`."""
         return as_dict(self.snapshot())
 
     def load(self, state: State) -> None:
+        """See `Part.load`."""
         self.restore(state)
 
 
@@ -68,7 +72,7 @@ class BoostingPassive(PassiveRole):
         codes: of these rows, int16 (n, columns).
     """
 
-    config: Boosting
+    config: Settings
 
     def build(self) -> None:
         self.forest = OwnForest(self)

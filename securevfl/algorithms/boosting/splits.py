@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class Split:
     column: int
     bin: int
     missing_left: bool
-    left: np.ndarray
+    left: np.ndarray = field(repr=False)
 
 
 def _shrunk(g: np.ndarray, l1: float) -> np.ndarray:

@@ -1,0 +1,193 @@
+"""What a job can ask of boosting, and every message that it sends."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from securevfl.cut import Paillier, Plain, Protection
+from securevfl.errors import InputError
+from securevfl.training.algorithm import Algorithm
+from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
+
+__all__ = ["Settings"]
+
+_SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
+_CELLS = Sight(of="features", severity="leak", through="sums of gradients over bins, down to single rows")
+_MERGED = Sight(of="features", severity="note", through="sums of gradients over bins of many rows")
+_FULLEST = Sight(of="features", severity="note", through="which bin of a column has the most rows")
+_CHOSEN = Sight(of="labels", severity="note", through="which of its splits help to tell labels apart")
+_NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")
+_GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss")
+
+
+class Settings(Algorithm):
+    """What a job can ask of boosting, for roles: see `Boosting`."""
+
+    lr: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    depth: Annotated[int, Meta(ge=1, le=12)] = 5
+    leaves: Annotated[int, Meta(ge=0, le=4096)] = 0
+    bins: Annotated[int, Meta(ge=2, le=255)] = 32
+    l1: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    l2: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
+    min_gain: Annotated[float, Meta(ge=0, le=1e6)] = 0.0
+    min_hessian: Annotated[float, Meta(ge=0, le=1e6)] = 1.0
+    rows: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    columns: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    goss: tuple[float, float] | None = None
+    bits: Annotated[int, Meta(ge=6, le=24)] = 12
+    nodes: Literal["hidden", "shown"] = "hidden"
+    merge: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self.leaves == 1:
+            found += ["boosting.leaves is 1; a tree of one leaf splits nothing: give 2 or more, or 0 for no bound"]
+        if self.goss is not None:
+            large, other = self.goss
+            if not (0 < large < 1 and 0 < other <= 1 - large):
+                found += [f"boosting.goss is {self.goss}; two positive shares of at most 1 together are needed"]
+            if self.rows < 1:
+                found += ["boosting.goss and boosting.rows both draw rows: leave one of them out"]
+        return found
+
+    @property
+    def title(self) -> str:
+        return f"{self.label}, nodes shown" if self.nodes == "shown" else self.label
+
+    @property
+    def trainable(self) -> bool:
+        return False
+
+    def check(self, protection: Protection) -> None:
+        super().check(protection)
+        if type(protection) is not Paillier and not isinstance(protection, Plain):
+            raise InputError(
+                f"{self.title} adds up single rows under encryption, which is built for Paillier alone: use protection "
+                f"'paillier' or 'plain' in the place of {protection.name!r}"
+            )
+        if isinstance(protection, Plain) and protection.fixed_point:
+            raise InputError(f"{self.title} computes in the same integers either way: leave fixed_point out")
+        dp = protection.dp
+        if dp is not None and (dp.features or dp.gradients):
+            raise InputError(
+                f"{self.title} has no noise on features or gradients: the noise on a sum would have to grow with the "
+                "rows of a bin. Draw labels by dp=sv.DP(labels=sv.RandomisedResponse(…)), or leave dp out"
+            )
+
+    def shows_nodes(self, protection: Protection) -> bool:
+        """Whether passive parties are told which rows stand in which node."""
+        return not protection.sealed or self.nodes == "shown"
+
+    @property
+    def merges(self) -> bool:
+        """Whether passive parties put small bins together before they answer."""
+        return self.nodes == "shown"
+
+    def exchanges(self, protection: Protection, passive: int) -> tuple[Exchange, ...]:
+        if not passive:
+            return ()
+        sealed, shown = protection.sealed, self.shows_nodes(protection)
+        ciphers, bits = (protection.ciphers, protection.key_bits) if sealed else (frozenset[str](), 0)
+        sums = "sums of gradients over the rows of each of its bins"
+        what = f"of {self.merge} rows or more" if self.merges else "where a bin has one row, its place in a column"
+        found = [
+            Exchange(
+                "boost/columns",
+                Kind.CONTROL,
+                PASSIVE,
+                ACTIVE,
+                "how many bins its columns have",
+                reveals="how many columns it has, and how many distinct values up to the number of bins",
+            ),
+            Exchange("boost/next", Kind.CONTROL, ACTIVE, PASSIVE, "what to do next in a tree"),
+            Exchange(
+                "boost/gradients",
+                Kind.CIPHERTEXT if sealed else Kind.GRADIENT,
+                ACTIVE,
+                PASSIVE,
+                "gradients of the loss of each row",
+                reveals="" if sealed else "the gradient of each row's loss, and with it the label",
+                severity="ok" if sealed else "leak",
+                ciphers=ciphers,
+                key_bits=bits,
+                sights=() if sealed else (_GRADIENTS,),
+            ),
+            Exchange(
+                "boost/sums",
+                Kind.CIPHERTEXT if sealed else Kind.STATISTIC,
+                PASSIVE,
+                ACTIVE,
+                sums,
+                reveals=f"{sums}, {what}",
+                severity="note" if self.merges else "leak",
+                ciphers=ciphers,
+                key_bits=bits,
+                opened=Kind.STATISTIC if sealed else None,
+                sights=(_MERGED if self.merges else _CELLS,),
+            ),
+            Exchange(
+                "boost/splits",
+                Kind.CONTROL,
+                ACTIVE,
+                PASSIVE,
+                "which of its splits were chosen",
+                reveals="which of its own columns and thresholds tell labels apart",
+                severity="note",
+                sights=(_CHOSEN,),
+            ),
+            Exchange(
+                "boost/sides",
+                Kind.CONTROL,
+                PASSIVE,
+                ACTIVE,
+                "on which side of its chosen splits each row lies",
+                reveals="for each chosen split, which rows lie on either side of a threshold that it does not know",
+                severity="leak",
+                sights=(_SIDES,),
+            ),
+            Exchange(
+                "boost/paths",
+                Kind.CONTROL,
+                PASSIVE,
+                ACTIVE,
+                "on which side of its splits each scored row lies",
+                reveals="for each of its splits in the model, on which side each scored row lies",
+                severity="leak",
+                sights=(_SIDES,),
+            ),
+        ]
+        if sealed:
+            found += [
+                Exchange("boost/key", Kind.PUBLIC_KEY, ACTIVE, PASSIVE, "public key"),
+                Exchange(
+                    "boost/fullest",
+                    Kind.CONTROL,
+                    PASSIVE,
+                    ACTIVE,
+                    "which bin of each column has the most rows",
+                    reveals="which bin of each column has the most rows" + (" of a node" if shown else ""),
+                    severity="note",
+                    sights=(_FULLEST,),
+                ),
+            ]
+        if shown:
+            found.append(
+                Exchange(
+                    "boost/nodes",
+                    Kind.CONTROL,
+                    ACTIVE,
+                    PASSIVE,
+                    "which row stands in which node",
+                    reveals="which rows stand in one node, from which their labels can be ranked",
+                    severity="leak",
+                    sights=(_NODES,),
+                )
+            )
+        return tuple(found)
+
+    def notes(self, protection: Protection) -> list[str]:
+        if protection.sealed and self.shows_nodes(protection):
+            return ["passive parties see which rows stand in one node: from that they rank labels (nodes = 'hidden')"]
+        return []
