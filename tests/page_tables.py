@@ -65,6 +65,9 @@ def _rows() -> list[tuple[str, str, Algorithm]]:
     for name in NAMES:
         variants: dict[str, dict[str, str]] = {"": {}} | VARIANTS.get(name, {})
         for more, settings in variants.items():
+            if "bottom" not in find_algorithm(name).__struct_fields__:
+                found.append((f"`{name}{more}`", "–", find_algorithm(name).of({**settings})))
+                continue
             for kind, bottom in BOTTOMS.items():
                 try:
                     algorithm = find_algorithm(name).of({"bottom": bottom, **settings})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -22,8 +22,8 @@ class SealedSums:
             the sum over all bins.
     """
 
-    ciphertexts: np.ndarray
-    omitted: np.ndarray
+    ciphertexts: np.ndarray = field(repr=False)
+    omitted: np.ndarray = field(repr=False)
 
     def checked(self, bins: Sequence[int], nodes: int) -> np.ndarray:
         """`omitted` as int64, of columns with so many bins.

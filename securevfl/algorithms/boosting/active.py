@@ -122,14 +122,15 @@ class BoostingActive(ActiveRole):
         return [self.training_rows(epoch)]
 
     async def train_batch(self, rows: np.ndarray) -> float:
-        y = self.learned(rows)
+        y, counts = self.learned(rows), self.row_weights(rows)
+        each = np.ones(len(rows)) if counts is None else counts.astype(np.float64)
         if self.fitted is None:
-            self.forest.start = self.objective.start(y)
+            self.forest.start = self.objective.start(y, counts)
             self.fitted = np.tile(self.forest.start, (len(rows), 1))
         g, h = self.objective.gradients(self.fitted, y)
         for k in range(self.outputs):
-            await self.one_tree(k, g[:, k], h[:, k])
-        return float(self.objective.losses(self.fitted, y).sum())
+            await self.one_tree(k, g[:, k] * each, h[:, k] * each)
+        return float((self.objective.losses(self.fitted, y) * each).sum())
 
     async def one_tree(self, output: int, g: np.ndarray, h: np.ndarray) -> None:
         """Grow a tree and add it."""

@@ -39,7 +39,7 @@ class Boosting(Settings):
     name: ClassVar[str] = "boosting"
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers"})
+    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
 
     def active(self, setting: Setting) -> ActiveRole:
         return BoostingActive(self, setting)
