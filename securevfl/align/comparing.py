@@ -19,9 +19,22 @@ from securevfl.transport import Kind, Message, Scalar
 if TYPE_CHECKING:
     from securevfl_psi.linkage import Encodings, Linked
 
-__all__ = ["BLOCKS", "FIGURES", "ID", "IDS", "RECORDS", "Drawn", "Sent", "bytes_of", "compare", "receive", "send"]
+__all__ = [
+    "BLOCKS",
+    "FIGURES",
+    "ID",
+    "IDS",
+    "RECORDS",
+    "WEIGHTS",
+    "Drawn",
+    "Sent",
+    "bytes_of",
+    "compare",
+    "receive",
+    "send",
+]
 
-RECORDS, BLOCKS, IDS = "link/records", "link/blocks", "link/ids"
+RECORDS, BLOCKS, IDS, WEIGHTS = "link/records", "link/blocks", "link/ids", "link/weights"
 ID = 16
 """Bytes of a row's identifier."""
 FIGURES = ("pairs", "threshold", "precision", "recall", "compared")
@@ -48,6 +61,8 @@ async def compare(site: Site, how: Linkage) -> list[Mapping[str, Scalar]]:
     made = await Drawn.of(site, how, mine, theirs)
     figures = {f"{name} {passive}": made.meta[passive][name] for passive in site.passive for name in FIGURES}
     await site.links[site.active].send(Kind.INTERSECTION, IDS, meta=figures, ids=made.ids)
+    if how.weights:
+        await site.links[site.active].send(Kind.STATISTIC, WEIGHTS, weights=made.weights)
     for passive in site.passive:
         await made.tell(site.links[passive])
     return [made.meta[passive] for passive in site.passive]
@@ -59,11 +74,13 @@ class Drawn:
 
     Attributes:
         ids: of the active party's encoded rows, (n, 16) uint8.
+        weights: of them, the probability that all their links are true, 1 for a row that is not linked, (n,) float64.
         theirs: passive party → identifiers of its encoded rows.
         meta: passive party → `FIGURES`.
     """
 
     ids: np.ndarray = field(repr=False)
+    weights: np.ndarray = field(repr=False)
     theirs: Mapping[str, np.ndarray] = field(repr=False)
     meta: Mapping[str, Mapping[str, Scalar]]
 
@@ -81,14 +98,15 @@ class Drawn:
             AlignmentError: encodings of other keys or fields, or scores that show no threshold.
         """
         size = len(next(iter(mine.values())).encodings)
-        ids, others, meta = _random(size), {}, {}
+        ids, weights, others, meta = _random(size), np.ones(size), {}, {}
         for passive in site.passive:
             found = await asyncio.to_thread(_linked, how, mine[passive], theirs[passive], (site.active, passive))
             others[passive] = _random(found.sizes[1])
             others[passive][found.rows_b] = ids[found.rows_a]
+            weights[found.rows_a] *= np.clip(found.probabilities, 0, 1)
             figures = (len(found), found.threshold, found.precision, found.recall, found.compared)
             meta[passive] = dict(zip(FIGURES, figures, strict=True))
-        return cls(ids, others, meta)
+        return cls(ids, weights, others, meta)
 
     async def tell(self, link: Link) -> None:
         """A passive party its identifiers."""

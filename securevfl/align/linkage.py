@@ -28,6 +28,9 @@ _ATTACKED = (
     "keyed encodings of the linkage fields of every record of its table, of which known attacks read names; with a "
     "party's key all of them"
 )
+_LIKELY = (
+    "of each of its own linked rows, how likely the link is true, which follows from how alike the two records are"
+)
 
 
 class LinkField(Config):
@@ -121,6 +124,8 @@ class Linkage(Config):
             sound of one and the first 4 characters of another (of a date, the year), ``"zip"`` a whole value. Empty for
             all pairs.
         deduplicate: whether each party leaves out rows that it finds to be one person twice.
+        weights: whether the active party's rows count by the probability of their links to be true, in the loss and in
+            metrics, on top of weights that its table has.
         bits: length of an encoding, a multiple of 64.
     """
 
@@ -130,6 +135,7 @@ class Linkage(Config):
     precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
     blocks: tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...] = ()
     deduplicate: bool = True
+    weights: bool = False
     bits: Annotated[int, Meta(ge=256, le=8192)] = 1024
 
     @classmethod
@@ -196,4 +202,8 @@ class Linkage(Config):
             sights = (Sight(of="rows", severity="leak", through="encodings whose key it has"),)
             return [Finding(active, name, _READ, "leak", sights) for name in passive]
         sights = (Sight(of="rows", severity="leak", through="keyed encodings"),)
-        return [Finding(COORDINATOR, name, _ATTACKED, "leak", sights) for name in (active, *passive)]
+        found = [Finding(COORDINATOR, name, _ATTACKED, "leak", sights) for name in (active, *passive)]
+        if self.weights:
+            sights = (Sight(of="rows", severity="note", through="probabilities of links"),)
+            found += [Finding(active, name, _LIKELY, "note", sights) for name in passive]
+        return found

@@ -15,7 +15,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from securevfl.align.comparing import BLOCKS, FIGURES, ID, IDS, RECORDS, Drawn, Sent, bytes_of, compare, receive, send
+from securevfl.align.comparing import (
+    BLOCKS,
+    FIGURES,
+    ID,
+    IDS,
+    RECORDS,
+    WEIGHTS,
+    Drawn,
+    Sent,
+    bytes_of,
+    compare,
+    receive,
+    send,
+)
 from securevfl.align.linkage import Linkage
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link, fan_out
@@ -41,6 +54,9 @@ def link_exchanges(how: Linkage) -> tuple[Exchange, ...]:
             found.append(Exchange(BLOCKS, Kind.ENCODED_SET, sender, to, "blocks of records", "encodings", "leak"))
         words = "random identifiers of rows; how many are linked, and how well by estimate"
         found.append(Exchange(IDS, Kind.INTERSECTION, to, sender, words))
+    if how.weights and outside:
+        words = "how likely each row's link is true"
+        found.append(Exchange(WEIGHTS, Kind.STATISTIC, COORDINATOR, ACTIVE, words, words, "note"))
     return tuple(found)
 
 
@@ -51,10 +67,13 @@ class LinkedRows:
     Attributes:
         ids: an identifier for each row of its table.
         words: what was linked, and how well by the linker's estimate; one sentence.
+        weights: at the active party, where rows count by it: the probability that a row's links are true, 1 for a row
+            without one, (rows,) float64.
     """
 
     ids: tuple[str, ...] = field(repr=False)
     words: str
+    weights: np.ndarray | None = field(default=None, repr=False)
 
 
 def check_fields(how: Linkage, fields: Mapping[str, Sequence[object]], name: str) -> None:
@@ -105,6 +124,14 @@ class _Own:
             return Sent(encode(self.table, self.schema, key, context=context), blocks)
         except LinkageError as error:
             raise InputError(f"the table of {self.site.name!r}: {error}") from None
+
+    def weighed(self, weights: np.ndarray | None) -> np.ndarray | None:
+        """Weights of all rows, 1 for duplicates that were left out."""
+        if weights is None:
+            return None
+        whole = np.ones(self.size)
+        whole[self.rows] = weights
+        return whole
 
     def spread(self, ids: np.ndarray) -> tuple[str, ...]:
         """Identifiers of all rows: those that came for the encoded ones, random ones for duplicates."""
@@ -181,7 +208,17 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
         await send(link, await own.encoded(keys[passive], passive))
     ids, meta = await _ids(link, len(own.rows))
     metas = [{name: meta.get(f"{name} {passive}", -1) for name in FIGURES} for passive in site.passive]
-    return LinkedRows(ids=own.spread(ids), words=_told(site, own.how, metas))
+    weights = None
+    if own.how.weights:
+        message = await link.receive(Kind.STATISTIC, WEIGHTS, "weights")
+        weights = np.asarray(message.arrays["weights"])
+        wrong = weights.dtype != np.float64 or weights.shape != (len(own.rows),)
+        if wrong or not ((weights >= 0) & (weights <= 1)).all():
+            raise ProtocolError(
+                f"{link.peer!r} sent weights as {weights.dtype} {weights.shape}, or some outside of 0 to 1; float64 "
+                f"({len(own.rows)},) was expected"
+            )
+    return LinkedRows(ids=own.spread(ids), words=_told(site, own.how, metas), weights=own.weighed(weights))
 
 
 async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
@@ -194,7 +231,8 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     for passive in site.passive:
         await made.tell(site.links[passive])
     metas = [made.meta[passive] for passive in site.passive]
-    return LinkedRows(ids=own.spread(made.ids), words=_told(site, own.how, metas))
+    weights = made.weights if own.how.weights else None
+    return LinkedRows(ids=own.spread(made.ids), words=_told(site, own.how, metas), weights=own.weighed(weights))
 
 
 def _told(site: Site, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:

@@ -38,6 +38,8 @@ class Alignment:
             validation or test), in an order that both share and verified; at a passive party its own row numbers, under
             its own name. Empty unless the active party has a label book.
         protocol: how the common rows were found, and why so, in words; empty where no protocol ran.
+        weights: at the active party, where records were linked and count by it: the probability that the links of each
+            row of its table are true, (rows,) float64; None otherwise.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -46,6 +48,7 @@ class Alignment:
     pairwise: dict[str, int]
     labelled: Mapping[str, np.ndarray] = field(default_factory=dict, repr=False)
     protocol: str = ""
+    weights: np.ndarray | None = field(default=None, repr=False)
 
     def require_verified(self, site: Site) -> None:
         """Refuse rows that were not verified with every peer of `site`.

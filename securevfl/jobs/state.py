@@ -255,6 +255,7 @@ class StateFolder:
                 "pairwise": dict(one.pairwise),
                 "labelled": dict(one.labelled),
                 "protocol": one.protocol,
+                **({} if one.weights is None else {"weights": one.weights}),
             }
             for owner, one in found.alignments.items()
         }
@@ -283,6 +284,7 @@ class StateFolder:
                 pairwise=one["pairwise"],
                 labelled=one["labelled"],
                 protocol=str(one.get("protocol", "")),
+                weights=one.get("weights"),
             )
             for owner, one in items.items()
         }

@@ -14,7 +14,7 @@ from securevfl.party.job import Job
 from securevfl.site import Site
 from securevfl.transport import ACTIVE, PASSIVE
 
-__all__ = ["Alignments", "align_party", "only_links"]
+__all__ = ["Alignments", "align_party", "only_links", "with_link_weights"]
 
 Alignments = Mapping[str, Alignment]
 """Label owner → the party's alignment in that owner's federation; one entry where there is one label owner."""
@@ -46,14 +46,23 @@ async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignme
             mine = member.role == ACTIVE
             known = book if mine else ()
             kept = held_out if mine else held_out[:0]
-            ids, words = table.ids, ""
+            ids, words, weights = table.ids, "", None
             if job.link is not None and site.passive:
                 linked = await link_rows(site, table.link, table.rows, job.link)
                 _note_link(site, linked)
                 ids, words = linked.ids, f"{linked.words}; then "
+                weights = linked.weights if mine else None
             one = await align(member, ids, book=known, held_out=kept, how=job.align)
-            found[owner] = replace(one, protocol=words + one.protocol)
+            found[owner] = replace(one, protocol=words + one.protocol, weights=weights)
     return found
+
+
+def with_link_weights(table: PartyTable, alignment: Alignment) -> PartyTable:
+    """The active party's table, whose rows count by how likely their links are, on top of weights that they have."""
+    if alignment.weights is None:
+        return table
+    own = np.ones(table.rows) if table.weight is None else table.weight
+    return replace(table, weight=own * alignment.weights)
 
 
 def only_links(job: Job, site: Site) -> bool:

@@ -232,6 +232,8 @@ class Job(JobOptions):
             self.algorithm.check_number(self.number, self.protection)
         if self.class_weight is not None:
             self.algorithm.check_weights("class_weight is given", self.protection)
+        if self.link is not None and self.link.weights:
+            self.algorithm.check_weights("[link] has weights = true", self.protection)
 
     def problems(self) -> list[str]:
         found = super().problems()

@@ -18,7 +18,7 @@ import torch
 from securevfl.align import Alignment, check_fields
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.errors import InputError, PeerEnded
-from securevfl.party.aligning import Alignments, align_party, only_links
+from securevfl.party.aligning import Alignments, align_party, only_links, with_link_weights
 from securevfl.party.consent import consent
 from securevfl.party.heads import exchange_heads
 from securevfl.party.job import Job
@@ -129,6 +129,8 @@ async def train_party(
         return Trained()
     if table is None:
         return await job.algorithm.under(job.protection, site, job.plan, {}).run()
+    if site.name in alignments:
+        table = with_link_weights(table, alignments[site.name])
     members = {owner: site.federation(owner) for owner in alignments}
     agreed = {}
     for owner, member in members.items():

@@ -21,9 +21,10 @@ from securevfl.jobs.agreement import Proposal
 from securevfl.jobs.agreement.proposal import ServingTerms
 from securevfl.jobs.agreement.words import in_words
 from securevfl.jobs.check import check_file
-from securevfl.jobs.simulation import align_parties
+from securevfl.jobs.simulation import align_parties, run_parties
 from securevfl.jobs.state import StateFolder
 from securevfl.party import rule_against
+from securevfl.party.aligning import with_link_weights
 from securevfl.privacy import Link, Policy
 from securevfl.privacy.ledger import Noted
 from securevfl.testing.company import Company, found
@@ -103,6 +104,49 @@ def test_blocks_compare_less_and_find_nearly_the_same() -> None:
     pairs, right, common = _right(align_parties(_parties(), job))
     assert right >= 0.9 * pairs
     assert right >= 0.75 * common
+
+
+@pytest.mark.parametrize("linker", ["coordinator", "active"])
+def test_rows_count_by_how_likely_their_links_are_true(linker: Any) -> None:
+    """With a threshold that lets wrong pairs in: these weigh less, in what the active party trains on and reports."""
+    job = _job(linker, weights=True, threshold=0.55, deduplicate=False)
+    people = _parties()
+    aligned = align_parties(people, job)
+    bank, shop = aligned.parties["bank"], aligned.parties["shop"]
+    assert shop.weights is None
+    assert bank.weights is not None
+    a, b = _files().people
+    right = a[bank.rows] == b[shop.rows]
+    weights = bank.weights[bank.rows]
+    assert 0 < (~right).sum() < right.sum()
+    assert weights[~right].mean() < 0.6 * weights[right].mean()
+    ran = run_parties(job, people, aligned, run="weights")
+    split = ran.split.test
+    assert ran.trained["bank"].weight is not None
+    shares = ran.trained["bank"].weight / ran.trained["bank"].weight.sum()
+    assert np.allclose(shares, weights[split] / weights[split].sum(), atol=1e-5)
+    assert ran.trained["shop"].weight is None
+    usual = align_parties(people, _job(linker, threshold=0.55, deduplicate=False))
+    assert usual.parties["bank"].weights is None
+    own = sv.PartyTable(**(vars(people["bank"]) | {"weight": np.full(people["bank"].rows, 2.0)}))
+    assert np.allclose(with_link_weights(own, bank).weight, 2 * bank.weights)
+    with pytest.raises(InputError, match=r"\[link\] has weights = true, and on shares all rows count alike"):
+        job.replace(protection=sv.Shares())
+
+
+def test_weights_of_a_coordinator_are_probabilities() -> None:
+    send = Link.send
+
+    async def forge(self: Link, kind: Kind, what: str, **rest: Any) -> None:
+        await send(self, kind, what, **(rest | ({"weights": -rest["weights"]} if what == "link/weights" else {})))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Link, "send", forge)
+        with pytest.raises(ProtocolError, match="some outside of 0 to 1"):
+            align_parties(_parties(), _job(weights=True))
+    assert {
+        f.severity for f in Linkage(fields=FIELDS, weights=True).findings(["shop"], "bank") if f.party == "bank"
+    } == {"note"}
 
 
 def _spied(job: sv.Job, step: str, people: sv.Parties | None = None) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -235,7 +279,7 @@ def test_three_parties_link_with_the_active_one_and_align_globally() -> None:
 
 def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path: Path) -> None:
     """Each with its own files, ledger and report; the coordinator without data compares, and does nothing else."""
-    job = _job().replace(epochs=1)
+    job = _job(weights=True).replace(epochs=1)
     company = found(tmp_path, _parties(), job)
     assert company.names == ("bank", "coordinator", "shop")
     company.over_memory()
@@ -251,6 +295,8 @@ def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path:
     rows = kept["bank"].rows, kept["shop"].rows
     assert (a[rows[0]] == b[rows[1]]).mean() >= 0.9
     assert "recall at most" in kept["bank"].protocol
+    assert kept["shop"].weights is None
+    assert kept["bank"].weights is not None  # what goes on after an interruption weighs rows alike
 
 
 def _stored(company: Company, name: str) -> Alignment:
