@@ -80,6 +80,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.jobs import (
         AttackResult,
+        CrossValidation,
         Model,
         Prediction,
         Result,
@@ -87,6 +88,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         attack,
         audit,
         compare,
+        cross_validate,
         demo,
         predict,
         read_job,
@@ -116,8 +118,8 @@ _NAMES: Mapping[str, str] = {
         "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
     ),
     "securevfl.jobs": (
-        "AttackResult Model Prediction Result align_parties attack audit compare demo predict read_job read_sweep "
-        "run_sweep simulate"
+        "AttackResult CrossValidation Model Prediction Result align_parties attack audit compare cross_validate demo "
+        "predict read_job read_sweep run_sweep simulate"
     ),
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
@@ -146,6 +148,7 @@ __all__ = [
     "Best",
     "Boosting",
     "ColumnPreparation",
+    "CrossValidation",
     "Distilled",
     "EntityAugmentation",
     "Expired",
@@ -204,6 +207,7 @@ __all__ = [
     "attack",
     "audit",
     "compare",
+    "cross_validate",
     "datasets",
     "demo",
     "predict",

@@ -16,6 +16,7 @@ from securevfl.cli.serving import predict_as
 from securevfl.durable import make_folder, write_whole
 
 if TYPE_CHECKING:
+    from securevfl.jobs.files import JobFile
     from securevfl.jobs.folder import RunFolder
 
 __all__: list[str] = []
@@ -133,6 +134,9 @@ def run_command(
         ),
     ] = None,
     pool: Annotated[str, typer.Option(help=f"{terminal.POOL} The job file's if not given.")] = "",
+    folds: Annotated[
+        int | None, typer.Option(help="Cross-validate by so many folds, 2 or more; the job file's if not given.")
+    ] = None,
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
@@ -140,6 +144,9 @@ def run_command(
 
     file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
     again = terminal.command() if checkpoints else ""
+    if folds is not None or file.folds is not None:
+        _run_folds(file, folds or file.folds or 0, folder, overwrite, checkpoints, draws, keys, pool)
+        return
     with (
         resumable(again, terminal.say, "a run with --checkpoints FOLDER goes on after its last whole epoch"),
         run_folder(folder, file.name, overwrite=overwrite) as place,
@@ -160,6 +167,37 @@ def run_command(
         page = place.keep(result)
     show_result(result, place.path, page)
     terminal.out.print(f"Predict with: securevfl predict {job} {place.model}", soft_wrap=True, highlight=False)
+
+
+def _run_folds(
+    file: JobFile,
+    folds: int,
+    folder: Path | None,
+    overwrite: bool,
+    checkpoints: Path | None,
+    draws: int,
+    keys: Path | None,
+    pool: str,
+) -> None:
+    """Cross-validate a job file, and print the mean of its folds."""
+    from securevfl.report import comparison_table
+
+    with run_folder(folder, file.name, overwrite=overwrite) as place, terminal.bars() as bars:
+        found = sv.cross_validate(
+            file.job.replace(pool=pool) if pool else file.job,
+            file.parties,
+            folds=folds,
+            baselines=file.baselines,
+            name=file.name,
+            command=terminal.command(),
+            observer=bars,
+            checkpoints=checkpoints,
+            draws=draws,
+            keys=keys,
+        )
+        page = found.report(place.path)
+    terminal.out.print(comparison_table(found.record))
+    terminal.out.print(f"Report: {page}; that of each fold is beside it, in fold-1 to fold-{folds}", soft_wrap=True)
 
 
 @app.command("predict")

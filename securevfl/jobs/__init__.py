@@ -14,6 +14,7 @@ from securevfl.jobs.auditing import Audit, AuditLine, Epsilon, audit
 from securevfl.jobs.baselines import BASELINES
 from securevfl.jobs.check import Checked, check_file
 from securevfl.jobs.comparison import compare, simulate
+from securevfl.jobs.cross_validation import CrossValidation, cross_validate
 from securevfl.jobs.demonstration import demo
 from securevfl.jobs.files import JobFile, read_job
 from securevfl.jobs.model import Model, Prediction, predict
@@ -33,6 +34,7 @@ __all__ = [
     "Audit",
     "AuditLine",
     "Checked",
+    "CrossValidation",
     "Epsilon",
     "Job",
     "JobFile",
@@ -47,6 +49,7 @@ __all__ = [
     "check_file",
     "check_policy",
     "compare",
+    "cross_validate",
     "demo",
     "join_parties",
     "predict",

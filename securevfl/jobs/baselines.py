@@ -15,6 +15,7 @@ from securevfl.data.table import TRAIN
 from securevfl.jobs.recording import run_record
 from securevfl.jobs.simulation import Aligned, Ran, run_parties
 from securevfl.party import Job
+from securevfl.party.numbering import barred
 from securevfl.report.record import RunRecord
 from securevfl.site import Observer
 from securevfl.training import Algorithm, Split
@@ -43,6 +44,7 @@ def run_baseline(
         table = active
         free = np.arange(active.rows) if active.fold is None else np.flatnonzero(active.fold == TRAIN)
         others = np.setdiff1d(free, rows)
+        others = others[~barred(active, rows, split, job)[others]]
         rows = np.concatenate([rows, others])
         extra = np.arange(aligned.common, len(rows))
         split = Split(np.concatenate([split.train, extra]), split.valid, split.test)

@@ -304,7 +304,7 @@ def _check(
                 raise UnknownNameError("party with a policy", name, parties)
         if job.algorithm.many_owners != first.algorithm.many_owners:
             raise InputError(f"job {key!r} and the first: only one has several label owners; compare them apart")
-        for what in ("seed", "valid", "test", "stratify"):
+        for what in ("seed", "valid", "test", "stratify", "split_by", "fold"):
             if getattr(job, what) != getattr(first, what):
                 raise InputError(f"job {key!r} and the first differ in {what}: give both the same {what}")
     owners, passive = _names(parties)

@@ -173,6 +173,7 @@ class JobSections(Config):
 
     name: str = ""
     baselines: tuple[Literal["alone", "pooled"], ...] = ()
+    folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     job: JobOptions = msgspec.field(default_factory=JobOptions)
     algorithm: Algorithm = msgspec.field(default_factory=_algorithm)
     protection: Protection = msgspec.field(default_factory=Unnamed)
@@ -241,12 +242,14 @@ class JobFile:
         job: the job.
         parties: the parties' tables, loaded.
         baselines: which baselines to run beside it.
+        folds: of cross-validation; None for one run.
     """
 
     name: str
     job: Job
     parties: Parties
     baselines: tuple[str, ...]
+    folds: int | None = None
 
 
 def read_job(
@@ -276,7 +279,9 @@ def read_job(
         parties = sections.load(file.parent, active)
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
-    return JobFile(name=sections.name or file.stem, job=job, parties=parties, baselines=sections.baselines)
+    return JobFile(
+        name=sections.name or file.stem, job=job, parties=parties, baselines=sections.baselines, folds=sections.folds
+    )
 
 
 def read_job_sections(file: Path) -> tuple[JobSections, frozenset[str], list[str]]:

@@ -20,6 +20,7 @@ from securevfl.privacy import Finding, Policy
 from securevfl.scale import check_pool
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
+from securevfl.transport import Sight
 
 __all__ = ["Job", "JobOptions", "JobTerms"]
 
@@ -27,6 +28,8 @@ _OWN_AFFAIR = ("policies", "device", "pool", "accept_leak")
 """What parties need not have alike."""
 
 _LATER = {"align": Align(), "link": None} | {
+    "split_by": "rows",
+    "fold": None,
     "task": "classification",
     "loss": "auto",
     "huber_delta": 1.0,
@@ -39,6 +42,7 @@ _LATER = {"align": Align(), "link": None} | {
 _BALANCED = 64.0
 """Room at a sealed cut for rows of a class that is so many times rarer than the mean, where classes are balanced."""
 
+Folds = Annotated[int, Meta(ge=1, le=100)]
 Weight = Annotated[float, Meta(gt=0, le=1_000)]
 Fraction = Annotated[float, Meta(gt=0, lt=1)]
 
@@ -64,6 +68,9 @@ class JobTerms(Config):
             under weights that it shares with all of them; between two, no epoch can be the best.
         valid_rows: most rows that validate, drawn at random; the others of them are not used at all. None for all.
         stratify: whether the label owner draws the split by class.
+        split_by: ``"rows"``, one by one; ``"group"``, so that rows of one group (a column of the label owner's) stay
+            together; or ``"time"``, so that the earliest rows train and the latest test.
+        fold: ``(k, n)``: the k-th of n folds tests, for cross-validation; its `test` is not used then.
         task: ``"classification"``, or ``"regression"`` where the label is a number (``target="number"`` in its table).
         loss: of a regression: ``"squared"``, ``"huber"``, or with the logarithm of the mean ``"poisson"`` (counts) and
             ``"tweedie"`` (amounts with many zeros, such as claims); ``"auto"`` is squared, or the cross entropy.
@@ -91,6 +98,8 @@ class JobTerms(Config):
     valid_every: Annotated[int, Meta(ge=1, le=100_000)] = 1
     valid_rows: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
     stratify: bool = False
+    split_by: Literal["rows", "group", "time"] = "rows"
+    fold: tuple[Folds, Folds] | None = None
     task: Literal["classification", "regression"] = "classification"
     loss: Literal["auto", "squared", "huber", "poisson", "tweedie"] = "auto"
     huber_delta: Annotated[float, Meta(gt=0, le=1_000)] = 1.0
@@ -117,6 +126,13 @@ class JobTerms(Config):
                 f"patience is {self.patience} and valid_every {self.valid_every}: no validation would come before the "
                 "patience is over; give patience as many epochs at least"
             )
+        if self.stratify and self.split_by != "rows":
+            found.append(
+                f"stratify draws rows one by one, and split_by is {self.split_by!r}, which keeps rows together: leave "
+                "one out"
+            )
+        if self.fold is not None and not (self.fold[0] <= self.fold[1] and self.fold[1] >= 2):
+            found.append(f"fold is {list(self.fold)}; the first number is 1 to the second, which is 2 or more")
         return found + self._target_problems()
 
     def _target_problems(self) -> list[str]:
@@ -158,7 +174,7 @@ class JobOptions(JobTerms):
             protection that is named runs as it is.
         epochs, batch_size, steps, patience, keep, valid, test, valid_every, valid_rows, stratify, seed, clip, scale:
             see `JobTerms`.
-        task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
+        split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
     """
 
     device: str = "cpu"
@@ -210,7 +226,7 @@ class Job(JobOptions):
         policies: party → that party's own policy, on top of what the protection demands.
         epochs, batch_size, steps, patience, keep: see `JobOptions`.
         valid, test, valid_every, valid_rows, stratify: see there.
-        task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
+        split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
         seed, clip, scale, device, pool, accept_leak: see there.
 
     Raises:
@@ -280,7 +296,18 @@ class Job(JobOptions):
         """
         found = self.algorithm.findings(self.planned(len(passive)), passive, active)
         linked = [] if self.link is None else self.link.findings(passive, active)
-        return [*found, *self.align.findings(passive, active), *linked]
+        return [*found, *self.align.findings(passive, active), *linked, *self._split_findings(passive, active)]
+
+    def _split_findings(self, passive: Sequence[str], active: str) -> list[Finding]:
+        """What the marks of a split tell that follows a column of the label owner's."""
+        told = {
+            "time": "which common rows are from before, between and after two points in time",
+            "group": "that common rows which train and rows which test are never of one group",
+        }
+        if self.split_by == "rows":
+            return []
+        sight = Sight(of="rows", severity="note", through=f"the split by {self.split_by}")
+        return [Finding(name, active, told[self.split_by], "note", (sight,)) for name in passive]
 
     @property
     def digest(self) -> str:

@@ -17,8 +17,9 @@ from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
 from securevfl.party.weights import weighted
 from securevfl.privacy import fan_out
-from securevfl.site import PartySecret, Site
+from securevfl.site import PartySecret, Site, derive_seed
 from securevfl.training import NumberedRows, Split
+from securevfl.training.marks import UNUSED, class_folds, fold_marks, group_folds, group_marks, time_fold, time_marks
 from securevfl.training.split import stratified_marks
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Message
 
@@ -82,10 +83,14 @@ async def agree_rows(
     mine = (len(others), min(len(known), len(others)))
     if site.role == PASSIVE:
         return await _told(site, mine, len(alignment.rows), job, others)
+    how, fold = _TRAIN_ALL, np.empty(0, dtype=np.uint8)
+    if split is None:
+        how, fold = _choice(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
+    parts = split or _split(how, fold, len(alignment.rows), job)
+    others = others[~barred(table, alignment.rows, parts, job)[others]]
+    mine = (len(others), min(mine[1], len(others)))
     used = [alignment.rows, others, *(labels[name] for name in sorted(labels))]
     shared = int(np.bincount(np.concatenate(used)).max())
-    how, fold = _choice(site, table, alignment, job, evaluates=evaluates, marked=len(site.label_owners) > 1)
-    parts = split or _split(how, fold, len(alignment.rows), job)
     counts = {site.name: mine}
     for name in site.passive:
         message = await site.links[name].receive(Kind.CONTROL, _ROWS)
@@ -98,6 +103,25 @@ async def agree_rows(
     links = [site.links[name] for name in site.passive]
     await fan_out(links, lambda link: link.send(Kind.CONTROL, _START, meta=meta, fold=fold))
     return Agreed(counts=counts, classes=classes, shared=shared, split=parts, others=others)
+
+
+def barred(table: PartyTable, rows: np.ndarray, split: Split, job: Job) -> np.ndarray:
+    """Which rows of the label owner's table may not train beside the common ones, (table.rows,) bool: those of a group
+    that validates or tests, and those from no earlier than the first row that does.
+
+    Args:
+        table: the label owner's.
+        rows: the common ones, in their order.
+        split: of these.
+        job: the job.
+    """
+    held = rows[np.concatenate([split.valid, split.test])]
+    if not len(held) or job.split_by == "rows":
+        return np.zeros(table.rows, dtype=bool)
+    if job.split_by == "time" and table.time is not None:
+        found: np.ndarray = table.time >= table.time[held].min()
+        return found
+    return np.isin(table.group, table.group[held]) if table.group is not None else np.zeros(table.rows, dtype=bool)
 
 
 def _others(site: Site, table: PartyTable, alignment: Alignment, known: np.ndarray) -> np.ndarray:
@@ -130,13 +154,33 @@ def _marks(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecre
     A stratified split is drawn from the party's secret: from the job's seed, the others could tell from the marks which
     rows are of one class.
     """
+    rows = alignment.rows
     if table.fold is not None:
-        return _BY_MARK, table.fold[alignment.rows].astype(np.uint8)
+        return _BY_MARK, table.fold[rows].astype(np.uint8)
+    if job.split_by == "time" and table.time is not None:
+        time = table.time[rows]
+        marks = time_marks(time, valid=job.valid, test=job.test)
+        return _BY_MARK, marks if job.fold is None else time_fold(time, *job.fold, valid=job.valid)
+    if job.split_by == "group" and table.group is not None:
+        return _BY_MARK, _of_groups(table.group[rows], job, secret)
     if not job.stratify:
         return _BY_SEED, np.empty(0, dtype=np.uint8)
-    classes = own_labels(table)[alignment.rows]
+    classes = own_labels(table)[rows]
     seed = secret.seed("stratified split")
+    if job.fold is not None:
+        numbers = class_folds(classes, job.fold[1], seed=seed)
+        return _BY_MARK, fold_marks(numbers, job.fold[0], valid=job.valid, seed=secret.seed("validation in folds"))
     return _BY_MARK, stratified_marks(classes, valid=job.valid, test=job.test, seed=seed)
+
+
+def _of_groups(groups: np.ndarray, job: Job, secret: PartySecret) -> np.ndarray:
+    """Marks of the common rows, whose groups these are."""
+    seed = secret.seed("split by group")
+    if job.fold is None:
+        return group_marks(groups, valid=job.valid, test=job.test, seed=seed)
+    numbers = group_folds(groups, job.fold[1], seed=seed)
+    validation = secret.seed("validation in folds")
+    return fold_marks(numbers, job.fold[0], valid=job.valid, seed=validation, whole=groups)
 
 
 def own_split(table: PartyTable, alignment: Alignment, job: Job, secret: PartySecret) -> Split:
@@ -163,6 +207,13 @@ def own_labels(table: PartyTable) -> np.ndarray:
 def _split(how: str, fold: np.ndarray, rows: int, job: Job) -> Split:
     if how == _TRAIN_ALL:
         return Split(np.arange(rows), np.arange(0), np.arange(0))
+    if how == _BY_SEED and job.fold is not None:
+        k, folds = job.fold
+        order = np.random.default_rng(derive_seed(job.seed, "folds")).permutation(rows)
+        numbers = np.empty(rows, dtype=np.int64)
+        numbers[order] = np.arange(rows) % folds
+        fold = fold_marks(numbers, k, valid=job.valid, seed=derive_seed(job.seed, "validation in folds", k))
+        how = _BY_MARK
     found = Split.marked(fold) if how == _BY_MARK else Split.of(rows, valid=job.valid, test=job.test, seed=job.seed)
     return found.with_valid(job.valid_rows, seed=job.seed)
 
@@ -190,9 +241,9 @@ async def _told(site: Site, mine: tuple[int, int], rows: int, job: Job, others: 
             f"{link.peer!r} splits {rows} common rows by {how!r:.20} with {fold.dtype} marks of shape {fold.shape}; "
             f"by {' or '.join(map(repr, ways))}, with {size} marks, was expected"
         )
-    if fold.max(initial=0) > TEST:
+    if fold.max(initial=0) > (UNUSED if job.split_by == "time" and job.fold is not None else TEST):
         raise ProtocolError(f"{link.peer!r} marks a common row {fold.max()}; 0 trains, 1 validates and 2 tests")
-    if how == _BY_MARK and len(np.unique(fold)) <= TEST:
+    if how == _BY_MARK and len(np.unique(fold[fold <= TEST])) <= TEST:
         raise ProtocolError(f"{link.peer!r} marks no common row to train, to validate or to test; each needs one")
     if sum(count for count, _ in counts.values()) > _MOST:
         raise ProtocolError(f"{link.peer!r} announces more than {_MOST} rows of all parties beside the aligned ones")

@@ -91,6 +91,16 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
             f"{where}: {name!r} holds {len(table.classes)} classes, and the job is a regression: read the column as a "
             'number (target="number"), or leave task out'
         )
+    if job.split_by != "rows" and table.fold is None and getattr(table, job.split_by) is None:
+        raise InputError(
+            f"{where}: the job splits by {job.split_by}, and the table names no column for it: say "
+            f'{job.split_by} = "COLUMN" beside its label, or leave split_by out'
+        )
+    if table.fold is not None and (job.split_by != "rows" or job.fold is not None):
+        asked = "fold" if job.fold is not None else "split_by"
+        raise InputError(
+            f"{where} marks which rows train, validate and test, and the job splits them by {asked}, too: leave one out"
+        )
     if table.weight is not None:
         job.algorithm.check_weights(f"{where} has weights of rows", job.protection)
     if job.number is not None:
