@@ -18,7 +18,7 @@ from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
 from securevfl.data.roles import gatherers
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
-from securevfl.data.table import PartyTable
+from securevfl.data.table import PartyTable, raise_together
 from securevfl.errors import InputError
 
 __all__ = ["from_arrow", "from_pandas", "read_csv", "read_parquet", "read_table"]
@@ -198,7 +198,7 @@ def _party(
     return PartyTable(
         name=name,
         ids=ids.whole(),
-        columns={column: gathered.whole() for column, gathered in features.items()},
+        columns=dict(zip(features, raise_together([one.whole for one in features.values()]), strict=True)),
         categorical=use.categorical,
         label=own.get("label", indexes),
         classes=known,

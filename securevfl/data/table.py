@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 
@@ -27,6 +28,7 @@ __all__ = [
     "check_fold",
     "check_ids",
     "check_numbers",
+    "raise_together",
     "wrong_name",
 ]
 
@@ -34,6 +36,10 @@ TRAIN, VALID, TEST = 0, 1, 2
 """Values of `PartyTable.fold`."""
 
 _SHOWN = 3
+_MOST_TOLD = 20
+"""Columns whose mistakes are told at once."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,11 +120,7 @@ class PartyTable:
         if unknown:
             raise UnknownNameError(f"categorical column of {where}:", unknown[0], self.columns)
         check_ids(self.ids, where)
-        for column, values in self.columns.items():
-            _check_shape(column, values, len(self.ids), column in self.categorical, where)
-            if column not in self.categorical:
-                check_numbers(column, values, where, prepared=self.preparation is not None)
-                let_go(values)
+        raise_together([partial(self._check_column, column, where) for column in self.columns])
         if self.label is not None and self.target == "number":
             check_target(self.label, len(self.ids), where)
         elif self.label is not None:
@@ -151,6 +153,13 @@ class PartyTable:
             check_weight(self.weight, len(self.ids), where)
         if self.book is not None and self.target == "number":
             raise InputError(f"{where} has a label book and a numeric target; books hold classes: leave one out")
+
+    def _check_column(self, column: str, where: str) -> None:
+        values = self.columns[column]
+        _check_shape(column, values, len(self.ids), column in self.categorical, where)
+        if column not in self.categorical:
+            check_numbers(column, values, where, prepared=self.preparation is not None)
+            let_go(values)
 
     def _check_book(self, where: str) -> None:
         book = self.book
@@ -236,6 +245,28 @@ class PartyTable:
         return replace(
             self, columns={name: self.columns[name] for name in names}, categorical=self.categorical & set(names)
         )
+
+
+def raise_together(works: Sequence[Callable[[], T]]) -> list[T]:
+    """What each work returns.
+
+    Raises:
+        InputError: one failed, or several: then all of their messages in one.
+    """
+    found, errors = [], []
+    for work in works:
+        try:
+            found.append(work())
+        except InputError as error:
+            errors.append(error)
+    if len(errors) > _MOST_TOLD:
+        told = [str(error) for error in errors[:_MOST_TOLD]]
+        raise InputError("\n  ".join([*told, f"and {len(errors) - _MOST_TOLD} more columns like these"]))
+    if len(errors) > 1:
+        raise InputError("\n  ".join(map(str, errors)))
+    if errors:
+        raise errors[0]
+    return found
 
 
 def check_ids(ids: Sequence[str], where: str) -> None:

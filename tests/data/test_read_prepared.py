@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from securevfl.data import Categories, FeatureEncoder, Preparation, read_table
+from securevfl.data import Categories, FeatureEncoder, PartyTable, Preparation, Storage, read_table
 from securevfl.data.columns import ColumnUse
 from securevfl.data.loaders import from_arrow, from_pandas
 from securevfl.data.sample import table_mistakes
@@ -144,3 +144,43 @@ def test_checkpoints_belong_to_a_preparation_too(file: Path) -> None:
         for prepare in ("auto", Preparation(), Preparation(scale="robust"))
     )
     assert data_digests(one, {}) == data_digests(same, {}) != data_digests(other, {})
+
+
+def test_mistakes_of_several_columns_are_told_together(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,a,b,c\ni1,1,,x\ni2,,2,y\n", encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path / "a.csv", name="a", id="id", categorical=["c"])
+    assert "column 'a' is null or NaN in 1 of 2 rows (rows 2)" in str(caught.value)
+    assert "column 'b' is null or NaN in 1 of 2 rows (rows 1)" in str(caught.value)
+    columns = {f"c{i}": np.array([np.inf, 1.0]) for i in range(30)}
+    with pytest.raises(InputError, match="and 10 more columns like these"):
+        PartyTable(name="a", ids=["x", "y"], columns=columns, preparation=Preparation())
+
+
+def test_a_mapped_table_is_prepared_as_one_in_memory(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl.data.features._ROWS", 50)
+    monkeypatch.setattr("securevfl.data.prepare.fitting._ROWS", 70)
+    rows = np.random.default_rng(0).permutation(ROWS)[:160]
+    tables = [
+        read_table(file, name="shop", id="id", prepare="auto", storage=Storage(above=above)) for above in (1 << 30, 0)
+    ]
+    one, two = (FeatureEncoder.fit(table, rows) for table in tables)
+    assert one.lines == two.lines
+    np.testing.assert_array_equal(one.transform(tables[0], rows), two.transform(tables[1], rows))
+
+
+def test_more_rows_than_are_looked_at_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.lognormal(0, 2, 20_000)
+    texts = np.array([f"{v:.6f} €" for v in values])
+    table = PartyTable(
+        name="a",
+        ids=[f"i{i}" for i in range(20_000)],
+        columns={"x": values, "text": texts},
+        preparation=Preparation(scale="quantile"),
+    )
+    exact = FeatureEncoder.fit(table, np.arange(20_000)).transform(table)
+    monkeypatch.setattr("securevfl.data.prepare.fitting.SAMPLED", 4_000)
+    sampled = FeatureEncoder.fit(table, np.arange(20_000)).transform(table)
+    assert (sampled != exact).any()
+    assert np.quantile(np.abs(sampled - exact), 0.99) < 0.2  # scores, in deviations

@@ -27,6 +27,7 @@ Wolfowitz and Massart no rank is off by more than 0.0027 of the rows then, but f
 
 _ROWS = 1 << 16
 _TEXT = "OUS"
+_LOOKED = 2048
 
 
 @dataclass(frozen=True)
@@ -99,13 +100,13 @@ def fit_columns(
     if len(rows) > SAMPLED:
         sampled = np.sort(np.random.default_rng(0).choice(rows, SAMPLED, replace=False))
     texts = {name: _counted(values, rows) for name, values in columns.items() if _is_text(values)}
-    hint = _hint(texts, categorical, preparation)
+    readers = _readers(texts, categorical, preparation)
     for name, values in columns.items():
         rules = preparation.rules(name)
         if name in categorical and rules.kind == "auto":
             rules = rules.replace(kind="category")
         if name in texts:
-            _fit_text(found, name, values, texts[name], sampled, rules, salt, hint)
+            _fit_text(found, name, values, texts[name], sampled, rules, salt, readers[name])
         elif rules.kind == "category":
             _fit_category(found, name, *_counted(values, rows), rules, salt)
         else:
@@ -141,17 +142,27 @@ def _counted(values: Column, rows: np.ndarray) -> tuple[tuple[str, ...], np.ndar
     return tuple(values.words[i] for i in there), counts[there]
 
 
-def _hint(texts: Mapping[str, tuple[Sequence[str], np.ndarray]], categorical: frozenset[str], all_: Preparation) -> str:
-    """The decimal mark of the columns of numbers that leave no doubt; empty where they disagree, or there are none."""
+def _readers(
+    texts: Mapping[str, tuple[Sequence[str], np.ndarray]], categorical: frozenset[str], all_: Preparation
+) -> dict[str, Reader | str | None]:
+    """How columns of texts become numbers, see `find_reader`. Numbers that could have either decimal mark have that of
+    the other columns, if these agree."""
+    found: dict[str, Reader | str | None] = {}
     marks: set[str] = set()
+    unsure = []
     for name, (words, rows) in texts.items():
         rules = all_.rules(name)
-        if name in categorical or rules.kind not in ("auto", "number") or rules.decimal != "auto":
+        if name in categorical and rules.kind == "auto":
+            found[name] = None
             continue
-        reader = find_reader(words, rows, rules)
-        if isinstance(reader, Reader) and reader.kind == "number":
-            marks |= decimal_marks(words)
-    return marks.pop() if len(marks) == 1 else ""
+        found[name] = reader = find_reader(words, rows, rules)
+        if isinstance(reader, Reader) and reader.kind == "number" and rules.decimal == "auto":
+            told = decimal_marks(words[:: -(-len(words) // _LOOKED)])
+            marks |= told
+            unsure += [] if told else [name]
+    if len(marks) == 1:
+        found |= {name: find_reader(*texts[name], all_.rules(name), next(iter(marks))) for name in unsure}
+    return found
 
 
 def _fit_text(
@@ -162,10 +173,9 @@ def _fit_text(
     sampled: np.ndarray,
     rules: ColumnRules,
     salt: bytes,
-    hint: str,
+    reader: Reader | str | None,
 ) -> None:
     """A column of texts: numbers, truth values, dates or categories."""
-    reader = find_reader(*counted, rules, hint)
     if isinstance(reader, str):
         found.problems.append(f"column {name!r} {reader}")
     elif reader is None:

@@ -27,6 +27,10 @@ _TRUE = frozenset(true for true, _ in _PAIRS) | {"1"}
 _FALSE = frozenset(false for _, false in _PAIRS) | {"0"}
 _MOSTLY = 0.9
 """Share of rows from which on a column is taken for one of numbers or dates, in which the other values are mistakes."""
+_LOOKED = 2048
+"""Texts that are looked at for a decimal mark, where those settle it."""
+_SPELLINGS = 32
+"""Most ways that two truth values are written in one column, with capitals and spaces."""
 _SHOWN = 3
 _DAY = np.timedelta64(1, "D")
 
@@ -55,9 +59,9 @@ class Reader:
 
     def words(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Texts as numbers, (n,) float64, NaN where there is none; and which of them cannot be read, (n,) bool."""
-        plain = [word.strip().casefold() for word in words]
-        absent = np.array([word in ABSENT for word in plain], dtype=bool)
+        absent = _absent(words)
         if self.kind == "flag":
+            plain = [word.strip().casefold() for word in words]
             found = np.array([1.0 if word in _TRUE else 0.0 if word in _FALSE else np.nan for word in plain])
         elif self.kind == "date":
             found = parse_dates(words, self.form if self.form in ORDERS else "iso")
@@ -96,12 +100,11 @@ def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint
     """
     if rules.kind == "category":
         return None
-    told = [(word, n) for word, n in zip(words, rows.tolist(), strict=True) if word.strip().casefold() not in ABSENT]
-    texts, counts = [word for word, _ in told], np.array([n for _, n in told], dtype=np.int64)
+    there = ~_absent(words)
+    texts, counts = list(words) if there.all() else [words[i] for i in np.flatnonzero(there).tolist()], rows[there]
     if not texts:
         return Reader("number", hint or ".")
-    small = {word.strip().casefold() for word in texts}
-    if rules.kind == "flag" or (rules.kind == "auto" and _is_pair(small)):
+    if rules.kind == "flag" or (rules.kind == "auto" and _is_pair(texts)):
         return Reader("flag")
     if rules.kind in ("auto", "number"):
         found = _number(texts, counts, rules, hint)
@@ -114,13 +117,29 @@ def find_reader(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, hint
     return None
 
 
-def _is_pair(words: set[str]) -> bool:
+def _absent(words: Sequence[str]) -> np.ndarray:
+    """Which texts stand for a missing number or date, (n,) bool."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    plain = pc.utf8_lower(pc.utf8_trim_whitespace(pa.array(words, pa.string())))
+    found: np.ndarray = pc.is_in(plain, value_set=pa.array(sorted(ABSENT))).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _is_pair(texts: Sequence[str]) -> bool:
+    if len(texts) > _SPELLINGS:
+        return False
+    words = {text.strip().casefold() for text in texts}
     return any(words <= {true, false} for true, false in _PAIRS)
 
 
 def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str) -> Reader | str | None:
-    marks = decimal_marks(texts) if rules.decimal == "auto" else {rules.decimal}
+    step = -(-len(texts) // _LOOKED)
+    marks = decimal_marks(texts[::step]) if rules.decimal == "auto" else {rules.decimal}
     readings = {mark: parse_numbers(texts, mark) for mark in (sorted(marks) or [hint or "."])}
+    if step > 1 and rules.decimal == "auto" and all(np.isnan(found).any() for found in readings.values()):
+        readings = {mark: parse_numbers(texts, mark) for mark in sorted(decimal_marks(texts))} or readings
     whole = [mark for mark, found in readings.items() if not np.isnan(found).any()]
     if len(whole) == 1:
         return Reader("number", whole[0])
