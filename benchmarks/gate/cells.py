@@ -49,6 +49,8 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "fedhssl": (3, sv.FedHSSL(rounds=4, cross_steps=8, local_steps=8, aggregate=False, **_BOTTOM)),
     "apc_vfl": (3, sv.APCVFL(bottom=(16,), code=16, lr=0.005)),
     "distilled": (3, sv.Distilled(teacher_steps=40, folds=2, **_BOTTOM)),
+    "boosting": (3, sv.Boosting(depth=4, lr=0.2)),
+    "boosting, shown": (3, sv.Boosting(depth=4, lr=0.2, nodes="shown")),
 }
 """Name → number of parties and configuration."""
 
@@ -110,7 +112,7 @@ class Cell:
         """What runs."""
         return sv.Job(
             algorithm=ALGORITHMS[self.algorithm][1],
-            protection=PROTECTIONS[self.protection],
+            protection=sv.Plain() if self.trees and self.sealed else PROTECTIONS[self.protection],
             epochs=self.epochs,
             batch_size=128,
             seed=self.seed,
@@ -120,7 +122,13 @@ class Cell:
     @property
     def claimed(self) -> sv.Job:
         """What speaks for it: the sealed job, where its exact twin runs."""
-        return self.job.replace(protection=sv.BFV()) if self.protection == "sealed" else self.job
+        seal = sv.Paillier() if self.trees else sv.BFV()
+        return self.job.replace(protection=seal) if self.protection == "sealed" else self.job
+
+    @property
+    def trees(self) -> bool:
+        """Whether it grows trees: they compute in the same integers in the clear as sealed."""
+        return self.algorithm.startswith("boosting")
 
     def parties(self, rows: int) -> sv.Parties:
         """Who takes part.
@@ -232,6 +240,7 @@ _WHOLE = {
     "apc_vfl": "plain, features 1, features 8",
     "distilled": _WIDE,
 }
+_TREES = {"boosting": "plain, sealed", "boosting, shown": "plain, sealed"}
 _SHARES = dict.fromkeys(
     (
         "splitnn, identity",
@@ -252,6 +261,7 @@ _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "fea
 CELLS = [
     *_matrix("credit", _WHOLE, 3),
     *_matrix("credit", _SEVERAL, 3),
+    *_matrix("credit", _TREES, 3),
     *_matrix("planted", _WHOLE, 3),
     *_matrix("canaries", _CANARIES, 3),
     *_matrix("credit", _SHARES, 3),
@@ -273,6 +283,8 @@ QUICK = [
             "risa": "sealed",
             "fedcvt": "plain",
             "fedda": "plain",
+            "boosting": "sealed",
+            "boosting, shown": "sealed",
         },
         1,
     ),

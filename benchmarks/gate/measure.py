@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 
 import msgspec
 import numpy as np
 
 import securevfl as sv
+from benchmarks.gate import on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
@@ -99,6 +101,8 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
     """
     if cell.job.protection.on_shares:
         return _measured_on_shares(cell, rows)
+    if cell.trees:
+        return on_trees.measure(cell, rows, lambda owner, passive: partial(_stated, cell, owner, tuple(passive)))
     ran, transcript = record(cell, rows)
     owner = next(iter(transcript.truths))
     views = {name: opened(v) if cell.sealed else v for (name, of), v in transcript.views.items() if of == owner}
@@ -186,12 +190,16 @@ def _sure_gain(value: float, without: float, error: float) -> float:
 def _said(cell: Cell, bank: View, learner: str, about: str) -> tuple[str, bool]:
     """The worst that the job says `learner` learns about `about`, and whether the latter's ``leaks = false`` admits
     it."""
+    return _stated(cell, bank.party, bank.passive, learner, about)
+
+
+def _stated(cell: Cell, owner: str, passive: tuple[str, ...], learner: str, about: str) -> tuple[str, bool]:
     job = cell.claimed
-    found = job.algorithm.findings(job.planned(len(bank.passive)), bank.passive, bank.party)
+    found = job.algorithm.findings(job.planned(len(passive)), passive, owner)
     mine = [f.severity for f in found if f.party == learner and f.about == about]
     worst = next((s for s in ("leak", "note", "ok") if s in mine), "ok")
     strict = job.replace(policies={about: Policy(leaks=False)})
-    return worst, not rule_against(strict, about, active=bank.party, passive=bank.passive)
+    return worst, not rule_against(strict, about, active=owner, passive=passive)
 
 
 def _permitted(cell: Cell, bank: View, what: str) -> float:

@@ -390,3 +390,22 @@ def test_rows_without_weight_are_as_if_they_were_not_there() -> None:
     one, other = grown(once, 1.0 + twice), grown(repeated, np.ones(len(repeated)))
     assert one.threshold == other.threshold
     assert one.value == pytest.approx(other.value)
+
+
+def read_cells(nodes: str, monkeypatch: pytest.MonkeyPatch) -> float:
+    """The largest share of a passive party's cells that the active party reads from sums."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    from benchmarks.gate.on_trees import cells_read, watch
+
+    people = scarce(2, rows=300, overlap=1.0)
+    with watch() as sights, roles_begun() as begun:
+        run(job(sv.Plain(), nodes=nodes, merge=5, bins=32).replace(epochs=4), people)
+    roles: dict[str, Any] = {role.site.name: role for role in begun}
+    assert set(sights.sums) == {"shop1", "shop2"}
+    return max(cells_read(sights, name, roles[name].codes, roles[name].bins.counts) for name in sights.sums)
+
+
+def test_merged_bins_hide_the_single_rows_that_hidden_nodes_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The active party knows every row's gradients: a bin with one row's sums is that row's."""
+    assert read_cells("hidden", monkeypatch) > 0.01
+    assert read_cells("shown", monkeypatch) == 0.0

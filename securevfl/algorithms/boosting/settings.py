@@ -17,7 +17,7 @@ _SIDES = Sight(of="features", severity="leak", through="on which side of chosen 
 _CELLS = Sight(of="features", severity="leak", through="sums of gradients over bins, down to single rows")
 _MERGED = Sight(of="features", severity="note", through="sums of gradients over bins of many rows")
 _FULLEST = Sight(of="features", severity="note", through="which bin of a column has the most rows")
-_CHOSEN = Sight(of="labels", severity="note", through="which of its splits help to tell labels apart")
+_CHOSEN = Sight(of="labels", severity="leak", through="which of its splits help to tell labels apart")
 _NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")
 _GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss")
 
@@ -133,8 +133,9 @@ class Settings(Algorithm):
                 ACTIVE,
                 PASSIVE,
                 "which of its splits were chosen",
-                reveals="which of its own columns and thresholds tell labels apart",
-                severity="note",
+                reveals="which of its own columns and thresholds tell labels apart: enough to rank "
+                "labels about as well as its columns can",
+                severity="leak",
                 sights=(_CHOSEN,),
             ),
             Exchange(
