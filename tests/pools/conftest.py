@@ -22,7 +22,7 @@ class RayCluster:
     """A pool, and the second of its two nodes, of one core each."""
 
     pool: RayPool
-    node: subprocess.Popen[bytes]
+    node: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
@@ -30,8 +30,35 @@ class RayCluster:
 
         return str(ray.get_runtime_context().gcs_address)
 
+    def join(self) -> None:
+        """A second node, where there is none."""
+        if self.node is not None and self.node.poll() is None:
+            return
+        before = self._nodes()
+        arguments = [f"--address={self.address}", "--num-cpus=1", "--object-store-memory=80000000", "--block"]
+        self.node = subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments],
+            env=worker_environment(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 90
+        while not self._nodes() - before or self.pool.workers < 2:
+            assert self.node.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.05)
+
+    @staticmethod
+    def _nodes() -> set[str]:
+        import ray
+
+        return {str(node["NodeID"]) for node in ray.nodes() if node["Alive"]}
+
     def kill_node(self) -> None:
         """All processes of the second node at once, as when its plug is pulled."""
+        if self.node is None:
+            return
         if self.node.poll() is None:
             os.killpg(self.node.pid, signal.SIGKILL)
         self.node.wait(60)
@@ -40,24 +67,9 @@ class RayCluster:
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
     with RayPool(workers=1) as pool:
-        import ray
-
-        address = str(ray.get_runtime_context().gcs_address)
-        arguments = [f"--address={address}", "--num-cpus=1", "--object-store-memory=80000000", "--block"]
-        node = subprocess.Popen(
-            [sys.executable, "-m", "ray.scripts.scripts", "start", *arguments],
-            env=worker_environment(),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
-        cluster = RayCluster(pool, node)
+        cluster = RayCluster(pool)
         try:
-            until = time.monotonic() + 90
-            while pool.workers < 2:
-                assert node.poll() is None
-                assert time.monotonic() < until
-                time.sleep(0.05)
+            cluster.join()
             yield cluster
         finally:
             cluster.kill_node()

@@ -8,15 +8,19 @@ import re
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
 from securevfl_crypto.errors import PoolError, WorkerLost
-from securevfl_crypto.pools import RayPool
+from securevfl_crypto.pools import LocalPool, RayPool
 from securevfl_crypto.pools.cluster import check_access, check_closed
 from securevfl_crypto.pools.process import worker_environment
 
 from tests.pools.conftest import RayCluster
+from tests.psi.test_sharded import BANK, KEY, SHOP
+from tests.psi.test_sharded import _check as check_shards
+from tests.psi.test_sharded import _run as run_shards
 
 TASKS = "securevfl_pool_tasks"
 TLS = {
@@ -170,3 +174,40 @@ def test_a_node_is_killed_midway_and_all_answers_are_there(ray_cluster: RayClust
     over.touch()
     assert [future.result(90) for future in waiting] == [b"waited"] * 2
     assert [future.result(90) for future in more] == [bytes([n, n]) for n in range(12)]
+
+
+class _OnCluster:
+    """The cluster's pool, whose second node is killed when two shards are on their way; it outlives a run."""
+
+    def __init__(self, cluster: RayCluster, *, kills: bool) -> None:
+        self._cluster, self.workers, self._shards, self.kills = cluster, 2, 0, kills
+
+    def submit(self, task: str, /, *arguments: bytes | str | int, cpus: int = 1) -> Future[bytes]:
+        future = self._cluster.pool.submit(task, *arguments, cpus=cpus)
+        self._shards += task.endswith("run_shard")
+        if self.kills and self._shards == 2:
+            self._cluster.kill_node()
+            self.kills = False
+        return future
+
+    def close(self) -> None:
+        return
+
+    def __enter__(self) -> _OnCluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+
+def test_a_node_is_killed_during_a_sharded_intersection_and_the_result_is_the_same(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    """One party's shards run on the cluster. Under one key, rows and their order are those of an undisturbed run."""
+    ray_cluster.join()
+    usual, _ = check_shards(run_shards(tmp_path / "usual", BANK, SHOP, key=KEY), BANK, SHOP)
+    pool = _OnCluster(ray_cluster, kills=True)
+    disturbed = run_shards(tmp_path / "killed", BANK, SHOP, key=KEY, pools=(lambda: pool, LocalPool), timeout=90.0)
+    found, _ = check_shards(disturbed, BANK, SHOP)
+    assert not pool.kills
+    assert [rows.tolist() for rows in found.state.results()] == [rows.tolist() for rows in usual.state.results()]
