@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         PlugVFL,
         RandomMatch,
         ResidualAtTheCut,
+        Scorecard,
         SelfSupervised,
         SplitNN,
         ZeroImputation,
@@ -108,7 +109,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.algorithms": (
         "APCVFL AllLabels Best Boosting Distilled EntityAugmentation FedCVT FedDA FedHSSL FewShotVFL LaserVFL Local "
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
-        "SelfSupervised SplitNN ZeroImputation"
+        "Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
     "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
     "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
@@ -193,6 +194,7 @@ __all__ = [
     "RangeError",
     "ResidualAtTheCut",
     "Result",
+    "Scorecard",
     "SecureVFLError",
     "SelfSupervised",
     "Shares",

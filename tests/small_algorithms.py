@@ -15,6 +15,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "splitnn": SIZES,
     "logistic_regression": {"lr": 0.05},
     "boosting": {"lr": 0.3, "depth": 2, "bins": 8, "min_hessian": 0.01, "rows": 0.9},
+    "scorecard": {"lr": 0.05, "bins": 4, "least": 4, "key_bits": 2048},
     "best": {**SIZES, "folds": 2},
     "entity_augmentation": SIZES,
     "fedcvt": {"bottom": (6,), "lr": 0.02, "confidence": 0.7},

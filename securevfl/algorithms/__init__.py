@@ -1,4 +1,4 @@
-"""The training algorithms: one file for each paper, `multivfl/` a folder.
+"""The training algorithms: one file for each paper, `few_shot_vfl/`, `multivfl/` and `scorecard/` are folders.
 
 Each is a configuration and its roles, and is found by its entry point (group ``securevfl.algorithms`` in
 `pyproject.toml`), as an algorithm of another package is. These files import `training` and what is below; nothing in
@@ -22,6 +22,7 @@ from securevfl.algorithms.party_dropout import PartyDropout
 from securevfl.algorithms.plugvfl import PlugVFL
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.algorithms.risa import RISA
+from securevfl.algorithms.scorecard import Scorecard
 from securevfl.algorithms.sfhtl import SFHTL
 from securevfl.algorithms.splitnn import SplitNN
 from securevfl.algorithms.ssl import SelfSupervised
@@ -48,6 +49,7 @@ __all__ = [
     "PlugVFL",
     "RandomMatch",
     "ResidualAtTheCut",
+    "Scorecard",
     "SelfSupervised",
     "SplitNN",
     "ZeroImputation",

@@ -27,7 +27,7 @@ from securevfl.training.sides import active_side, widened
 from securevfl.training.state import State
 from securevfl.training.task import Task
 
-__all__ = ["Active", "Passive", "SplitNN"]
+__all__ = ["Active", "Passive", "Rate", "SplitNN"]
 
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 Rate = Annotated[float, Meta(gt=0, le=100)]

@@ -4,7 +4,20 @@ imports privacy, transport and sites."""
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
 from securevfl.cut.bounded import BoundedCut
 from securevfl.cut.masking import agree_masks
-from securevfl.cut.protections import BFV, CKKS, PROTECTIONS, Auto, Paillier, Plain, Protection, Sealed, Shares, Unnamed
+from securevfl.cut.opened import HasShares, OpensWeights, read_share, share_bytes
+from securevfl.cut.protections import (
+    BFV,
+    CKKS,
+    PROTECTIONS,
+    Auto,
+    KeyBits,
+    Paillier,
+    Plain,
+    Protection,
+    Sealed,
+    Shares,
+    Unnamed,
+)
 from securevfl.cut.wrapped import ObservedCut, PerturbedCut, WrappedCut
 
 __all__ = [
@@ -16,7 +29,10 @@ __all__ = [
     "BoundedCut",
     "CutSpec",
     "CutUse",
+    "HasShares",
+    "KeyBits",
     "ObservedCut",
+    "OpensWeights",
     "Paillier",
     "PassiveCut",
     "PerturbedCut",
@@ -27,4 +43,6 @@ __all__ = [
     "Unnamed",
     "WrappedCut",
     "agree_masks",
+    "read_share",
+    "share_bytes",
 ]

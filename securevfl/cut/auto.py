@@ -176,6 +176,10 @@ class AutoActive(_Auto[SealedActive]):
         super().__init__(site, spec, schemes, link=link)
         self.widths: dict[str, int] = {}
 
+    def shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.shares`."""
+        return self._ready.shares()
+
     async def setup(self) -> None:
         """See `ActiveCut.setup`."""
         site = self._site
@@ -249,6 +253,10 @@ class AutoActive(_Auto[SealedActive]):
 
 class AutoPassive(_Auto[SealedPassive]):
     """A passive party's side: measures, answers the probe, and takes a choice that the job offers."""
+
+    def weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.weights`."""
+        return self._ready.weights(other)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""

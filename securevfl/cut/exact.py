@@ -114,6 +114,10 @@ class FixedPassive:
             check_block(whole, self._spec.weight_bound, self._site.active)
         return back
 
+    def weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.weights`."""
+        return np.asarray(self._weights.values.astype(np.float64) * 2.0**-self._spec.fixed_point.fw)
+
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""
         return self._weights.state()

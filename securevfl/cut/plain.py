@@ -141,6 +141,11 @@ class FloatPassive:
         change = spec.lr * (gradient + spec.weight_decay * self._weights)
         return change if self._velocity is None else change + spec.momentum * self._velocity
 
+    def weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.weights`."""
+        found: np.ndarray = self._weights.double().cpu().numpy()
+        return found
+
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""
         return self._weights, self._velocity

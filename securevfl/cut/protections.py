@@ -26,7 +26,19 @@ from securevfl.privacy import DP, Policy
 from securevfl.site import Site
 from securevfl.transport import Exchange, Kind
 
-__all__ = ["BFV", "CKKS", "PROTECTIONS", "Auto", "Paillier", "Plain", "Protection", "Sealed", "Shares", "Unnamed"]
+__all__ = [
+    "BFV",
+    "CKKS",
+    "PROTECTIONS",
+    "Auto",
+    "KeyBits",
+    "Paillier",
+    "Plain",
+    "Protection",
+    "Sealed",
+    "Shares",
+    "Unnamed",
+]
 
 
 KeyBits = Annotated[

@@ -285,6 +285,10 @@ class SealedActive:
             return {name: mapped(part, lambda g: scaled_gradient(g, point)) for name, part in parts.items()}
         return dict.fromkeys(self._peers, mapped(gradient, lambda g: scaled_gradient(g, point)))
 
+    def shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.shares`."""
+        return {name: peer.share.values for name, peer in self._peers.items()}
+
     def snapshot(self) -> object:
         """See `ActiveCut.snapshot`."""
         return {name: peer.share.state() for name, peer in self._peers.items()}
@@ -408,6 +412,14 @@ class SealedPassive:
             await link.send(Kind.MASKED_SHARE, "cut/reshare", guard=_MASKED, delta=delta)
         self._stale = True
         return back
+
+    def weights(self, other: np.ndarray | None) -> np.ndarray:
+        """See `OpensWeights.weights`."""
+        share = self._ready.share
+        if other is None:
+            raise ProtocolError("a sealed cut's weights are shares, and the active party's share is missing")
+        whole = share.ring.signed(share.ring.reduce(share.values + other))
+        return np.asarray(whole.astype(np.float64) * 2.0**-self._spec.fixed_point.fw)
 
     def snapshot(self) -> object:
         """See `PassiveCut.snapshot`."""

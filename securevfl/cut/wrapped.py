@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
 import torch
 
 from securevfl.cut.base import ActiveCut, CutSpec
 from securevfl.cut.integers import scaled_gradient
+from securevfl.cut.opened import HasShares
 from securevfl.privacy import MarvellNoise, Noised, bare
 from securevfl.site import Site
 
@@ -44,6 +48,10 @@ class WrappedCut:
     def snapshot(self) -> object:
         """See `ActiveCut.snapshot`."""
         return self._cut.snapshot()
+
+    def shares(self) -> Mapping[str, np.ndarray]:
+        """See `HasShares.shares`; none, where the side itself has none."""
+        return self._cut.shares() if isinstance(self._cut, HasShares) else {}
 
     def restore(self, state: object) -> None:
         """See `ActiveCut.restore`."""

@@ -156,6 +156,27 @@ class FeatureEncoder:
             found += encoding.codes if isinstance(encoding, PreparedColumn) else block
         return found
 
+    def undone(self, column: int, values: np.ndarray) -> np.ndarray:
+        """Encoded numbers of one encoded column in the units of the party's own column, float64; NaN where it has none:
+        categories, blocks, prepared columns, and columns that are constant on the training rows.
+
+        Args:
+            column: its place in `names`.
+            values: encoded numbers, (n,).
+        """
+        at, found = 0, np.full(len(values), np.nan)
+        for name, encoding in self.columns.items():
+            width = len(FeatureEncoder({name: encoding}, self.clip).names)
+            if at <= column < at + width:
+                wide = values.astype(np.float64)
+                if isinstance(encoding, Standard) and encoding.deviation > 0:
+                    return wide * encoding.deviation + encoding.mean
+                if isinstance(encoding, Quantile):
+                    return np.interp(wide, encoding.scores, encoding.values)
+                return found
+            at += width
+        return found
+
     def state(self) -> dict[str, object]:
         """Plain values that `from_state` makes the same encoder of."""
         encodings = {

@@ -77,6 +77,12 @@ async def agree_rows(
         InputError: too few rows for a split, or no label book where the algorithm lives on it.
         ProtocolError: a peer tells numbers that cannot be.
     """
+    most = job.algorithm.most_classes
+    if site.role != PASSIVE and most is not None and len(table.classes) > most:
+        raise InputError(
+            f"{job.algorithm.title} is for {most} classes; the label of {site.name!r} has "
+            f"{len(table.classes)}: put some of them together, or use an algorithm for several (splitnn)"
+        )
     labels = alignment.labelled if job.algorithm.uses_book else {}
     known = labels.get(site.name, np.arange(0))
     others = _others(site, table, alignment, known) if job.algorithm.uses_others else known[:0]
@@ -315,6 +321,7 @@ def number_rows(
         labelled={name: agreed.counts[name][1] for name in order[1:]},
         classes=agreed.classes,
         shared=agreed.shared,
+        encoder=encoder,
     )
     if site.role == PASSIVE:
         return (

@@ -49,6 +49,12 @@ class Trial:
         most = self.algorithm.most_passive
         return 2 if most is None else min(2, most)
 
+    @property
+    def class_counts(self) -> tuple[int, ...]:
+        """Numbers of classes that it is tried on: two and three, or fewer where the algorithm says so."""
+        most = self.algorithm.most_classes
+        return tuple(count for count in (2, 3) if most is None or count <= most)
+
     def people(
         self, passive: int | None = None, *, rows: int = 140, classes: int = 2, overlap: float = 0.25
     ) -> Parties:

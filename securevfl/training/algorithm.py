@@ -66,6 +66,7 @@ class Algorithm(Config):
             those of the active party, by its own columns; ``"any"``, those of the active party with the columns of any
             set of the passive parties. Training has shown it such rows; see `ActiveRole.score_alone`.
         most_passive: largest number of passive parties, or None for no bound.
+        most_classes: largest number of classes, or None for no bound.
         many_owners: whether several parties own labels, and a coordinator without data stands between them.
         asks_partner: whether passive parties take part in scoring a common row; False where the active party scores it
             from its own columns.
@@ -88,6 +89,7 @@ class Algorithm(Config):
     uses_book: ClassVar[bool] = False
     subsets: ClassVar[Subsets] = "all"
     most_passive: ClassVar[int | None] = None
+    most_classes: ClassVar[int | None] = None
     many_owners: ClassVar[bool] = False
     asks_partner: ClassVar[bool] = True
     reveals: ClassVar[str] = ""

@@ -10,7 +10,7 @@ from typing import Literal, overload
 import numpy as np
 import torch
 
-from securevfl.data import PreparedLine
+from securevfl.data import FeatureEncoder, PreparedLine
 from securevfl.privacy import Reading, Spent
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, Calibration
 from securevfl.training.objectives import LossOfNumber
@@ -89,6 +89,7 @@ class NumberedRows:
         weight: at the active party, how much each numbered row counts in metrics, (rows,) float64, 1 in the mean over
             the training rows; None where all count alike.
         counts: likewise, in the loss, (rows,) float32: `weight` times the weight of the row's class.
+        encoder: what made `x` of the party's columns; None where that is not known.
         person: at the active party, for each numbered row the first number of the same person; None where all differ.
     """
 
@@ -105,6 +106,7 @@ class NumberedRows:
     labelled: Mapping[str, int] = field(default_factory=dict)
     shared: int = 1
     spare: torch.Tensor | None = field(default=None, repr=False)
+    encoder: FeatureEncoder | None = field(default=None, repr=False)
     person: np.ndarray | None = field(default=None, repr=False)
     weight: torch.Tensor | None = field(default=None, repr=False)
     counts: torch.Tensor | None = field(default=None, repr=False)

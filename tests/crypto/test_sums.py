@@ -225,7 +225,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "a row too few": lambda: _load(lambda w: w[:-1]),
     "a row too many": lambda: _load(lambda w: np.concatenate([w, w[:1]])),
     "no array": lambda: _load(lambda w: w.tobytes()),  # type: ignore[arg-type, return-value]
-    "wide words": lambda: _load(lambda w: w.view(np.uint16)),
+    "wide words": lambda: _load(lambda w: w.view(np.uint32)),
     "a short row": lambda: _load(lambda w: w[:, :-1]),
     "zero": lambda: _load(lambda w: _with(w, 0)),
     "n": lambda: _load(lambda w: _with(w, int(KEY.public.n))),
@@ -238,7 +238,7 @@ HOSTILE: dict[str, Callable[[], Any]] = {
     "an answer without ciphertexts": lambda: _open(SealedSums((a := _answer()).ciphertexts[:0], a.omitted)),
     "an answer of zeros": lambda: _open(SealedSums(0 * (a := _answer()).ciphertexts, a.omitted)),
     "a bin left out that does not exist": lambda: _open(
-        SealedSums(_answer().ciphertexts, np.array([[0, 2]], dtype=np.int16))
+        SealedSums(_answer().ciphertexts, np.array([[0, 2]], dtype=np.int32))
     ),
     "bins left out by int64": lambda: _open(SealedSums((a := _answer()).ciphertexts, a.omitted.astype(np.int64))),
     "bins left out for two nodes": lambda: _open(

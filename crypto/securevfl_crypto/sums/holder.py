@@ -85,7 +85,7 @@ class SumHolder:
         groups = place[:, None] * each + first[:-1] + wide
         groups[(place < 0)[:, None] | (wide < 0)] = -1
         tally = np.bincount(groups[groups >= 0], minlength=nodes * each).reshape(nodes, each)
-        omitted = np.full((nodes, columns), -1, dtype=np.int16)
+        omitted = np.full((nodes, columns), -1, dtype=np.int32)
         if complete:
             if (wide[place >= 0] < 0).any():
                 raise MalformedError("a row has a node and no bin in a column: set complete to False, or give it a bin")

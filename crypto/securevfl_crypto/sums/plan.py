@@ -18,7 +18,6 @@ _MOST_ROWS = 1 << 24
 _MOST_WIDTH = 62
 """Bits of a slot; sums are read as int64."""
 _MOST_BINS = 1 << 15
-"""Bins are named by int16."""
 _MOST_GROUPS = 1 << 26
 """The most sums of an answer, by node, column and bin."""
 

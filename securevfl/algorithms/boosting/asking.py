@@ -220,7 +220,7 @@ class Asking:
             message = await link.receive(Kind.CIPHERTEXT, "boost/sums", "c")
             if omitted.dtype != np.int32 or (len(counts) and (np.abs(omitted) >= 1 << 15).any()):
                 raise ProtocolError(f"{link.peer!r} left out bins that no column has")
-            answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int16))
+            answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int32))
             with working(self._role.site.clock):
                 return self._owner.open(answer, counts, totals, nodes=nodes if shown else 1)
         message = await link.receive(Kind.STATISTIC, "boost/sums", "sums")

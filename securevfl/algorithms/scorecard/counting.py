@@ -1,0 +1,159 @@
+"""Counts by bin from encrypted labels: the active party sends each training row's label under its own key, passive
+parties return encrypted counts of their bins, the active party tells how many rows of each bin are of the second class.
+
+Both counts of a bin come from one ciphertext, so nothing about bins crosses in the clear but how many there are. A
+passive party gives its columns, and each column's bins, an order of its own, which the active party does not know. The
+active party tells nothing of bins with fewer rows than the job says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import securevfl_crypto as crypto
+from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan
+
+from securevfl.cut.handshake import key_bytes
+from securevfl.errors import InputError, PolicyError, ProtocolError
+from securevfl.privacy import Clock, Link, fan_out
+from securevfl.transport import Guard, Kind
+
+__all__ = ["COUNTS", "KEY", "POSITIVES", "SIZES", "ask", "tell_all"]
+
+KEY, LABELS, SIZES, COUNTS, POSITIVES = (
+    "scorecard/key",
+    "scorecard/labels",
+    "scorecard/bins",
+    "scorecard/counts",
+    "scorecard/positives",
+)
+_MOST_COLUMNS = 1 << 16
+
+
+@contextmanager
+def _working(clock: Clock) -> Iterator[None]:
+    """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
+    with clock.he():
+        try:
+            yield
+        except crypto.WeakKeyError as error:
+            raise PolicyError(f"{error}: nothing was encrypted") from error
+        except crypto.CryptoError as error:
+            raise ProtocolError(str(error)) from error
+
+
+def _plan(bits: int, rows: int) -> SumPlan:
+    return SumPlan(key_bits=bits, rows=rows, bounds=(1, 1))
+
+
+async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: int, least: int, clock: Clock) -> None:
+    """The active party's half.
+
+    Args:
+        links: to the passive parties.
+        labels: 0 or 1 of each training row, int64 (n,).
+        bits: of the key.
+        bins: the most bins of a column.
+        least: the fewest rows of a bin that anything is told of.
+        clock: the party's.
+
+    Raises:
+        ProtocolError: a party answers with bins that the job does not allow, or with no counts.
+    """
+    with _working(clock):
+        key = crypto.Paillier(bits=bits).generate()
+        guard = Guard("paillier", key.public.bits, key.public.fingerprint)
+        owner = SumOwner(key, _plan(key.public.bits, len(labels)))
+        rows = np.stack([np.ones(len(labels), dtype=np.int64), labels], axis=1)
+        sealed = owner.encrypt(rows)
+    public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
+    totals = rows.sum(axis=0, keepdims=True)
+
+    async def serve(link: Link) -> None:
+        await link.send(Kind.PUBLIC_KEY, KEY, key=public)
+        await link.send(Kind.CIPHERTEXT, LABELS, guard=guard, labels=sealed)
+        message = await link.receive(Kind.CONTROL, SIZES, "bins", "omitted")
+        sizes = np.asarray(message.arrays["bins"])
+        if sizes.dtype != np.int64 or sizes.ndim != 1 or not 1 <= len(sizes) <= _MOST_COLUMNS:
+            raise ProtocolError(f"{link.peer!r} tells bins as {sizes.dtype} {sizes.shape}; int64 (columns,) is needed")
+        if sizes.min() < 1 or sizes.max() > bins:
+            raise ProtocolError(
+                f"{link.peer!r} has columns of {sizes.min()} to {sizes.max()} bins; the job says {bins}"
+            )
+        answer = await link.receive(Kind.CIPHERTEXT, COUNTS, "counts")
+        with _working(clock):
+            sums = SealedSums(np.asarray(answer.arrays["counts"]), np.asarray(message.arrays["omitted"]))
+            found = owner.open(sums, sizes.tolist(), totals)[0]
+        count, positives = found[:, 0], found[:, 1]
+        alone = np.repeat(sizes == 1, sizes)
+        if (positives < 0).any() or (positives > count).any():
+            raise ProtocolError(f"{link.peer!r} answers with counts that are none of these labels")
+        if (count[~alone] < least).any():
+            raise ProtocolError(
+                f"{link.peer!r} asks for a bin of {count[~alone].min()} rows; the job says at least {least}: nothing "
+                "of its bins was told"
+            )
+        await link.send(Kind.STATISTIC, POSITIVES, positives=positives.astype(np.int64))
+
+    await fan_out(links, serve)
+
+
+async def ask(
+    link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, seed: int, clock: Clock
+) -> list[np.ndarray]:
+    """A passive party's half: how many rows of each bin are of the second class, int64 for each column.
+
+    Args:
+        link: to the active party.
+        codes: each training row's bin in each column, int64 (n, columns).
+        sizes: bins of each column.
+        bits: least bits of the key.
+        seed: of the order in which columns and bins are asked for.
+        clock: the party's.
+
+    Raises:
+        ProtocolError: the active party sends other labels or counts than its own rows have.
+        PolicyError: its key is shorter than the job says.
+    """
+    order = np.random.default_rng(seed)
+    columns = order.permutation(len(sizes))
+    bins = [order.permutation(sizes[j]) for j in columns]  # of column j, bin b is asked for as bins[j][b]
+    message = await link.receive(Kind.PUBLIC_KEY, KEY, "key")
+    with _working(clock):
+        key = crypto.Paillier(bits=bits).read_public(key_bytes(link.peer, message.arrays["key"]))
+    guard = Guard("paillier", key.bits, key.fingerprint)
+    message = await link.receive(Kind.CIPHERTEXT, LABELS, "labels")
+    with _working(clock):
+        holder = SumHolder(key, _plan(key.bits, len(codes)))
+        labels = holder.load(np.asarray(message.arrays["labels"]))
+        shuffled = np.stack([new[codes[:, j]] for j, new in zip(columns, bins, strict=True)], axis=1)
+        answer = holder.sums(labels, shuffled, [sizes[j] for j in columns])
+    asked = np.array([sizes[j] for j in columns], dtype=np.int64)
+    await link.send(Kind.CONTROL, SIZES, bins=asked, omitted=answer.omitted)
+    await link.send(Kind.CIPHERTEXT, COUNTS, guard=guard, counts=answer.ciphertexts)
+    message = await link.receive(Kind.STATISTIC, POSITIVES, "positives")
+    told = np.asarray(message.arrays["positives"])
+    if told.dtype != np.int64 or told.shape != (sum(sizes),) or (told < 0).any() or (told > len(codes)).any():
+        raise ProtocolError(f"{link.peer!r} tells counts as {told.dtype} {told.shape}; int64 ({sum(sizes)},) was asked")
+    found = [np.empty(0, dtype=np.int64)] * len(sizes)
+    start = 0
+    for j, new in zip(columns.tolist(), bins, strict=True):
+        found[j] = told[start : start + sizes[j]][new]
+        if (found[j] > np.bincount(codes[:, j], minlength=sizes[j])).any():
+            raise ProtocolError(f"{link.peer!r} tells more rows of the second class than a bin has rows")
+        start += sizes[j]
+    return found
+
+
+def check_features(shape: Sequence[int], party: str) -> None:
+    """Refuse what has no columns to cut.
+
+    Raises:
+        InputError: images, or a passive party without columns.
+    """
+    if len(shape) != 1:
+        raise InputError(
+            f"{party!r} has features of shape {tuple(shape)}; a scorecard cuts columns: use splitnn for images"
+        )

@@ -1,0 +1,80 @@
+"""From coefficients to points, as Siddiqi, "Credit Risk Scorecards" (2006), chapter 6.
+
+With odds of the first class to the second, a score is ``offset + factor · ln(odds)``, where ``factor = pdo / ln 2`` and
+``offset = base − factor · ln(base odds)``. The logit of the model is ``−ln(odds)``, so a bin of column j has
+``−factor · β_j · woe`` points, and the active party's part begins with ``offset − factor · bias``: a party's points of
+a row are the sum over its columns, and a row's score is the sum over the parties.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from securevfl.algorithms.scorecard.binning import Evidence
+from securevfl.training.state import State
+
+__all__ = ["factor_and_offset", "party_card", "summary"]
+
+
+def factor_and_offset(base: float, odds: float, pdo: float) -> tuple[float, float]:
+    """The factor and the offset of scores."""
+    factor = pdo / math.log(2)
+    return factor, base - factor * math.log(odds)
+
+
+def party_card(
+    names: Sequence[str],
+    cuts: Sequence[np.ndarray],
+    units: Sequence[np.ndarray],
+    found: Sequence[Evidence],
+    weights: np.ndarray,
+    factor: float,
+    start: float,
+) -> State:
+    """One party's part of the card, of plain values.
+
+    Args:
+        names: of its encoded columns.
+        cuts: of each column, as the model compares them.
+        units: the same in the column's own units, NaN where it has none.
+        found: evidence of each column.
+        weights: β_j, (columns,) float64.
+        factor: of points.
+        start: points that each row begins with, at the active party.
+    """
+    columns = []
+    for name, cut, unit, one, weight in zip(names, cuts, units, found, weights.tolist(), strict=True):
+        own = bool(np.isfinite(unit).all())
+        ends = (unit if own else cut).astype(float).tolist()
+        bins = [
+            {
+                "above": None if low is None else float(f"{low:.6g}"),
+                "up to": None if high is None else float(f"{high:.6g}"),
+                "rows": int(rows),
+                "woe": round(float(woe), 6),
+                "points": round(-factor * weight * float(woe), 3),
+            }
+            for low, high, rows, woe in zip([None, *ends], [*ends, None], one.rows, one.woe, strict=True)
+        ]
+        columns.append(
+            {
+                "column": name,
+                "units": "own" if own else "prepared",
+                "coefficient": weight,
+                "information value": round(one.iv, 6),
+                "bins": bins,
+            }
+        )
+    return {"points to begin with": round(start, 3), "columns": columns}
+
+
+def summary(party: str, names: Sequence[str], found: Sequence[Evidence]) -> str:
+    """One sentence for the report: which columns tell most."""
+    single = sum(len(one.rows) < 2 for one in found)
+    best = sorted(zip(names, found, strict=True), key=lambda pair: -pair[1].iv)[:5]
+    text = ", ".join(f"{name} {one.iv:.3f}" for name, one in best if len(one.rows) > 1) or "none"
+    more = f"; {single} of {len(found)} columns have one bin and no points" if single else ""
+    return f"scorecard of {party!r}: columns of the largest information value: {text}{more}"

@@ -1,0 +1,219 @@
+"""The parties of a scorecard: a logistic regression's, whose bottoms turn values into weights of evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from torch import nn
+
+from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, monotone
+from securevfl.algorithms.scorecard.counting import ask, check_features, tell_all
+from securevfl.algorithms.scorecard.points import factor_and_offset, party_card, summary
+from securevfl.algorithms.scorecard.settings import CardArchitecture, Settings
+from securevfl.algorithms.splitnn import Active, Passive
+from securevfl.cut import HasShares, OpensWeights, read_share, share_bytes
+from securevfl.errors import InputError
+from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
+from securevfl.training.program import ActiveProgram, PassiveProgram
+from securevfl.training.role import Role
+from securevfl.training.sides import active_side
+from securevfl.training.state import State
+from securevfl.transport import Kind
+
+__all__ = ["SHARE", "CardActive", "CardActiveProgram", "CardPassive", "CardPassiveProgram"]
+
+SHARE = "scorecard/share"
+
+
+def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+    if not isinstance(architecture, CardArchitecture):
+        raise TypeError(f"a {type(architecture).__name__} says nothing of bins")
+    return Evidences(shape[0], architecture.bins), shape[0]
+
+
+class _ActiveHalf(ActiveHalf):
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        return _bottom(architecture, shape)
+
+
+class _PassiveHalf(PassiveHalf):
+    def build_bottom(self, architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
+        return _bottom(architecture, shape)
+
+
+def _by_column(codes: np.ndarray, labels: np.ndarray | None, cuts: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """How many rows each bin of each column has, int64, or how many of label 1."""
+    kept = codes if labels is None else codes[labels == 1]
+    return [np.bincount(column, minlength=len(cut) + 1) for column, cut in zip(kept.T, cuts, strict=True)]
+
+
+class _Card(Role):
+    """What both sides have: bins of their own columns.
+
+    Attributes:
+        cuts: of each column.
+        found: evidence of each column.
+        card: this party's part of the points table, once training ended.
+    """
+
+    config: Settings
+
+    def begin_card(self) -> None:
+        """Nothing is cut yet."""
+        self.cuts: list[np.ndarray] = []
+        self.found: list[Evidence] = []
+        self.card: State = {}
+        check_features(self.features.shape, self.site.name)
+
+    @property
+    def trains(self) -> bool:
+        """Whether there are rows to train on: not in a prediction."""
+        return len(self.table.split.train) > 0
+
+    def rows_to_cut(self) -> np.ndarray:
+        """This party's features of the training rows, float32 (n, d)."""
+        x: np.ndarray = self.features(self.table.split.train).cpu().numpy()
+        return x
+
+    def cut_columns(self, x: np.ndarray) -> np.ndarray:
+        """Cut the columns; each row's bins."""
+        config = self.config
+        if len(x) < 2 * config.least:
+            raise InputError(
+                f"{len(x)} rows train, and each bin of a scorecard has at least {config.least}: give more rows, or a "
+                "smaller least"
+            )
+        self.cuts = cut_points(x, config.bins, config.least)
+        if x.shape[1] and not any(map(len, self.cuts)):
+            raise InputError(
+                f"no column of {self.site.name!r} can be cut into two bins of at least {config.least} rows (they are "
+                "constant, or nearly): give it other columns, or a smaller least"
+            )
+        return codes_of(x, self.cuts)
+
+    def take_counts(self, rows: Sequence[np.ndarray], positives: Sequence[np.ndarray], bottom: nn.Module) -> None:
+        """Evidence from the counts of each column, with neighbours merged where the job says so."""
+        columns = [*zip(self.cuts, rows, positives, strict=True)]
+        if self.config.monotone:
+            columns = [monotone(*column) for column in columns]
+        self.cuts = [cut for cut, _, _ in columns]
+        self.found = [Evidence.of(count, good) for _, count, good in columns]
+        if not isinstance(bottom, Evidences):
+            raise TypeError(f"a {type(bottom).__name__} is no bottom of a scorecard")
+        bottom.fill(self.cuts, self.found)
+
+    def names(self) -> list[str]:
+        """Of the encoded columns."""
+        encoder = self.table.encoder
+        return [f"column {j + 1}" for j in range(len(self.cuts))] if encoder is None else encoder.names
+
+    def make_card(self, weights: np.ndarray, bias: float | None) -> None:
+        """Points of this party's bins.
+
+        Args:
+            weights: of its columns, (columns,).
+            bias: of the model, at the active party.
+        """
+        config, encoder = self.config, self.table.encoder
+        factor, offset = factor_and_offset(config.base_points, config.base_odds, config.pdo)
+        start = 0.0 if bias is None else offset - factor * bias
+        own = [
+            np.full(len(cut), np.nan) if encoder is None else encoder.undone(j, cut) for j, cut in enumerate(self.cuts)
+        ]
+        self.card = party_card(self.names(), self.cuts, own, self.found, weights, factor, start)
+
+    def part_of_model(self) -> State:
+        return super().part_of_model() | {"scorecard": self.card}
+
+    def closing_notes(self) -> list[str]:
+        more = [summary(self.site.name, self.names(), self.found)] if self.found else []
+        return [*super().closing_notes(), *more]
+
+
+class CardActive(_Card, Active):
+    """Seals the labels, opens the counts, and hands each passive party its share of the finished coefficients."""
+
+    config: Settings
+
+    def build(self) -> None:
+        self.begin_card()
+        super().build()
+
+    def build_half(self, architecture: Architecture) -> ActiveHalf:
+        spec, passive = self.config.cut_spec(self, architecture.hidden), len(self.site.passive)
+        cut = active_side(self, spec)
+        return _ActiveHalf(architecture, cut, spec, passive, self.features.shape, self.task.outputs)
+
+    async def setup(self) -> None:
+        await super().setup()
+        if not self.trains:
+            return
+        labels = self.labels(self.table.split.train).cpu().numpy().astype(np.int64)
+        codes, config = self.cut_columns(self.rows_to_cut()), self.config
+        self.take_counts(_by_column(codes, None, self.cuts), _by_column(codes, labels, self.cuts), self.half.bottom)
+        links = [self.site.links[name] for name in self.site.passive]
+        await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
+
+    async def hand_out(self) -> None:
+        """After the test: shares of the kept model's coefficients, and the party's own points."""
+        shares = self.half.cut.shares() if isinstance(self.half.cut, HasShares) else {}
+        for name, share in shares.items():
+            await self.site.links[name].send(Kind.MASKED_SHARE, SHARE, share=share_bytes(share))
+        state = self.half.own.state_dict()
+        weights = state["weight"][0].double().cpu().numpy() if "weight" in state else np.zeros(0)
+        self.make_card(weights, float(state["bias"][0]))
+
+
+class CardPassive(_Card, Passive):
+    """Cuts its columns, learns the counts of its bins, and at the end its own coefficients."""
+
+    config: Settings
+
+    def build(self) -> None:
+        self.begin_card()
+        super().build()
+
+    def build_half(self, architecture: Architecture) -> PassiveHalf:
+        spec = self.config.cut_spec(self, architecture.hidden)
+        return _PassiveHalf(architecture, self.site, spec, self.protection, self.features.shape)
+
+    async def setup(self) -> None:
+        await super().setup()
+        if not self.trains:
+            return
+        codes, config = self.cut_columns(self.rows_to_cut()), self.config
+        sizes = [len(cut) + 1 for cut in self.cuts]
+        seed = self.seed("order of bins")
+        positives = await ask(self.upstream, codes, sizes, config.key_bits, seed, self.site.clock)
+        self.take_counts(_by_column(codes, None, self.cuts), positives, self.half.bottom)
+
+    async def take_share(self) -> None:
+        """After the test: this party's coefficients, and its points."""
+        other, width = None, self.features.shape[0]
+        if self.protection.sealed:
+            message = await self.upstream.receive(Kind.MASKED_SHARE, SHARE, "share")
+            other = read_share(message.arrays["share"], (width, self.half.cut_width), self.upstream.peer)
+        if not isinstance(self.half.cut, OpensWeights):
+            raise TypeError(f"a {type(self.half.cut).__name__} does not tell its weights")
+        self.make_card(self.half.cut.weights(other)[:, 0], None)
+
+
+class CardActiveProgram(ActiveProgram):
+    """Ends with points."""
+
+    role: CardActive
+
+    async def after_test(self) -> None:
+        await super().after_test()
+        await self.role.hand_out()
+
+
+class CardPassiveProgram(PassiveProgram):
+    """Ends with points."""
+
+    role: CardPassive
+
+    async def after_test(self) -> None:
+        await super().after_test()
+        await self.role.take_share()
