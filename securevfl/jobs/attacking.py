@@ -96,12 +96,17 @@ def attack(
         observer: hears how the runs go on.
 
     Raises:
-        InputError: no known records, or negative ones.
+        InputError: no known records, or negative ones; or a job that learns a number.
         SecureVFLError: whatever ended a run.
     """
     if not known or min(known) < 1 or min(labels, default=0) < 0:
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
+        )
+    if job.number is not None:
+        raise InputError(
+            "attacks are scored by classes, and the job learns a number: attack the same job on classes of it (below "
+            "and above a bound). The messages are the same, and a gradient tells a number as well as it tells a class"
         )
     names = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
     job = settled(job, *names)

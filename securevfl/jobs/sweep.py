@@ -44,6 +44,8 @@ def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
     """
     began = time.perf_counter()
     job = spec.build()
+    if job.number is not None:
+        raise InputError("a sweep compares fractions such as the AUC, and the job learns a number: run it by itself")
     parties = _load(spec) if parties is None else parties
     chief = parties.label_owners[0]
     ran = run_parties(job, parties, join_parties(parties, job), run="sweep")

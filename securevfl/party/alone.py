@@ -93,10 +93,11 @@ class Alone:
             raise InputError(f"{name!r} is not the active party of the model, and cannot score rows by itself")
         self._role = program.role
         self._role.restore(model["parts"])
+        self._role.task = self._role.task.restored(model.get("target"))
         self._temperature = temperature_of(model, ALONE)
 
     def scores(self, rows: np.ndarray) -> np.ndarray:
-        """Probabilities (n, classes) of rows of the table, by their numbers."""
+        """Probabilities (n, classes), or predicted numbers (n, 1), of rows of the table, by their numbers."""
         role = self._role
         if not len(rows):
             return np.empty((0, role.table.classes))

@@ -252,3 +252,59 @@ def test_a_model_of_a_number_is_not_served_as_probabilities(tmp_path) -> None:
             load=lambda: PEOPLE["bank"],
             folder=tmp_path / "s",
         )
+
+
+def test_rows_that_the_party_scores_alone_are_in_the_target_s_units_too() -> None:
+    half = sv.Parties.of(PEOPLE["bank"], PEOPLE["shop"].take(np.arange(0, ROWS, 2)))
+    result = sv.simulate(_job(algorithm="zero_imputation"), half)
+    found = sv.predict(result.model(), half, everyone=True)
+    truth = dict(zip(PEOPLE["bank"].ids, PEOPLE["bank"].label, strict=True))
+    scored = zip(found.ids, found.probabilities[:, 0], found.used, strict=True)
+    alone = [(truth[name], value) for name, value, used in scored if not used[1:]]
+    assert len(alone) == ROWS // 2
+    assert metrics.r2_score(*zip(*alone, strict=True)) > 0.1  # far below 0 in any other unit
+
+
+def test_attacks_are_told_that_they_know_classes() -> None:
+    with pytest.raises(sv.InputError, match=r"the job learns a number.*classes of it"):
+        sv.attack(_job(epochs=1), PEOPLE)
+
+
+class _Spy(sv.Observer):
+    """What the passive party reads in the first epoch: each row's gradient at the cut, where it comes in floats."""
+
+    listening = True
+
+    def __init__(self) -> None:
+        self.rows = np.empty(0, dtype=np.int64)
+        self.seen: dict[int, float] = {}
+
+    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+        if party == "shop":
+            self.rows = rows if epoch == 1 else self.rows[:0]
+
+    def heard(self, party: str, peer: str, way: str, message: object) -> None:
+        gradient = message.arrays.get("gradient")
+        values = None if gradient is None else np.asarray(gradient)
+        if way == "received" and values is not None and values.dtype.kind == "f":
+            self.seen |= dict(zip(self.rows.tolist(), values[:, 0].tolist(), strict=False))
+
+
+@pytest.mark.parametrize("protection", [sv.Plain(), sv.BFV()], ids=lambda one: one.name)
+def test_a_gradient_in_the_clear_gives_the_number_away_and_the_report_says_so(protection: Protection) -> None:
+    """∂loss/∂z of a row is a quarter of its scaled error: early in training, the target and what first weights add."""
+    people = sv.Parties.of(*(table.take(np.arange(100)) for table in PEOPLE.values()))
+    job = _job(algorithm="logistic_regression", epochs=1, protection=protection)
+    spy, aligned = _Spy(), sv.align_parties(people, job)
+    learned = sv.simulate(job, people, aligned=aligned, observers={"shop": spy}).record.runs[-1].learned
+    severe = [line for line in learned if line.party == "shop" and line.severity == "leak"]
+    if protection.sealed:
+        assert not spy.seen
+        assert not severe
+        return
+    rows = np.array(sorted(spy.seen))
+    truth = people["bank"].label[aligned.parties["bank"].rows[rows]]
+    guess = -np.array([spy.seen[row] for row in rows.tolist()])
+    assert len(rows) == 70
+    assert np.corrcoef(guess, truth)[0, 1] > 0.6  # of the gradient alone; 70 rows of noise reach 0.3
+    assert severe
