@@ -15,6 +15,7 @@ import pytest
 from commands import BANK, SHOP, run
 from securevfl_psi import IdentifierError, IdRules, identifiers, normalise, normalise_column
 from securevfl_psi.command import records
+from securevfl_psi.command.hints import case_hint
 from securevfl_psi.command.table import Table
 from securevfl_psi.errors import InputError, SetSizeError
 
@@ -160,3 +161,38 @@ def test_tables_above_a_limit(tables: Path, monkeypatch: pytest.MonkeyPatch) -> 
         Table.read(tables / "t.parquet", "id")
     with pytest.raises(InputError, match="column 'l' holds list<element: int64>"):
         Table.read(tables / "t.parquet", "l")
+
+
+def test_rows_that_are_written_otherwise_alone_are_said(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tables / "a.csv").write_text("id\nAnn\nbob\n007\neve  x\nJoe\n")
+    (tables / "b.csv").write_text("id\nann\nBOB\n7\neve x\nJoe\n")
+    found = _compare(capsys, "a.csv", "b.csv", "--id", "id")
+    assert found["common"] == 1
+    assert found["hints"] == [
+        "--casefold would find 2 more common rows",
+        "--squeeze would find 1 more common row",
+        "--numeric would find 1 more common row",
+    ]
+    every = ["--casefold", "--squeeze", "--numeric"]
+    found = _compare(capsys, "a.csv", "b.csv", "--id", "id", *every)
+    assert (found["common"], found["hints"]) == (5, [])
+    assert run("compare", "a.csv", "b.csv", "--id", "id") == 0
+    assert "hint" in capsys.readouterr().out
+
+
+def test_a_party_hears_of_cases_in_its_own_table(tables: Path) -> None:
+    for text, said in (
+        ("Ann,bob,eve", True),
+        ("Ann,Bob", False),
+        ("ann,bob", False),
+        ("ANN,BOB", False),
+        ("1,2", False),
+    ):
+        (tables / "a.csv").write_text("id\n" + text.replace(",", "\n") + "\n")
+        table = Table.read(tables / "a.csv", "id")
+        assert bool(case_hint(table, IdRules())) is said, text
+        assert not case_hint(table, IdRules(casefold=True))
+    (tables / "a.csv").write_text("id\nAnn\nbob\n")
+    hint = case_hint(Table.read(tables / "a.csv", "id"), IdRules())
+    assert "1 of 2 identifiers here have capital letters and 2 small ones" in hint
+    assert "Ann" not in hint

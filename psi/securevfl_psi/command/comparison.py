@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from securevfl_psi.command.hints import more_matches
 from securevfl_psi.command.party import end_of
 from securevfl_psi.command.records import MAX_BYTES
 from securevfl_psi.command.summary import counted
@@ -32,6 +33,7 @@ class Comparison:
         verified: each end proved each of the common rows to the other.
         seconds: that the protocol took for both sides, one after the other.
         out: the file that was written, or None.
+        hints: what other rules would find, in words.
     """
 
     a: str
@@ -44,6 +46,7 @@ class Comparison:
     verified: bool
     seconds: float
     out: str | None
+    hints: tuple[str, ...] = ()
 
     def as_json(self) -> str:
         """All fields as one JSON object."""
@@ -65,6 +68,7 @@ class Comparison:
             ),
             ("took", f"{self.seconds:.2f} s for both sides"),
             *([("written", self.out)] if self.out else []),
+            *[("hint", hint) for hint in self.hints],
         ]
 
 
@@ -126,4 +130,5 @@ def compare(
         verified=left.result.verified and right.result.verified,
         seconds=seconds,
         out=str(out) if out else None,
+        hints=tuple(more_matches(a, b, rules, len(rows_a))),
     )

@@ -16,6 +16,7 @@ from securevfl_crypto.engine import engine
 
 from securevfl_psi.command.certificates import Pins, fingerprint
 from securevfl_psi.command.channel import connect, left_politely, secured, shown
+from securevfl_psi.command.hints import case_hint
 from securevfl_psi.command.listening import Listener
 from securevfl_psi.command.options import Options, Shown
 from securevfl_psi.command.summary import Summary, counted, sized
@@ -90,6 +91,8 @@ def run_party(options: Options, watch: Watch, console: Console, *, listens: bool
         f"{table.path}: {counted(len(table.ids), 'row')}{left_out}, column{'s' if len(table.columns) > 1 else ''} "
         f"{columns} ({terms.rules.describe()})",
     )
+    if hint := case_hint(table, terms.rules):
+        _say(console, hint)
     channel = "plain TCP on this machine" if options.address.local() else "plain TCP, as accepted"
     if pins is not None:
         channel = "TLS 1.3, both certificates pinned"
