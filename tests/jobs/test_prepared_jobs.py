@@ -15,6 +15,7 @@ from securevfl.jobs.agreement.party_file import DataSection
 from securevfl.jobs.files import read_job
 from securevfl.jobs.parts import ModelPart
 from securevfl.party.numbering import coded_columns, encode
+from securevfl.privacy import Link
 from securevfl.report.html import render
 from securevfl.serving.process import _table
 from securevfl.site import PartySecret
@@ -121,11 +122,35 @@ def test_a_part_is_served_from_a_table_without_what_was_dropped(folder: Path, re
     assert table.categorical == {"branch"}
 
 
-def test_peers_hear_of_columns_by_the_width_of_the_cut_at_most(result: Any) -> None:
-    """No message of the run holds the name of a column, nor one of its levels."""
-    for ledger in result.ledgers["plain"].values():
-        text = "\n".join(str(line) for line in ledger.lines)
-        assert not any(word in text for word in ("branch", "spent", "quantile", "impute"))
+@pytest.mark.parametrize(("bottom", "widths"), [((), [3, 7]), ((5,), [5, 5])])
+def test_the_width_that_peers_hear_counts_levels_unless_there_is_a_bottom(
+    bottom: tuple[int, ...], widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attack that the page names: of tables with one column of categories each, the active party reads off the
+    width how many levels that has; a bottom model's width is the same for both. No column's name crosses."""
+    told: list[Any] = []
+    send = Link.send
+
+    async def listened(self: Link, kind: Any, step: str, *rest: Any, **content: Any) -> Any:
+        told.append((step, dict(content.get("meta") or {})))
+        return await send(self, kind, step, *rest, **content)
+
+    monkeypatch.setattr(Link, "send", listened)
+    rng, ids = np.random.default_rng(0), [f"i{i}" for i in range(90)]
+    label = np.arange(90) % 2
+    bank = sv.PartyTable(
+        name="bank", ids=ids, columns={"x": rng.normal(size=90)}, label=label, classes=(0, 1), label_name="y"
+    )
+    job = sv.Job(algorithm=sv.SplitNN(hidden=2, bottom=bottom), protection=sv.Plain(), epochs=1)
+    found = []
+    for levels in (3, 7):
+        secretly = np.array([f"level{i % levels}" for i in range(90)])
+        shop = sv.PartyTable(name="shop", ids=ids, columns={"secretly": secretly}, preparation=sv.Preparation())
+        told.clear()
+        sv.simulate(job, sv.Parties.of(bank, shop))
+        found.append(next(meta["width"] for step, meta in told if step == "cut/setup"))
+        assert not any(word in str(told) for word in ("secretly", "level"))
+    assert found == widths
 
 
 def test_an_algorithm_for_trees_gets_coded_columns(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
