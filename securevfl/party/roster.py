@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from securevfl.data import PartyTable
-from securevfl.errors import InputError
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.party.job import Job
 from securevfl.training import Algorithm
 from securevfl.training.objectives import check_numbers_fit
@@ -81,6 +81,9 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
     if table is None or table.label is None:
         return
     name, where = table.label_name or "label", table.source or f"the table of {table.name!r}"
+    for known in job.class_weight if isinstance(job.class_weight, Mapping) else ():
+        if known not in map(str, table.classes):
+            raise UnknownNameError(f"class of {name!r} in class_weight:", known, list(map(str, table.classes)))
     if job.number is None and table.target == "number":
         raise InputError(
             f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: say "

@@ -58,9 +58,16 @@ def _write_table(table: PartyTable, path: Path) -> list[str]:
     columns: list[list[Any]] = [list(table.ids)]
     columns += [[repr(float(value)) for value in table.columns[name]] for name in names]
     if table.label is not None:
-        lines += ['label = "label"', f"classes = {list(table.classes)}"]
+        number = table.target == "number"
+        lines += ['label = "label"', 'target = "number"' if number else f"classes = {list(table.classes)}"]
         head.append("label")
-        columns.append([table.classes[i] for i in table.label])
+        columns.append([repr(float(y)) for y in table.label] if number else [table.classes[i] for i in table.label])
+        for role in ("weight", "group", "time"):
+            values = getattr(table, role)
+            if values is not None:
+                lines.append(f'{role} = "{role}"')
+                head.append(role)
+                columns.append([repr(value) for value in values.tolist()])
         if not names:
             lines.append("features = []")
     if table.link:

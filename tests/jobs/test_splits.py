@@ -237,3 +237,22 @@ def test_the_command_cross_validates(tmp_path, monkeypatch, capsys) -> None:
     assert ended.value.code == 0
     assert len(json.loads((tmp_path / "out" / "cross-validation.json").read_text())["runs"][0]["folds"]) == 3
     assert "±" in capsys.readouterr().out
+
+
+def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path) -> None:
+    from securevfl.data.columns import ColumnUse
+    from securevfl.data.sample import table_mistakes
+
+    (tmp_path / "a.csv").write_text("id,x,y,w,t\n" + "\n".join(f"{i},{i},high,{-i},soon" for i in range(9)))
+    uses = {"id": "id", "label": "y", "features": ("x",), "categorical": (), "classes": None}
+    found = table_mistakes(
+        tmp_path / "a.csv", ColumnUse.of(**uses, target="number", weight="w", time="t", group="firm")
+    )
+    for words in ("'y' holds string", "weight is negative in 8 of 9", "dates and times", "unknown group column"):
+        assert any(words in line for line in found), (words, found)
+    for options, words in (
+        ({"target": "ordinal"}, "ordered classes take 'classes'.*several labels in a row train a job each"),
+        ({"target": "number", "classes": (1, 2)}, "classes are given"),
+    ):
+        with pytest.raises(sv.InputError, match=words):
+            ColumnUse.of(**uses | options)

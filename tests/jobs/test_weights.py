@@ -121,6 +121,8 @@ def test_weights_that_cannot_be_are_refused() -> None:
             _people(bad)
     with pytest.raises(sv.InputError, match="class_weight is of classes"):
         _job(task="regression", class_weight="balanced")
+    with pytest.raises(sv.UnknownNameError, match=r"'faild'; did you mean 'failed'"):
+        sv.simulate(_job(class_weight={"faild": 4.0}), _people())
     with pytest.raises(sv.InputError, match="class_weight"):
         _job(class_weight={"failed": -1.0})
     with pytest.raises(sv.InputError, match="belongs to the active party"):
