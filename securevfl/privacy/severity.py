@@ -10,8 +10,9 @@ Two sources for what crosses the cut. *Noise*: the planned ε bounds the AUC of 
 (below; not what others' releases tell of it, through trained bottoms or the cut's weights), and a guess without the
 message has 0.5, so that noise makes a note of a leak only where that AUC is at most 0.55. *No noise*: what attacks of
 the gate got on recorded runs stands in ``measured.json`` beside this file (``python -m benchmarks.gate`` writes it); a
-view that nobody measured is a leak. Six notes beside the cut are typed by hand, where their messages are declared:
-which rows train (RISA, FedDA), what Multi-VFL's coordinator adds up, two of a label book, and metrics on shares.
+view that nobody measured is a leak. Eight notes beside the cut are typed by hand, where their messages are declared:
+which rows train (RISA, FedDA), what Multi-VFL's coordinator adds up, two of a label book, metrics on shares, and of a
+scorecard its counts by bin and the coefficients of a party's own columns.
 
 *What ε permits.* T releases of a row with noise multiplier σ tell two values of it apart as well as one draw of N(0, 1)
 from one of N(μ, 1) with μ = √T/σ (Dong, Roth and Su 2022, corollary 3.3); the best AUC of that is Φ(μ/√2). Randomised

@@ -8,6 +8,7 @@ active party tells nothing of bins with fewer rows than the job says.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -100,9 +101,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
     await fan_out(links, serve)
 
 
-async def ask(
-    link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, seed: int, clock: Clock
-) -> list[np.ndarray]:
+async def ask(link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, clock: Clock) -> list[np.ndarray]:
     """A passive party's half: how many rows of each bin are of the second class, int64 for each column.
 
     Args:
@@ -110,14 +109,13 @@ async def ask(
         codes: each training row's bin in each column, int64 (n, columns).
         sizes: bins of each column.
         bits: least bits of the key.
-        seed: of the order in which columns and bins are asked for.
         clock: the party's.
 
     Raises:
         ProtocolError: the active party sends other labels or counts than its own rows have.
         PolicyError: its key is shorter than the job says.
     """
-    order = np.random.default_rng(seed)
+    order = np.random.default_rng(secrets.randbits(256))  # no seed of the job's: the active party may know that
     columns = order.permutation(len(sizes))
     bins = [order.permutation(sizes[j]) for j in columns]  # of column j, bin b is asked for as bins[j][b]
     message = await link.receive(Kind.PUBLIC_KEY, KEY, "key")

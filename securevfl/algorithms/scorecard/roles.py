@@ -184,8 +184,7 @@ class CardPassive(_Card, Passive):
             return
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
         sizes = [len(cut) + 1 for cut in self.cuts]
-        seed = self.seed("order of bins")
-        positives = await ask(self.upstream, codes, sizes, config.key_bits, seed, self.site.clock)
+        positives = await ask(self.upstream, codes, sizes, config.key_bits, self.site.clock)
         self.take_counts(_by_column(codes, None, self.cuts), positives, self.half.bottom)
 
     async def take_share(self) -> None:

@@ -1,7 +1,20 @@
 """All breaks, by part of the code."""
 
 from mutations.base import Break
-from mutations.breaks import crypto, cut, few_rows, ledgers, links, noise, psi, ring, session, shares, shares_noise
+from mutations.breaks import (
+    crypto,
+    cut,
+    few_rows,
+    ledgers,
+    links,
+    noise,
+    psi,
+    ring,
+    session,
+    shares,
+    shares_noise,
+    sums,
+)
 
 __all__ = ["BREAKS"]
 
@@ -17,4 +30,5 @@ BREAKS: tuple[Break, ...] = (
     *few_rows.BREAKS,
     *ledgers.BREAKS,
     *session.BREAKS,
+    *sums.BREAKS,
 )
