@@ -97,6 +97,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         run_sweep,
         simulate,
     )
+    from securevfl.jobs.aligned_rows import AlignedRows
+    from securevfl.jobs.estimators import VerticalClassifier, VerticalRegressor
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
@@ -122,6 +124,8 @@ _NAMES: Mapping[str, str] = {
         "AttackResult CrossValidation Model Prediction Result align_parties attack audit compare cross_validate demo "
         "predict read_job read_sweep run_sweep simulate"
     ),
+    "securevfl.jobs.aligned_rows": "AlignedRows",
+    "securevfl.jobs.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
@@ -141,6 +145,7 @@ __all__ = [
     "SFHTL",
     "Algorithm",
     "Align",
+    "AlignedRows",
     "AlignmentError",
     "AllLabels",
     "AttackResult",
@@ -202,6 +207,8 @@ __all__ = [
     "Storage",
     "TableLimits",
     "UnknownNameError",
+    "VerticalClassifier",
+    "VerticalRegressor",
     "WireError",
     "ZeroImputation",
     "__version__",

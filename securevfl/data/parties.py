@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
+from securevfl.data.frames import tables_of_frames
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 
@@ -48,6 +50,56 @@ class Parties(Mapping[str, PartyTable]):
         if doubled:
             raise InputError(f"two parties are called {doubled[0]!r}; give each its own name")
         return cls({table.name: table for table in tables}, description=description, active=active)
+
+    @classmethod
+    def from_pandas(
+        cls,
+        frames: Mapping[str, Any],
+        *,
+        id: str | Mapping[str, str],
+        label: str,
+        prepare: Any = "auto",
+        **options: Any,
+    ) -> Parties:
+        """Parties from pandas DataFrames.
+
+        Args:
+            frames: party → its DataFrame; the index is not used.
+            id: the identifier's column, or party → its own.
+            label: the label's column, in one of the frames: that party is the active one.
+            prepare: how columns are prepared, for all parties; None for numbers and categories without gaps.
+            options: others of `read_table`, for all parties; those about labels go to the active one.
+
+        Raises:
+            InputError: everything that is wrong with any of the frames, in one message.
+        """
+        return cls.of(*tables_of_frames("pandas", frames, id, label, {"prepare": prepare, **options}))
+
+    @classmethod
+    def from_polars(
+        cls,
+        frames: Mapping[str, Any],
+        *,
+        id: str | Mapping[str, str],
+        label: str,
+        prepare: Any = "auto",
+        **options: Any,
+    ) -> Parties:
+        """Parties from polars DataFrames; arguments and errors as for `from_pandas`."""
+        return cls.of(*tables_of_frames("polars", frames, id, label, {"prepare": prepare, **options}))
+
+    @classmethod
+    def from_arrow(
+        cls,
+        frames: Mapping[str, Any],
+        *,
+        id: str | Mapping[str, str],
+        label: str,
+        prepare: Any = "auto",
+        **options: Any,
+    ) -> Parties:
+        """Parties from `pyarrow` tables; arguments and errors as for `from_pandas`."""
+        return cls.of(*tables_of_frames("arrow", frames, id, label, {"prepare": prepare, **options}))
 
     @property
     def active(self) -> PartyTable:

@@ -1,0 +1,76 @@
+"""Tables from data frames: pandas, polars or Arrow, each party's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from securevfl.data.loaders import from_arrow, from_pandas
+from securevfl.data.table import PartyTable, raise_together
+from securevfl.errors import InputError, UnknownNameError
+
+__all__ = ["tables_of_frames"]
+
+
+def tables_of_frames(
+    kind: str, frames: Mapping[str, Any], id: str | Mapping[str, str], label: str, options: Mapping[str, Any]
+) -> list[PartyTable]:
+    """The parties' tables from frames; see `Parties.from_pandas`.
+
+    Args:
+        kind: ``"pandas"``, ``"polars"`` or ``"arrow"``.
+        frames: party → its frame.
+        id: the identifier column, or party → its own.
+        label: the label's column, in one of the frames.
+        options: of `securevfl.data.read_table`, for all parties.
+
+    Raises:
+        InputError: everything that is wrong with any of the frames, in one message.
+    """
+    if not isinstance(frames, Mapping) or not frames:
+        raise InputError("frames holds no party; give them by name: {'bank': frame, 'shop': frame}")
+    owners = [name for name, frame in frames.items() if label in _columns(kind, name, frame)]
+    if len(owners) != 1:
+        told = f"the frames of {', '.join(owners)} have" if owners else "no frame has"
+        raise InputError(
+            f"{told} the column {label!r}; exactly one party's has the label: name another column, or rename one"
+        )
+    if isinstance(id, Mapping):
+        for name in id:
+            if name not in frames:
+                raise UnknownNameError("party in id", name, frames)
+        missing = [name for name in frames if name not in id]
+        if missing:
+            raise InputError(f"id names no column for {', '.join(missing)}; give party → column for all of them")
+    works = [
+        partial(
+            _table,
+            kind,
+            name,
+            frame,
+            id=id[name] if isinstance(id, Mapping) else id,
+            label=label if name in owners else None,
+            options=options,
+        )
+        for name, frame in frames.items()
+    ]
+    return raise_together(works)
+
+
+def _table(kind: str, name: str, frame: Any, *, id: str, label: str | None, options: Mapping[str, Any]) -> PartyTable:
+    of_active = {"classes", "target", "weight", "group", "time"}
+    kept = {key: value for key, value in options.items() if label is not None or key not in of_active}
+    if kind == "pandas":
+        return from_pandas(frame, name=name, id=id, label=label, **kept)
+    return from_arrow(frame.to_arrow() if kind == "polars" else frame, name=name, id=id, label=label, **kept)
+
+
+_KINDS = {"pandas": "a pandas DataFrame", "polars": "a polars DataFrame", "arrow": "a pyarrow Table"}
+_MARKS = {"pandas": ("columns", "iloc"), "polars": ("columns", "to_arrow"), "arrow": ("column_names", "schema")}
+
+
+def _columns(kind: str, name: str, frame: Any) -> list[str]:
+    if not all(hasattr(frame, mark) for mark in _MARKS[kind]):
+        raise InputError(f"the frame of {name!r} is a {type(frame).__name__}; {_KINDS[kind]} was expected")
+    return [str(column) for column in (frame.column_names if kind == "arrow" else frame.columns)]
