@@ -167,6 +167,11 @@ def test_many_levels_become_few_numbers_and_frequencies_rise_with_counts() -> No
     assert (np.diff(x[order, 0]) >= 0).all()
     assert (x[counts == 0] < x[counts == 1].min()).all()  # unknown is rarer than seen once
     assert len(fit({"street": street}, levels=8)[0].names) == 9  # 7 levels, the others, the frequency
+    rare, x = fit({"street": street}, rare=50)  # no level is frequent: their frequency is left
+    assert rare.names == ["street frequency"]
+    identifiers, _ = fit({"name": np.array([f"n{i}" for i in range(ROWS)]), "x": np.arange(ROWS) * 1.0})
+    assert identifiers.names == ["x"]
+    assert "an identifier, or free text" in identifiers.lines[0].how
     hashed, x = fit({"street": street}, categorical="hash", buckets=16)
     assert (x.sum(axis=1) == 1).all()
     whole = table(Preparation(categorical="hash", buckets=16), street=street)

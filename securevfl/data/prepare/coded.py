@@ -107,11 +107,12 @@ def fit_codes(words: Sequence[str], rows: np.ndarray, least: int) -> tuple[Coded
     Args:
         words: different texts, the empty one for a missing value.
         rows: in how many training rows each is, (len(words),), at least 1.
-        least: rows from which on a level has a code of its own.
+        least: rows from which on a level has a code of its own; 2 where no level has so many.
     """
     if len(words) == 1:
         return None, f"all training rows hold the same level{'' if words[0] else ', no value'}"
     order = sorted((i for i, word in enumerate(words) if word), key=lambda i: (-int(rows[i]), words[i]))
+    least = least if any(rows[i] >= least for i in order) else 2
     kept = tuple(words[i] for i in order if rows[i] >= least)[: CODES - 1]
     if not kept:
         return None, f"none of its {len(words):,} levels has {least} training rows or more"

@@ -203,7 +203,6 @@ def _fit_category(
     levels: Levels | CodedLevels | None
     if found.coded:
         levels, how = fit_codes(words, rows, rules.rare_below(int(rows.sum())))
-        how += f"; {missing:.1%} missing" if missing and levels is not None else ""
     else:
         if missing and rules.missing == "impute" and len(words) > 1:  # the most frequent level stands for it
             rows = np.array([n for word, n in zip(words, rows.tolist(), strict=True) if word])
@@ -231,7 +230,6 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
         found.dropped(name, holds, missing, "all training rows have the same value")
     elif found.coded:
         made, how = _coded(reader, there)
-        how += f"; {missing:.1%} missing" if missing else ""
         found.used(name, holds, missing, how, PreparedColumn(made))
     else:
         indicator = bool(missing) and rules.missing == "auto"
@@ -239,7 +237,7 @@ def _fit_numbers(found: Fitted, name: str, reader: Reader, numbers: np.ndarray, 
         prepared = _date if reader.kind == "date" else _number
         one, how = prepared(reader, there, fill, indicator, rules)
         if missing:
-            how += f"; {missing:.1%} missing, filled with {filled}"
+            how += f"; gaps filled with {filled}"
             how += ", and a number that says so" if indicator else ""
         found.used(name, holds, missing, how, PreparedColumn(one))
 
@@ -274,7 +272,7 @@ def _number(
     reader: Reader, there: np.ndarray, fill: float, indicator: bool, rules: ColumnRules
 ) -> tuple[PreparedNumber, str]:
     scaling = fit_scaling(there, rules.scale)
-    return PreparedNumber(reader, scaling, fill, indicator), f"scaled by {scaling.kind}"
+    return PreparedNumber(reader, scaling, fill, indicator), f"{scaling.kind} scale"
 
 
 def _date(
@@ -286,4 +284,4 @@ def _date(
     days = fit_scaling(there - reference, rules.scale)
     made = PreparedDate(reader, reference, days, year if isinstance(year, Linear) else None, cycles, fill, indicator)
     what = ["days", *(["year"] if year is not None else []), *cycles]
-    return made, f"{', '.join(what)}; days scaled by {days.kind}"
+    return made, f"{', '.join(what)}; days on a {days.kind} scale"

@@ -92,7 +92,7 @@ def fit_levels(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, salt:
         return None, f"all training rows hold the same level{'' if words[0] else ', no value'}"
     if rules.categorical == "hash":
         return Levels(buckets=rules.buckets, salt=salt), f"{len(words):,} levels in {rules.buckets} salted buckets"
-    if rules.categorical == "onehot" or (rules.categorical == "auto" and few):
+    if rules.categorical == "onehot" or (rules.categorical == "auto" and few and frequent):
         kept = frequent if few else frequent[: rules.levels - 1]
         other = len(kept) < len(words)
         if not kept:
@@ -101,15 +101,15 @@ def fit_levels(words: Sequence[str], rows: np.ndarray, rules: ColumnRules, salt:
         return Levels(onehot=tuple(sorted(kept)), other=other), f"one-hot of {len(kept)} levels{grouped}"
     counts = np.array([rows[i] for i in order[:_KEPT]], dtype=np.float64)
     shares = np.log(counts / total)
-    mean, spread = float(np.average(shares, weights=counts)), 0.0
+    mean = float(np.average(shares, weights=counts))
     spread = float(np.sqrt(np.average((shares - mean) ** 2, weights=counts)))
-    if spread == 0:
+    if counts[0] == counts[-1]:
         return None, f"its {len(words):,} levels have {int(counts[0])} training rows each: an identifier, or free text"
     unknown = float((np.log(0.5 / total if len(words) <= _KEPT else counts[-1] / total) - mean) / spread)
     kept = [] if rules.categorical == "frequency" else frequent[: rules.levels - 1]
     found = Levels(
         onehot=tuple(sorted(kept)),
-        other=bool(kept),
+        other=bool(kept) and len(kept) < len(words),
         counted=tuple(words[i] for i in order[:_KEPT]),
         frequency=(shares - mean) / spread,
         unknown=unknown,
