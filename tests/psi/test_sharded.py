@@ -550,6 +550,40 @@ def test_a_run_that_was_cut_off_goes_on_where_it_was_and_gives_the_same_files(tm
         assert (tmp_path / "bank" / name).read_bytes() == data
 
 
+class _Leaving:
+    """A pool of processes at a party that is lost when its third shard begins; what runs by then ends."""
+
+    def __init__(self) -> None:
+        self._pool, self.workers, self._shards = ProcessPool(1), 1, 0
+
+    def submit(self, task: str, /, *arguments: bytes | str | int, cpus: int = 1) -> Future[bytes]:
+        self._shards += task.endswith("run_shard")
+        if self._shards == 3:
+            raise ConnectionLost("lost")
+        return self._pool.submit(task, *arguments, cpus=cpus)
+
+    def close(self) -> None:
+        self._pool.close()
+
+    def __enter__(self) -> _Leaving:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def test_a_run_on_a_pool_goes_on_with_another_pool_and_gives_the_same_files(tmp_path: Path) -> None:
+    one, other = _run(tmp_path, BANK, SHOP, pools=(LocalPool, _Leaving), timeout=2.0)
+    assert isinstance(one, PSIError)
+    assert isinstance(other, ConnectionLost)
+    done = {path.name: path.read_bytes() for path in (tmp_path / "shop").glob("result-*")}
+    assert done
+    _, again = _check(_run(tmp_path, BANK, SHOP, pools=(LocalPool, lambda: ProcessPool(2)), timeout=30.0), BANK, SHOP)
+    assert 1 <= again.resumed <= len(done)
+    for name, data in done.items():
+        assert (tmp_path / "shop" / name).read_bytes() == data
+
+
 def test_a_result_that_was_damaged_or_is_anothers_is_run_again(tmp_path: Path) -> None:
     one, _ = _check(_run(tmp_path, BANK, SHOP), BANK, SHOP)
     before = [one.state.result_path(shard).read_bytes() for shard in range(4)]
