@@ -45,7 +45,8 @@ def every_check() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("check", list(every_check()))
-def test_it_keeps_the_contract(check: Callable[[], None]) -> None:
+def test_it_keeps_the_contract(check: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)
     check()
 
 

@@ -72,7 +72,7 @@ def test_the_bottom_takes_the_bins_that_were_counted() -> None:
 def _run(
     protection: Protection, algorithm: sv.Scorecard = CARD, people: sv.Parties | None = None, **changes: Any
 ) -> Ran:
-    plan: dict[str, Any] = {"epochs": 3, "batch_size": 32, "seed": 1} | changes
+    plan: dict[str, Any] = {"epochs": 1, "batch_size": 32, "seed": 1} | changes
     job = sv.Job(algorithm=algorithm, protection=protection, **plan)
     tables = people or parties(passive=2, rows=150)
     return run_parties(job, tables, join_parties(tables, job), run="run")
@@ -123,7 +123,7 @@ def test_evidence_is_the_same_under_every_protection(name: str, runs: Mapping[st
 def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, Ran]) -> None:
     """Counted anew from what the parties know together: nobody may do that."""
     people = parties(passive=2, rows=150)
-    job = sv.Job(algorithm=CARD, protection=sv.Plain(), epochs=3, batch_size=32, seed=1)
+    job = sv.Job(algorithm=CARD, protection=sv.Plain(), epochs=1, batch_size=32, seed=1)
     aligned = join_parties(people, job)
     train = runs["plain"].trained["bank"].split.train
     rows = {name: aligned.alignments[name]["bank"].rows[train] for name in people}
@@ -147,7 +147,7 @@ def test_evidence_is_that_of_the_pooled_table(runs: Mapping[str, Ran]) -> None:
 def test_points_of_all_parties_add_up_to_the_score(name: str, runs: Mapping[str, Ran]) -> None:
     """``600 + 20 / ln 2 · (ln odds − ln 50)`` of the probabilities that the run itself gave to the test rows."""
     ran, people = runs[name], parties(passive=2, rows=150)
-    job = sv.Job(algorithm=CARD, protection=PROTECTIONS[name], epochs=3, batch_size=32, seed=1)
+    job = sv.Job(algorithm=CARD, protection=PROTECTIONS[name], epochs=1, batch_size=32, seed=1)
     aligned = join_parties(people, job)
     test = ran.trained["bank"].split.test
     total = np.zeros(len(test))
@@ -163,7 +163,7 @@ def test_counts_rank_the_rows_of_a_passive_party_by_the_label(runs: Mapping[str,
     """The attack behind the finding *leak*: the sum of a row's weights of evidence, with no known label and whatever
     protection. The labels depend on nine columns alike, three of them here."""
     people = parties(passive=2, rows=150)
-    job = sv.Job(algorithm=CARD, protection=sv.BFV(), epochs=3, batch_size=32, seed=1)
+    job = sv.Job(algorithm=CARD, protection=sv.BFV(), epochs=1, batch_size=32, seed=1)
     aligned, shop = join_parties(people, job), people["shop1"]
     train = runs["bfv"].trained["bank"].split.train
     rows = {name: aligned.alignments[name]["bank"].rows[train] for name in people}

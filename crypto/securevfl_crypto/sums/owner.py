@@ -17,21 +17,24 @@ from securevfl_crypto.sums.slots import joined, split
 
 __all__ = ["SumOwner"]
 
-_WINDOW = 12
-"""Bits of a digit in the tables of h_s: 2/3 of the products of 8 bits, and 110 MB for each half of a key of 2048."""
+_WINDOW, _NARROW = 12, 8
+"""Bits of a digit in the tables of h_s. 12 take 2/3 of the products of 8, and 110 MB for each half of a key of 2048."""
+_MANY = 4096
+"""Rows from which on wide tables are made: they take as long as some 30,000 rows save, which a few trees have."""
 
 
 class _Ahead:
     """Blindings made ahead: encryptions of zero, each given out once. Several threads may use it."""
 
-    def __init__(self, key: PaillierPrivateKey) -> None:
-        self._key, self._kept, self._count, self._lock = key, deque[Batch](), 0, Lock()
+    def __init__(self, key: PaillierPrivateKey, window: int) -> None:
+        self._key, self._window, self._lock = key, window, Lock()
+        self._kept, self._count = deque[Batch](), 0
 
     def __len__(self) -> int:
         return self._count
 
     def make(self, count: int) -> None:
-        made = self._key.blindings(count, window=_WINDOW)
+        made = self._key.blindings(count, window=self._window)
         with self._lock:
             self._kept.append(made)
             self._count += count
@@ -49,7 +52,7 @@ class _Ahead:
                 missing -= used
                 self._count -= used
         if missing:
-            parts.append(self._key.blindings(missing, window=_WINDOW))
+            parts.append(self._key.blindings(missing, window=self._window))
         return modulus.concat(parts)
 
 
@@ -66,7 +69,7 @@ class SumOwner:
 
     def __init__(self, key: PaillierPrivateKey, plan: SumPlan) -> None:
         plan.check_key(key.public.bits)
-        self.plan, self._key, self._ahead = plan, key, _Ahead(key)
+        self.plan, self._key, self._ahead = plan, key, _Ahead(key, _WINDOW if plan.rows >= _MANY else _NARROW)
 
     def on(self, plan: SumPlan) -> SumOwner:
         """This owner under another plan, with the same key, tables and blindings made ahead."""
