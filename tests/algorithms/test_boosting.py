@@ -409,3 +409,12 @@ def test_merged_bins_hide_the_single_rows_that_hidden_nodes_show(monkeypatch: py
     """The active party knows every row's gradients: a bin with one row's sums is that row's."""
     assert read_cells("hidden", monkeypatch) > 0.01
     assert read_cells("shown", monkeypatch) == 0.0
+
+
+def test_a_class_that_counts_more_is_predicted_more() -> None:
+    people = scarce(1, rows=300, overlap=1.0)
+    plain, heavy = (
+        run(job(sv.Plain()).replace(class_weight=weight), people).trained["bank"].scores[:, 1].mean()
+        for weight in (None, {"1": 5.0})
+    )
+    assert heavy > plain + 0.1

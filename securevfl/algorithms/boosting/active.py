@@ -122,10 +122,10 @@ class BoostingActive(ActiveRole):
         return [self.training_rows(epoch)]
 
     async def train_batch(self, rows: np.ndarray) -> float:
-        y, counts = self.learned(rows), self.row_weights(rows)
-        each = np.ones(len(rows)) if counts is None else counts.astype(np.float64)
+        y, weight = self.learned(rows), self.table.counts
+        each = np.ones(len(rows)) if weight is None else weight[torch.from_numpy(rows)].double().numpy()
         if self.fitted is None:
-            self.forest.start = self.objective.start(y, counts)
+            self.forest.start = self.objective.start(y, each)
             self.fitted = np.tile(self.forest.start, (len(rows), 1))
         g, h = self.objective.gradients(self.fitted, y)
         for k in range(self.outputs):
