@@ -68,13 +68,15 @@ def test_rows_of_weight_zero_train_nothing_and_count_in_no_metric() -> None:
     assert found[0].evaluation.metrics["auc"] == found[1].evaluation.metrics["auc"]
 
 
-def test_balanced_classes_find_more_of_the_rare_one() -> None:
+@pytest.mark.parametrize("algorithm", ["logistic_regression", "boosting"])
+def test_balanced_classes_find_more_of_the_rare_one(algorithm: str) -> None:
     recall = {}
-    for weight in (None, "balanced", {"failed": 4.0}):
-        result = sv.simulate(_job(class_weight=weight, epochs=8), _people(rows=400, rare=0.1))
+    for weight in (None, "balanced", {"failed": 12.0}):
+        job = _job(algorithm=algorithm, class_weight=weight, epochs=8)
+        result = sv.simulate(job, _people(rows=400, rare=0.1))
         recall[str(weight)] = result.evaluation.per_class[1].recall
         assert not result.evaluation.weighted  # metrics count rows
-    assert min(recall["balanced"], recall["{'failed': 4.0}"]) > recall["None"]
+    assert min(recall["balanced"], recall["{'failed': 12.0}"]) > recall["None"]
 
 
 def test_a_weighted_step_is_that_of_the_row_repeated() -> None:
