@@ -114,6 +114,9 @@ class Observer:
     def run(self, title: str) -> None:
         """A new run of a comparison began."""
 
+    def end(self) -> None:
+        """The comparison ended well."""
+
     def phase(self, name: str) -> None:
         """A new phase of the run began: consent, alignment, setup, training, test, heads."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Any
 
 from securevfl.data.frames import tables_of_frames
@@ -149,3 +150,26 @@ class Parties(Mapping[str, PartyTable]):
                 f"({columns}){label}"
             )
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A row a party, for notebooks; no value of a table stands in it."""
+        rows = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:left">{escape(cell)}</td>'
+                for cell in (
+                    table.name,
+                    table.role,
+                    f"{table.rows:,}",
+                    f"{len(table.columns):,}",
+                    ", ".join(table.feature_names[:6]) + (", …" if len(table.feature_names) > 6 else ""),
+                    "" if table.label is None else table.label_name,
+                )
+            )
+            + "</tr>"
+            for table in self._tables.values()
+        )
+        titles = ("party", "role", "rows", "columns", "", "label")
+        head = "".join(f'<th style="text-align:left">{title}</th>' for title in titles)
+        above = f"<div>{escape(self.description)}</div>" if self.description else ""
+        return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"

@@ -172,7 +172,7 @@ def record_job(
     aligned = aligned or align_parties(parties, job)
     recorder = Recorder(observer)
     everyone = dict.fromkeys([*parties, COORDINATOR], recorder)
-    result = simulate(job, parties, aligned=aligned, observers=everyone, checkpoints=checkpoints)
+    result = simulate(job, parties, aligned=aligned, observer=Observer(), observers=everyone, checkpoints=checkpoints)
     chief = parties.label_owners[0].name
     scores = next(iter(result.scores.values()))
     return result, recorder.transcript(scores={chief: scores}), aligned

@@ -28,6 +28,7 @@ from securevfl.jobs.written import ALIGNMENT, RESULTS
 from securevfl.party import Job, chosen, settled
 from securevfl.party.numbering import own_split
 from securevfl.privacy import Ledger
+from securevfl.report import progress_line
 from securevfl.report.record import (
     PartyRecord,
     Record,
@@ -127,7 +128,8 @@ def compare(
         title: the report's.
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
-        observer: hears how it goes on; its phases carry the run's key.
+        observer: hears how it goes on; its phases carry the run's key. Without one, a line on standard error says it
+            in a terminal or a notebook; `Observer()` keeps silent.
         observers: see `simulate`.
         checkpoints: see `simulate`; each job has a folder of its own in it.
         draws: how often a job with differential privacy runs, each time with fresh noise: its figures are the mean and
@@ -148,7 +150,7 @@ def compare(
     owners, passive = _names(parties)
     first, jobs, why = _check(jobs, parties, baselines, draws)
     books = None if looks is None else look_books(looks, parties)
-    observer = observer or Observer()
+    observer = observer or progress_line()
     observer.run("alignment by PSI")
     start = time.perf_counter()
     agreed = list(jobs.values())
@@ -236,12 +238,12 @@ def compare(
         runs=runs,
         ledgers=ledger_records(kept_ledgers),
     )
-    active_rows = aligned.parties[chief.name].rows[(split or Split.empty()).test]
+    observer.end()
     return Result(
         record=record,
         ledgers=kept_ledgers,
         scores=scores,
-        test_ids=chief.names(active_rows),
+        test_ids=chief.names(aligned.parties[chief.name].rows[(split or Split.empty()).test]),
         models=models,
         signing=signing,
     )

@@ -5,19 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from securevfl.data import Parties
-from securevfl.errors import InputError
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.everyone import Step, every_set, score_by_sets
 from securevfl.jobs.parts import PART, ModelPart, model_part, run_of, write_run
 from securevfl.jobs.simulation import Aligned, consent_parties, look_books
 from securevfl.jobs.store import tree_digest, write_tree
+from securevfl.jobs.tables import scores_frame
 from securevfl.party import Job
 from securevfl.privacy import Ledger
 from securevfl.site import Observer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["Model", "Prediction", "predict"]
 
@@ -33,7 +37,22 @@ class Model:
     """
 
     job: Job
-    parts: Mapping[str, Mapping[str, Any]]
+    parts: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"Model({self.job.algorithm.title}, {self.job.protection.title}; parts of {', '.join(self.parts)})"
+
+    def part(self, party: str) -> ModelPart:
+        """What one party holds of the model, and nothing of the others'.
+
+        Raises:
+            UnknownNameError: no part of this party.
+        """
+        if party not in self.parts:
+            raise UnknownNameError("party", party, self.parts)
+        whole = {name: model_part(self.job, name, part) for name, part in self.parts.items()}
+        run = run_of({name: tree_digest(part) for name, part in whole.items()})
+        return ModelPart(party=party, job=self.job, run=run, tree=whole[party])
 
     @property
     def coordinator(self) -> str:
@@ -73,7 +92,7 @@ class Model:
         return cls(job=job, parts=parts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Prediction:
     """What the active party learns by predicting.
 
@@ -92,6 +111,21 @@ class Prediction:
     used: tuple[tuple[str, ...], ...] = ()
     steps: tuple[Step, ...] = ()
     ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        what = f"of {', '.join(self.classes)}" if self.classes else "a number each"
+        sets = " or ".join(dict.fromkeys(" + ".join(who) for who in self.used))
+        return f"Prediction({len(self.ids):,} rows, {what}{', from columns of ' + sets if sets else ''})"
+
+    def to_pandas(self) -> DataFrame:
+        """One row for each scored row, by the active party's identifier: a column a class, or one for a number; and
+        the parties whose columns it was scored from.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        frame = scores_frame(self.ids, self.classes, {"score": self.probabilities})
+        return frame.assign(**{"scored from": [" + ".join(who) for who in self.used]}) if self.used else frame
 
 
 def predict(

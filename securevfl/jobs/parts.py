@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ class ModelPart:
     party: str
     job: Job
     run: str
-    tree: Mapping[str, Any]
+    tree: Mapping[str, Any] = field(repr=False)
 
     @cached_property
     def digest(self) -> str:

@@ -6,31 +6,42 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from securevfl.durable import write_whole
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.jobs.model import Model
+from securevfl.jobs.tables import What, epochs_frame, runs_frame, scores_frame
 from securevfl.jobs.written import bind, sha256, write_ledgers
 from securevfl.privacy import Ledger, Ledgers, PublicKey
 from securevfl.report import (
     Card,
     Evaluation,
+    Plots,
     Record,
     RunRecord,
+    Shown,
     cards,
     comparison_table,
     receipt_table,
     render_text,
+    run_line,
+    table_html,
+    worst_lines,
     write,
 )
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 __all__ = ["Result"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Result:
     """A finished run.
 
@@ -108,13 +119,48 @@ class Result:
         """Run → its card; baselines have none."""
         return cards(self.record)
 
-    def table(self, width: int = 110) -> str:
-        """The comparison as text."""
-        return render_text(comparison_table(self.record), width=width)
+    @property
+    def plot(self) -> Plots:
+        """Curves of the test rows on matplotlib's axes: `roc()`, `calibration()`, `loss()`, `confusion()`, `lift()`."""
+        return Plots(self.record)
 
-    def receipt(self, key: str | None = None, width: int = 110) -> str:
-        """The protection receipt of one run (the last one unless named) as text."""
-        return render_text(receipt_table(self.run(key or self.record.runs[-1].key)), width=width)
+    def __repr__(self) -> str:
+        title = self.record.title
+        lines = [f"Result({title!r}, {len(self.test_ids):,} test rows)", *map(run_line, self.record.runs)]
+        return "\n  ".join([*lines, *worst_lines(self.record)])
+
+    def _repr_html_(self) -> str:
+        worst = "".join(f"<div>{escape(line)}</div>" for line in worst_lines(self.record))
+        return f"<div>{table_html(comparison_table(self.record))}{worst}</div>"
+
+    def to_pandas(self, what: What = "runs") -> DataFrame:
+        """The figures as a DataFrame.
+
+        Args:
+            what: ``"runs"``, one row a run with its metrics on the test rows; ``"epochs"``, one row an epoch; or
+                ``"scores"``, one row for each test row of the active party, by its identifier.
+
+        Raises:
+            InputError: another word, or pandas is not installed.
+        """
+        if what == "runs":
+            return runs_frame(self.record)
+        if what == "epochs":
+            return epochs_frame(self.record)
+        if what != "scores":
+            raise InputError(f"what is {what!r}; give 'runs', 'epochs' or 'scores'")
+        found = next((run.evaluation for run in reversed(self.record.runs) if run.evaluation is not None), None)
+        return scores_frame(self.test_ids, [] if found is None else found.classes, self.scores)
+
+    def table(self, width: int = 110) -> Shown:
+        """The comparison as text; a table where a notebook shows it."""
+        table = comparison_table(self.record)
+        return Shown(render_text(table, width=width), table_html(table))
+
+    def receipt(self, key: str | None = None, width: int = 110) -> Shown:
+        """The protection receipt of one run (the last one unless named) as text; a table where a notebook shows it."""
+        table = receipt_table(self.run(key or self.record.runs[-1].key))
+        return Shown(render_text(table, width=width), table_html(table))
 
     def report(self, folder: str | Path) -> Path:
         """Write `ledgers/`, `scores.csv`, `metrics.json` and `report.html` to `folder`, in this order, each whole or

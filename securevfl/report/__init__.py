@@ -1,12 +1,15 @@
 """Showing what a run measured: tables for the terminal, plots, and a self-contained page."""
 
 from securevfl.report.attack_record import attacks_beside
+from securevfl.report.axes import Plots
 from securevfl.report.card import Card, card_table
 from securevfl.report.card_making import card_of, make_card
 from securevfl.report.derived import cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
+from securevfl.report.line import progress_line
 from securevfl.report.record import Record, RunRecord
+from securevfl.report.shown import Shown, table_html
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_record import (
@@ -26,8 +29,10 @@ from securevfl.report.terminal import (
     ledgers_text,
     receipt_table,
     render_text,
+    run_line,
     self_training_text,
     warnings_text,
+    worst_lines,
     worst_text,
 )
 
@@ -38,8 +43,10 @@ __all__ = [
     "Evaluation",
     "Failed",
     "PaperFigure",
+    "Plots",
     "Record",
     "RunRecord",
+    "Shown",
     "Summary",
     "SweepRecord",
     "Verdict",
@@ -54,16 +61,20 @@ __all__ = [
     "learned_table",
     "ledgers_text",
     "make_card",
+    "progress_line",
     "receipt_table",
     "render",
     "render_sweep",
     "render_text",
+    "run_line",
     "self_training_text",
     "summary",
     "sweep_table",
+    "table_html",
     "verdict_table",
     "verdicts",
     "warnings_text",
+    "worst_lines",
     "worst_text",
     "write",
     "write_sweep",

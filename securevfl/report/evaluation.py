@@ -109,3 +109,8 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     psi: float | None = None
     """population stability index of `stability`; None with fewer than 50 validation rows"""
     residuals: list[ResidualBin] = []
+
+    def __repr__(self) -> str:
+        what = f"{len(self.classes)} classes" if self.classes else "a number"
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
+        return f"Evaluation({what}, {self.rows:,} test rows: {figures})"

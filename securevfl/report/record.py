@@ -261,6 +261,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     draws: int = 1
     """how often the run was repeated with new noise"""
 
+    def __repr__(self) -> str:
+        figures = ", ".join(f"{name} {value:.4g}" for name, value in self.test.items())
+        return f"RunRecord({self.key!r}, {self.title!r}, {len(self.epochs)} epochs: {figures or 'no test rows'})"
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A finished run or comparison: all figures, as in `metrics.json`."""
@@ -281,6 +285,9 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: list[LedgerRecord] = []
     known_to: str = ""
     """the party that wrote it from what it alone knows: times and bytes are its own; empty for a simulation"""
+
+    def __repr__(self) -> str:
+        return f"Record({self.title!r}, {self.created}: {', '.join(run.key for run in self.runs)})"
 
     def to_json(self) -> bytes:
         """UTF-8 JSON, indented."""

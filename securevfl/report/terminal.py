@@ -35,8 +35,10 @@ __all__ = [
     "ledgers_text",
     "receipt_table",
     "render_text",
+    "run_line",
     "self_training_text",
     "warnings_text",
+    "worst_lines",
     "worst_text",
 ]
 
@@ -127,9 +129,26 @@ def warnings_text(record: Record) -> RenderableType | None:
 def worst_text(record: Record) -> RenderableType:
     """The worst that each party could read of another, by run: what the report opens with."""
     lines = []
-    for run, severity, sentence in worst(record):
-        lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{run.title}: {sentence}"))
+    for title, severity, sentence in _told(record):
+        lines.append(Text.assemble((f"{severity}: ", f"bold {_COLOURS.get(severity, '')}"), f"{title}: {sentence}"))
     return Group(*lines)
+
+
+def _told(record: Record) -> list[tuple[str, str, str]]:
+    return [(run.title, severity, sentence) for run, severity, sentence in worst(record)]
+
+
+def worst_lines(record: Record) -> list[str]:
+    """As `worst_text`, as plain lines."""
+    return [f"{severity}: {title}: {sentence}" for title, severity, sentence in _told(record)]
+
+
+def run_line(run: RunRecord) -> str:
+    """A run's title and its metrics on the test rows, in one line."""
+    known = [(name, value) for name, value in run.test.items() if isinstance(value, float)]
+    spread = {name: f" ± {value:.2g}" for name, value in run.deviation.items()}
+    figures = ", ".join(f"{name} {value:.4g}{spread.get(name, '')}" for name, value in known)
+    return f"{run.title}: {figures or 'no test rows'}"
 
 
 def cards_text(record: Record, attacked: AttackRecord | None = None) -> RenderableType:
