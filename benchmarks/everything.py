@@ -50,6 +50,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.cut", quick=("--quick",)),
     Benchmark("benchmarks.cut", ("--bits", "3072", "--quick")),
     Benchmark("benchmarks.sealed_boosting", quick=("--quick",)),
+    Benchmark("benchmarks.boosting", quick=("--quick",)),
     Benchmark("benchmarks.pools", ("--again",), quick=("--quick",)),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),
     Benchmark("benchmarks.shares_parity", quick=("--quick", "--data", "credit")),
