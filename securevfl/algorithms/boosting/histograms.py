@@ -8,6 +8,9 @@ import numpy as np
 
 __all__ = ["Merged", "fixed", "merged_bins", "plain_sums"]
 
+_AT_ONCE = 1 << 22
+"""Cells that are counted at once."""
+
 
 def plain_sums(
     values: np.ndarray, codes: np.ndarray, counts: Sequence[int], node: np.ndarray, nodes: int
@@ -24,16 +27,18 @@ def plain_sums(
         nodes: how many there are.
     """
     here = np.flatnonzero(node >= 0)
-    each = int(sum(counts))
-    found = np.zeros((nodes, each, values.shape[1]), dtype=np.int64)
-    start, base = 0, node[here].astype(np.int64)
-    for j, count in enumerate(counts):
-        at = base * count + codes[here, j]
+    sizes = np.asarray(counts, dtype=np.int64)
+    firsts, each = np.cumsum(sizes) - sizes, int(sizes.sum())
+    found = np.zeros((values.shape[1], nodes * each))
+    base = node[here].astype(np.int64)[:, None] * each
+    together = max(1, _AT_ONCE // max(len(here), 1))
+    for start in range(0, len(sizes), together):
+        part = slice(start, start + together)
+        at = (base + firsts[part] + codes[here, part]).ravel()
         for k in range(values.shape[1]):
-            summed = np.bincount(at, weights=values[here, k], minlength=nodes * count)
-            found[:, start : start + count, k] = np.rint(summed).astype(np.int64).reshape(nodes, count)
-        start += count
-    return found
+            weights = np.repeat(values[here, k], len(sizes[part]))
+            found[k] += np.bincount(at, weights=weights, minlength=nodes * each)
+    return np.rint(found).astype(np.int64).T.reshape(nodes, each, values.shape[1])
 
 
 def fixed(values: np.ndarray, bits: int) -> tuple[np.ndarray, float]:

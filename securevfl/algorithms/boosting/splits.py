@@ -89,24 +89,32 @@ def best_split(
     Returns:
         None where no split gains anything.
     """
-    best: Split | None = None
+    sizes = np.asarray(counts, dtype=np.int64)
+    ends = np.cumsum(sizes)
+    column = np.repeat(np.arange(len(sizes)), sizes)
+    values = np.ones(len(sums), dtype=bool)
+    values[ends - 1] = False  # codes of missing values
     whole = total * np.asarray(rule.scales)
     parent = float(_score(whole[:1], whole[1:], rule)[0])
-    start = 0
-    for column, count in enumerate(counts):
-        here = sums[start : start + count]
-        start += count
-        if allowed is not None and not allowed[column]:
-            continue
-        missing = here[-1]
-        lefts = np.cumsum(here[:-1], axis=0)  # all values on the left leave what is missing, or nothing, on the right
-        for missing_left in (False, True) if missing.any() else (False,):
-            left = lefts + missing if missing_left else lefts
-            low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
-            gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
-            enough = np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian
-            gain = np.where(enough, gain / 2, -np.inf)
-            at = int(gain.argmax())
-            if gain[at] > max(rule.min_gain, 0.0 if best is None else best.gain) and gain[at] > 0:
-                best = Split(float(gain[at]), column, at, missing_left, left[at].copy())
-    return best
+    sofar = np.cumsum(sums, axis=0)
+    before = np.concatenate([np.zeros((1, 2), dtype=np.int64), sofar[ends - 1]])[:-1]
+    lefts = sofar - before[column]
+    missing = sums[ends - 1][column]
+    if allowed is not None:
+        values &= allowed[column]
+    gains = []
+    for left in (lefts, lefts + missing):
+        low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
+        gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
+        enough = values & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
+        gains.append(np.where(enough, gain / 2, -np.inf))
+    gains[1][~missing.any(axis=1)] = -np.inf
+    most = max(float(one.max(initial=-np.inf)) for one in gains)
+    if not most > max(rule.min_gain, 0.0):
+        return None
+    _, side, at = min(
+        (int(column[k]), side, int(k)) for side, gain in enumerate(gains) for k in np.flatnonzero(gain == most)[:1]
+    )
+    found = int(column[at])
+    chosen = lefts[at] + missing[at] if side else lefts[at]
+    return Split(most, found, at - int(ends[found] - sizes[found]), bool(side), chosen)
