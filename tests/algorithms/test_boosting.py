@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as hnp
 
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.directions import column_directions
 from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, grow
 from securevfl.algorithms.boosting.histograms import fixed, merged_bins, plain_sums
 from securevfl.algorithms.boosting.splits import Rule, best_split
@@ -113,6 +114,47 @@ def test_pooled_trees_are_those_of_scikit_learn(depth: int, leaves: int, missing
     ).fit(x, y)
     mine = 1 / (1 + np.exp(-raw[:, 0]))
     np.testing.assert_allclose(mine, theirs.predict_proba(x)[:, 1], atol=2e-4)
+
+
+def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[int], leaves: int) -> list[Tree]:
+    """Trees over a pooled table whose scores rise or fall along columns."""
+    bins = fit_bins(x, 32)
+    codes, raw, forest = bins.codes(x), np.zeros(len(x)), []
+    for _ in range(trees):
+        p = 1 / (1 + np.exp(-raw))
+        (g, gu), (h, hu) = fixed(p - y, 24), fixed(p * (1 - p), 24)
+        values, rule = np.stack([g, h], axis=1), Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01, scales=(gu, hu))
+        given, limits = np.asarray(directions, dtype=np.int64), Limits(depth=4, leaves=leaves)
+        source = Pooled(bins, codes, values)
+        grown = asyncio.run(grow(values, (p - y, p * (1 - p)), rule, limits, source, directions=given))
+        raw += np.asarray(grown.tree.value)[grown.leaf]
+        forest.append(grown.tree)
+    return forest
+
+
+def largest_step(forest: list[Tree], x: np.ndarray, column: int) -> float:
+    """How far scores of these rows fall at most where one of their columns rises a little."""
+    scores = []
+    for value in np.linspace(-3, 3, 60):
+        moved = x.copy()
+        moved[:, column] = value
+        scores.append(sum(np.asarray(tree.value)[tree.leaves_of(moved, {}, len(x))] for tree in forest))
+    return float(-np.diff(np.stack(scores), axis=0).min())
+
+
+@pytest.mark.parametrize("leaves", [0, 8])
+def test_scores_rise_and_fall_where_columns_say_so(leaves: int) -> None:
+    x, y = table()  # labels go up and down with columns 2 and 3
+    free, rises, falls = (
+        constrained(x, y, 8, directions, leaves) for directions in ([0] * 5, [0, 0, 1, 1, 0], [0, 0, -1, -1, 0])
+    )
+    for column in (2, 3):
+        assert largest_step(free, x[:60], column) > 0.1
+        assert largest_step(rises, x[:60], column) <= 1e-12
+        assert largest_step(rises, x[:60], 1) > 0.1  # no direction was given for this one
+        scores = [Tree(**{**vars(tree), "value": [-one for one in tree.value]}) for tree in falls]
+        assert largest_step(scores, x[:60], column) <= 1e-12
+    assert any(3 in tree.split for tree in rises)
 
 
 def slow_split(codes: np.ndarray, counts: Sequence[int], values: np.ndarray, rule: Rule) -> float:
@@ -360,6 +402,45 @@ def numbers(rows: int = 300) -> sv.Parties:
     bank = sv.PartyTable(name="bank", ids=ids, columns={"a": x[:, 0], "b": x[:, 1]}, label=y, label_name="amount")
     shop = sv.PartyTable(name="shop", ids=ids, columns={"c": x[:, 2], "d": gaps}, preparation=sv.Preparation())
     return sv.Parties.of(bank, shop)
+
+
+def test_a_passive_party_keeps_the_direction_of_its_column() -> None:
+    """The target falls and rises with the shop's column c; a job says that it may only rise."""
+    config = sv.Boosting(depth=3, lr=0.3, rising=("shop.c",), falling=("bank.b",))
+    plan = {"epochs": 6, "patience": None, "seed": 3, "task": "regression", "loss": "squared", "keep": "last"}
+    own, theirs = np.random.default_rng(0).normal(size=(2, 50, 2))
+    falls = {}
+    for name, algorithm in {"held": config, "free": sv.Boosting(depth=3, lr=0.3)}.items():
+        ran = run(sv.Job(algorithm=algorithm, protection=sv.Plain(), **plan), numbers())
+        trees = read_trees(part(ran, "bank")["trees"], owners=1, outputs=1, columns=2)
+        splits, scores = read_splits(part(ran, "shop"), columns=2), []
+        for c in np.linspace(-3, 3, 40):
+            theirs[:, 0] = c
+            leaves = [t.leaves_of(own, {1: s.sides(theirs)}, 50) for t, s in zip(trees, splits, strict=True)]
+            scores.append(sum(np.asarray(t.value)[leaf] for t, leaf in zip(trees, leaves, strict=True)))
+        falls[name] = float(-np.diff(np.stack(scores), axis=0).min())
+        assert any(0 in one.column for one in splits)
+    assert falls["held"] <= 1e-12
+    assert falls["free"] > 0.05
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("shop.z", "no column 'z'"), ("mall.c", "no party is 'mall'"), ("c", "party.column")],
+)
+def test_directions_of_what_is_not_there_are_refused(name: str, words: str) -> None:
+    plan = {"epochs": 1, "seed": 3, "task": "regression", "loss": "squared"}
+    with pytest.raises(sv.InputError, match=words):
+        run(sv.Job(algorithm=sv.Boosting(falling=(name,)), protection=sv.Plain(), **plan), numbers())
+
+
+def test_categories_and_several_classes_have_no_direction() -> None:
+    with pytest.raises(sv.InputError, match="categories"):
+        column_directions("shop", ["a", "colour"], [0, 4], ["shop.colour"], [])
+    people = scarce(1, rows=60, classes=3, width=2, overlap=1.0)
+    column = f"{people.active.name}.{next(iter(people.active.columns))}"
+    with pytest.raises(sv.InputError, match="two classes or a number"):
+        run(job(sv.Plain(), rising=(column,)), people)
 
 
 @pytest.mark.parametrize("loss", ["squared", "poisson", "huber"])

@@ -9,11 +9,13 @@ import torch
 
 from securevfl.algorithms.boosting.asking import Asking
 from securevfl.algorithms.boosting.bins import fit_bins
+from securevfl.algorithms.boosting.directions import check_parties, column_directions
 from securevfl.algorithms.boosting.growing import Limits, grow
 from securevfl.algorithms.boosting.histograms import fixed
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
+from securevfl.errors import InputError
 from securevfl.training.objectives import Objective, objective
 from securevfl.training.regression import Regression
 from securevfl.training.role import ActiveRole
@@ -92,7 +94,15 @@ class BoostingActive(ActiveRole):
         if len(train):
             x = self.columns_of(train)
             bins = fit_bins(x, self.config.bins)
-            self.asking = Asking(self, bins, bins.codes(x).astype(np.int16))
+            config, mine = self.config, self.table
+            check_parties((*config.rising, *config.falling), (self.site.name, *self.trained_with))
+            directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
+            if (config.rising or config.falling) and self.outputs > 1:
+                raise InputError(
+                    f"boosting.rising and boosting.falling are for two classes or a number; of {self.outputs} classes, "
+                    "a rising score is not a rising probability: leave them out"
+                )
+            self.asking = Asking(self, bins, bins.codes(x).astype(np.int16), directions)
 
     def build_objective(self) -> Objective:
         """What the trees are grown towards."""
@@ -144,7 +154,10 @@ class BoostingActive(ActiveRole):
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
         await self.asking.begin(values, weight > 0)
-        grown = await grow(values, (g, h), rule, limits, self.asking, output=output, allowed=self.allowed(number))
+        allowed, directions = self.allowed(number), self.asking.directions
+        grown = await grow(
+            values, (g, h), rule, limits, self.asking, output=output, allowed=allowed, directions=directions
+        )
         await self.asking.end()
         grown.tree.value = [config.lr * value for value in grown.tree.value]
         self.forest.trees.append(grown.tree)

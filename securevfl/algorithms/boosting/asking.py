@@ -71,9 +71,14 @@ class Asking:
         role: of the active party.
         bins: of its own columns.
         codes: of its training rows, int16 (n, columns).
+        directions: of its own columns, as `column_directions` says.
+
+    Attributes:
+        directions: of all candidate columns.
     """
 
-    def __init__(self, role: Growing, bins: Bins, codes: np.ndarray) -> None:
+    def __init__(self, role: Growing, bins: Bins, codes: np.ndarray, directions: np.ndarray) -> None:
+        self.directions = directions
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}
         self._counts: tuple[int, ...] = bins.counts
@@ -104,8 +109,8 @@ class Asking:
         """
         role = self._role
         for link in self._links():
-            message = await link.receive(Kind.CONTROL, "boost/columns", "bins")
-            bins = np.asarray(message.arrays["bins"])
+            message = await link.receive(Kind.CONTROL, "boost/columns", "bins", "directions")
+            bins, directions = np.asarray(message.arrays["bins"]), np.asarray(message.arrays["directions"])
             if bins.dtype != np.int64 or bins.ndim != 1 or len(bins) > MOST_COLUMNS:
                 raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape}, and not the bins of its columns")
             if len(bins) and not 2 <= bins.min() <= bins.max() <= role.config.bins + 1:
@@ -113,6 +118,9 @@ class Asking:
                     f"{link.peer!r} has columns of {bins.min()} to {bins.max()} bins, one for missing values among "
                     f"them; 2 to {role.config.bins + 1} are possible"
                 )
+            if directions.dtype != np.int64 or directions.shape != bins.shape or (np.abs(directions) > 1).any():
+                raise ProtocolError(f"{link.peer!r} does not say along which of its columns scores may only rise")
+            self.directions = np.concatenate([self.directions, directions])
             self._theirs[link.peer] = tuple(bins.tolist())
             self._counts = (*self._counts, *self._theirs[link.peer])
         protection = role.protection

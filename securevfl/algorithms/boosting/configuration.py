@@ -30,6 +30,8 @@ class Boosting(Settings):
         columns: share of all columns that each tree may split by.
         goss: share of the rows that a tree sees for their large gradients, and of the others that it sees by chance
             (gradient-based one-side sampling, Ke et al. 2017, algorithm 2); None to see all alike.
+        rising: columns along which scores may only rise, each as ``"party.column"``; monotone constraints.
+        falling: columns along which scores may only fall, likewise.
         bits: of the fixed point of gradients; 12 are enough, see `docs/algorithms/boosting.md`.
         nodes: whether passive parties see which rows stand in one node: ``"hidden"``, or ``"shown"``, several times
             as fast, which tells labels.

@@ -110,6 +110,8 @@ class _Growth:
         self.totals = {0: values.sum(axis=0)}
         self.open: dict[int, _Open] = {}
         self.allowed: np.ndarray | None = None
+        self.directions: np.ndarray | None = None
+        self.within: dict[int, tuple[float, float]] = {0: (-np.inf, np.inf)}
 
     def may_split(self, node: int, depth: int) -> bool:
         """Whether a node is worth its sums: not too deep, and enough on it for two sides."""
@@ -126,7 +128,7 @@ class _Growth:
     def consider(self, node: int, sums: np.ndarray, depth: int) -> None:
         """Find the best split of a node."""
         counts = self.sources.counts
-        split = best_split(sums, counts, self.totals[node], self.rule, self.allowed)
+        split = best_split(sums, counts, self.totals[node], self.rule, self.allowed, self.directions, self.within[node])
         if split is not None:
             self.open[node] = _Open(sums, depth, split)
 
@@ -158,8 +160,25 @@ class _Growth:
             self.leaf[here & goes_left], self.leaf[here & ~goes_left] = left, right
             for child in (left, right):
                 self.totals[child] = self.values[self.leaf == child].sum(axis=0)
+            self.bound(node, one.column, left, right)
             pairs.append((left, right, was))
         await self.look(pairs)
+
+    def bound(self, node: int, column: int, left: int, right: int) -> None:
+        """Within what the values below two children must stay, so that no split below undoes a monotone one: on either
+        side of the middle of their own values (as in XGBoost and scikit-learn)."""
+        low, high = self.within[node]
+        self.within[left] = self.within[right] = low, high
+        direction = 0 if self.directions is None else int(self.directions[column])
+        if not direction:
+            return
+        values = []
+        for child in (left, right):
+            g, h = (self.totals[child] * np.asarray(self.rule.scales)).tolist()
+            values.append(min(max(leaf_value(g, h, self.rule), low), high))
+        middle = sum(values) / 2
+        below, above = (left, right) if direction > 0 else (right, left)
+        self.within[below], self.within[above] = (low, middle), (middle, high)
 
     async def look(self, pairs: Sequence[tuple[int, int, _Open]]) -> None:
         """Learn the sums of children: of the smaller one, and of the larger by subtraction where that is possible."""
@@ -195,6 +214,7 @@ async def grow(
     *,
     output: int = 0,
     allowed: np.ndarray | None = None,
+    directions: np.ndarray | None = None,
 ) -> Grown:
     """Grow one tree.
 
@@ -206,9 +226,11 @@ async def grow(
         sources: of sums and sides.
         output: which output it adds to.
         allowed: which columns it may split by, bool (columns,).
+        directions: of columns along which scores may only rise, 1, or fall, −1, int64 (columns,); None for none.
     """
     growth = _Growth(values, rule, limits, sources, output)
     growth.allowed = allowed
+    growth.directions = directions if directions is not None and directions.any() else None
     if growth.may_split(0, 0):
         growth.consider(0, (await growth.ask([0]))[0], 0)
     while nodes := growth.next():
@@ -217,5 +239,6 @@ async def grow(
     g, h = (np.bincount(growth.leaf, weights=one, minlength=size) for one in exact)
     for node in range(size):
         if not growth.tree.left[node]:
-            growth.tree.value[node] = leaf_value(float(g[node]), float(h[node]), rule)
+            low, high = growth.within[node]
+            growth.tree.value[node] = min(max(leaf_value(float(g[node]), float(h[node]), rule), low), high)
     return Grown(growth.tree, growth.leaf)

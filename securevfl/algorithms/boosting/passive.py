@@ -9,6 +9,7 @@ from securevfl_crypto.sums import SealedSums, SumHolder
 
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.directions import column_directions
 from securevfl.algorithms.boosting.histograms import merged_bins, plain_sums
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
@@ -70,6 +71,7 @@ class BoostingPassive(PassiveRole):
         scored: how many trees each numbered row was scored by, (rows,).
         bins: of its columns, fitted on the training rows.
         codes: of these rows, int16 (n, columns).
+        directions: of its columns, as `column_directions` says.
     """
 
     config: Settings
@@ -85,6 +87,8 @@ class BoostingPassive(PassiveRole):
             x = self.columns_of(train)
             self.bins: Bins = fit_bins(x, self.config.bins)
             self.codes = self.bins.codes(x).astype(np.int16)
+            config, mine = self.config, self.table
+            self.directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
 
     def columns_of(self, rows: np.ndarray) -> np.ndarray:
         """This party's columns of numbered rows, float64 (n, columns)."""
@@ -102,7 +106,8 @@ class BoostingPassive(PassiveRole):
 
     async def introduce(self) -> None:
         """Say how many bins the columns have, and take the key where sums are sealed."""
-        await self.upstream.send(Kind.CONTROL, "boost/columns", bins=np.asarray(self.bins.counts, dtype=np.int64))
+        counts = np.asarray(self.bins.counts, dtype=np.int64)
+        await self.upstream.send(Kind.CONTROL, "boost/columns", bins=counts, directions=self.directions)
         protection = self.protection
         if not isinstance(protection, Paillier):
             return

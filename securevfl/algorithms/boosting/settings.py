@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from securevfl.algorithms.boosting.directions import split_name
 from securevfl.cut import Paillier, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.training.algorithm import Algorithm
@@ -36,6 +37,8 @@ class Settings(Algorithm):
     rows: Annotated[float, Meta(gt=0, le=1)] = 1.0
     columns: Annotated[float, Meta(gt=0, le=1)] = 1.0
     goss: tuple[float, float] | None = None
+    rising: tuple[str, ...] = ()
+    falling: tuple[str, ...] = ()
     bits: Annotated[int, Meta(ge=6, le=24)] = 12
     nodes: Literal["hidden", "shown"] = "hidden"
     merge: Annotated[int, Meta(ge=1, le=1_000_000)] = 20
@@ -50,6 +53,11 @@ class Settings(Algorithm):
                 found += [f"boosting.goss is {self.goss}; two positive shares of at most 1 together are needed"]
             if self.rows < 1:
                 found += ["boosting.goss and boosting.rows both draw rows: leave one of them out"]
+        for name in (*self.rising, *self.falling):
+            if not split_name(name)[0]:
+                found += [f"boosting.rising or boosting.falling names {name!r}: write it as 'party.column'"]
+        for name in sorted(set(self.rising) & set(self.falling)):
+            found += [f"boosting.rising and boosting.falling both name {name!r}: leave one of them out"]
         return found
 
     @property
@@ -99,7 +107,8 @@ class Settings(Algorithm):
                 PASSIVE,
                 ACTIVE,
                 "how many bins its columns have",
-                reveals="how many columns it has, and how many distinct values up to the number of bins",
+                reveals="how many columns it has, and how many distinct values up to the number of bins; which of "
+                "them the job lets scores only rise or fall along",
             ),
             Exchange("boost/next", Kind.CONTROL, ACTIVE, PASSIVE, "what to do next in a tree"),
             Exchange(

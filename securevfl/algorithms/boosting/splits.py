@@ -61,6 +61,20 @@ def _score(g: np.ndarray, h: np.ndarray, rule: Rule) -> np.ndarray:
     return found
 
 
+def _held_score(g: np.ndarray, h: np.ndarray, value: np.ndarray, rule: Rule) -> np.ndarray:
+    """Twice what leaves of these values take off the loss; `_score` where a value is the best one."""
+    found: np.ndarray = -(2 * g * value + (h + rule.l2) * value**2 + 2 * rule.l1 * np.abs(value))
+    return found
+
+
+def _held_values(g: np.ndarray, h: np.ndarray, rule: Rule, within: tuple[float, float]) -> np.ndarray:
+    """Leaves' values within their bounds."""
+    below = h + rule.l2
+    best = np.divide(-_shrunk(g, rule.l1), below, out=np.zeros_like(below), where=below > 0)
+    found: np.ndarray = np.clip(best, *within)
+    return found
+
+
 def leaf_value(g: float, h: float, rule: Rule) -> float:
     """−g / (h + λ), with L1's threshold: the step of a leaf before shrinkage.
 
@@ -74,7 +88,13 @@ def leaf_value(g: float, h: float, rule: Rule) -> float:
 
 
 def best_split(
-    sums: np.ndarray, counts: Sequence[int], total: np.ndarray, rule: Rule, allowed: np.ndarray | None = None
+    sums: np.ndarray,
+    counts: Sequence[int],
+    total: np.ndarray,
+    rule: Rule,
+    allowed: np.ndarray | None = None,
+    directions: np.ndarray | None = None,
+    within: tuple[float, float] = (-np.inf, np.inf),
 ) -> Split | None:
     """The split with the largest gain; of several with the same one the first, by column, then bin, then missing values
     to the right.
@@ -85,6 +105,9 @@ def best_split(
         total: of the node, int64 (2,).
         rule: what counts.
         allowed: which columns may be used, bool (columns,); None for all.
+        directions: of each column, 1 where the right side's value may not be below the left one's, −1 where it may not
+            be above, int64 (columns,); None where no column has one.
+        within: least and largest value that leaves below this node may have, where columns have directions.
 
     Returns:
         None where no split gains anything.
@@ -96,6 +119,8 @@ def best_split(
     values[ends - 1] = False  # codes of missing values
     whole = total * np.asarray(rule.scales)
     parent = float(_score(whole[:1], whole[1:], rule)[0])
+    if directions is not None:
+        parent = float(_held_score(whole[:1], whole[1:], _held_values(whole[:1], whole[1:], rule, within), rule)[0])
     sofar = np.cumsum(sums, axis=0)
     before = np.concatenate([np.zeros((1, 2), dtype=np.int64), sofar[ends - 1]])[:-1]
     lefts = sofar - before[column]
@@ -105,8 +130,14 @@ def best_split(
     gains = []
     for left in (lefts, lefts + missing):
         low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
-        gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
         enough = values & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
+        if directions is None:
+            gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
+        else:
+            one, other = (_held_values(part[:, 0], part[:, 1], rule, within) for part in (low, high))
+            gain = _held_score(low[:, 0], low[:, 1], one, rule) + _held_score(high[:, 0], high[:, 1], other, rule)
+            gain -= parent
+            enough &= (other - one) * directions[column] >= 0
         gains.append(np.where(enough, gain / 2, -np.inf))
     gains[1][~missing.any(axis=1)] = -np.inf
     most = max(float(one.max(initial=-np.inf)) for one in gains)
