@@ -1,6 +1,6 @@
 """Vertical boosting beside scikit-learn's `HistGradientBoosting…` over the pooled table, with like settings.
 
-    python -m benchmarks.boosting [--quick] [--seeds 5]
+    python -m benchmarks.boosting [--quick] [--seeds 5] [--only credit]
 
 Three jobs: default of credit card clients (two classes; bank, network and retailer; 12,900 training rows that all
 hold), handwritten digits (ten classes, four parties), and a number, the clients' credit limit from the other columns.
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import securevfl as sv
-from benchmarks.common import data, write
+from benchmarks.common import before, data, write
 from securevfl.jobs import join_parties
 from securevfl.jobs.simulation import run_parties
 from securevfl.testing.trial import roles_begun
@@ -119,10 +119,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one seed, ten trees, 3,000 rows")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--only", choices=sorted(JOBS), help="one of the jobs; figures of the others stay as they are")
     asked = parser.parse_args()
     seeds, rows = (1, 3000) if asked.quick else (asked.seeds, None)
-    jobs: dict[str, object] = {}
+    kept = before("boosting").get("jobs") if asked.only else None
+    jobs: dict[str, object] = dict(kept) if isinstance(kept, dict) else {}
     for name, (_, metric, depth, rounds) in JOBS.items():
+        if asked.only not in (None, name):
+            continue
         trees = 10 if asked.quick else rounds
         found = []
         for seed in range(seeds):
@@ -141,8 +145,7 @@ def main() -> None:
                 "mean gap": statistics.fmean(gaps),
                 "largest gap": max(map(abs, gaps)),
             }
-    if asked.only is None:
-        write("boosting", {"jobs": jobs})
+    write("boosting", {"jobs": jobs})
 
 
 if __name__ == "__main__":
