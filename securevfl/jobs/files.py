@@ -172,7 +172,7 @@ class JobSections(Config):
     """All sections of a job file."""
 
     name: str = ""
-    baselines: tuple[Literal["alone", "pooled"], ...] = ()
+    baselines: tuple[Literal["alone", "alone_boosted", "pooled", "pooled_boosted"], ...] = ()
     folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     job: JobOptions = msgspec.field(default_factory=JobOptions)
     algorithm: Algorithm = msgspec.field(default_factory=_algorithm)

@@ -22,7 +22,15 @@ __all__ = ["auc_by_epoch", "bytes_by_direction", "seconds_by_phase", "test_auc"]
 
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e3e8ee"
 COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c05621"
-_FIXED = {"alone": "#8b95a1", "pooled": "#30363d", "plain": "#2b6cb0", "paillier": "#0f8a6d", "dp": "#c05621"}
+_FIXED = {
+    "alone": "#8b95a1",
+    "alone_boosted": "#b3a58f",
+    "pooled": "#30363d",
+    "pooled_boosted": "#6b5b3e",
+    "plain": "#2b6cb0",
+    "paillier": "#0f8a6d",
+    "dp": "#c05621",
+}
 _SPARE = ("#7b4fa3", "#b7791f", "#c53083", "#2c7a7b", "#4a5568")  # after those above; told apart without red and green
 _LOG_FROM = 30.0
 _LABEL = 36  # characters of a run's name; longer ones leave no room for the bars
