@@ -157,6 +157,7 @@ def run_command(
             file.parties,
             baselines=file.baselines,
             name=file.name,
+            title=file.title,
             command=terminal.command(),
             observer=bars,
             checkpoints=checkpoints,

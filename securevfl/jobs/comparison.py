@@ -46,6 +46,7 @@ def simulate(
     *,
     baselines: Sequence[str] = (),
     name: str = "run",
+    title: str = "",
     command: str = "",
     aligned: Aligned | None = None,
     observer: Observer | None = None,
@@ -64,6 +65,7 @@ def simulate(
         parties: the parties' tables; one of them has the labels.
         baselines: which of `BASELINES` to run beside it.
         name: of the run, for the report.
+        title: of the report; the name unless given.
         command: what makes it again, for the report.
         aligned: an alignment of the same parties to use again.
         observer: hears how it goes on.
@@ -87,6 +89,7 @@ def simulate(
         parties,
         baselines=baselines,
         name=name,
+        title=title,
         command=command,
         aligned=aligned,
         observer=observer,

@@ -172,6 +172,7 @@ class JobSections(Config):
     """All sections of a job file."""
 
     name: str = ""
+    title: Annotated[str, Meta(max_length=200)] = ""
     baselines: tuple[Literal["alone", "alone_boosted", "pooled", "pooled_boosted"], ...] = ()
     folds: Annotated[int, Meta(ge=2, le=100)] | None = None
     job: JobOptions = msgspec.field(default_factory=JobOptions)
@@ -243,6 +244,7 @@ class JobFile:
         parties: the parties' tables, loaded.
         baselines: which baselines to run beside it.
         folds: of cross-validation; None for one run.
+        title: of the report; its name unless given.
     """
 
     name: str
@@ -250,6 +252,7 @@ class JobFile:
     parties: Parties
     baselines: tuple[str, ...]
     folds: int | None = None
+    title: str = ""
 
 
 def read_job(
@@ -280,7 +283,12 @@ def read_job(
     except InputError as error:
         raise InputError(f"{file}: {error}") from None
     return JobFile(
-        name=sections.name or file.stem, job=job, parties=parties, baselines=sections.baselines, folds=sections.folds
+        name=sections.name or file.stem,
+        job=job,
+        parties=parties,
+        baselines=sections.baselines,
+        folds=sections.folds,
+        title=sections.title,
     )
 
 

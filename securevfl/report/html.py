@@ -23,12 +23,15 @@ from securevfl.report.derived import (
     gain,
     human_bytes,
     human_seconds,
+    metric_text,
     metrics_of,
     phases_by_party,
     short,
     verified,
     worst,
 )
+from securevfl.report.holdings import flow, holdings, overlap
+from securevfl.report.quality import pictures_of, privacy_price, target_words
 from securevfl.report.record import Record
 from securevfl.report.template import fill
 
@@ -57,24 +60,27 @@ def _headlines(record: Record) -> list[Headline]:
     """What a manager wants to know first: the gain, the price of each protection, and whether alignment holds."""
     found = []
     alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
-    if alone and plain and "auc" in alone.test and "auc" in plain.test:
+    name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
+    if alone and plain and name in alone.test and name in plain.test:
         ceiling = (
-            f"pooled in the clear: {pooled.test['auc']:.3f}" if pooled and "auc" in pooled.test else "on the test rows"
+            f"pooled in the clear: {pooled.test[name]:.3f}" if pooled and name in pooled.test else "on the test rows"
         )
-        found.append(Headline(f"{alone.test['auc']:.3f} → {plain.test['auc']:.3f}", "AUC, alone → together", ceiling))
+        found.append(
+            Headline(f"{alone.test[name]:.3f} → {plain.test[name]:.3f}", f"{title}, alone → together", ceiling)
+        )
     sealed = next((run for run in record.runs if cost_per_epoch(run)[1]), None)
     if sealed and plain and sum(cost_per_epoch(plain)):
         ratio = sum(cost_per_epoch(sealed)) / sum(cost_per_epoch(plain))
         times = f"× {ratio:,.0f}" if ratio >= 10 else f"× {ratio:.1f}"
         detail = short(sealed, record.runs)
-        if "auc" in sealed.test and "auc" in plain.test:
-            detail += f"; AUC {_signed(sealed.test['auc'] - plain.test['auc'], 4)} against plain"
+        if name in sealed.test and name in plain.test:
+            detail += f"; {title} {_signed(sealed.test[name] - plain.test[name], 4)} against plain"
         found.append(Headline(times, "time to seal it", detail))
     noisy = [run for run in record.runs if run.epsilon]
     for run in noisy[:2]:
-        if "auc" in run.test:
-            better = gain(record, run)
-            detail = f"AUC {run.test['auc']:.3f}" + ("" if better is None else f", {_signed(better)} against alone")
+        if name in run.test:
+            better = gain(record, run, name)
+            detail = f"{title} {run.test[name]:.3f}" + ("" if better is None else f", {_signed(better)} against alone")
             what = " and ".join(sorted({_PROTECTS.get(line.what, line.what) for line in run.epsilon}))
             found.append(Headline(f"ε = {epsilon_of(run) or 0:.1f}", f"for {what}", detail))
     a = record.alignment
@@ -89,6 +95,15 @@ def _signed(value: float, digits: int = 3) -> str:
     """+0.012 or −0.012, with a true minus sign; zero has no sign."""
     text = f"{value:+.{digits}f}"
     return text[1:] if not float(text) else text.replace("-", "−")
+
+
+def _warnings(record: Record) -> dict[str, list[str]]:
+    """Each warning once, with the runs that it is of."""
+    found: dict[str, list[str]] = {}
+    for run in record.runs:
+        for warning in run.warnings:
+            found.setdefault(warning, []).append(short(run, record.runs))
+    return found
 
 
 def render(record: Record, attacked: AttackRecord | None = None) -> str:
@@ -107,6 +122,8 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
             ("bytes", plots.bytes_by_direction),
         )
     }
+    main = next(iter(metrics_of(record)), ("auc", "AUC", 4))
+    foretold, ranks = target_words(record)
     return fill(
         "report.html.j2",
         {"bytes": human_bytes, "seconds": human_seconds, "signed": _signed},
@@ -114,6 +131,16 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         pictures=pictures,
         headlines=_headlines(record),
         metrics=metrics_of(record),
+        main=main[1],
+        foretold=foretold,
+        ranks=ranks,
+        epoch_metric=plots.epoch_metric(record),
+        metric_text=metric_text,
+        quality={run.key: pictures_of(record, run) for run in record.runs},
+        price=privacy_price(record),
+        holdings=holdings(record),
+        overlap=overlap(record),
+        flows=[(run, drawn) for run in record.runs if (drawn := flow(record, run)) is not None],
         federated=[run for run in record.runs if not run.baseline],
         active=active_name(record),
         verified=verified(record),
@@ -123,8 +150,9 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
             run.key: [(severity, text) for one, severity, text in worst(record) if one is run] for run in record.runs
         },
         constant=constant_of(record),
+        warnings=_warnings(record),
         colors=plots.colors(record.runs),
-        gain={run.key: gain(record, run) for run in record.runs},
+        gain={run.key: gain(record, run, main[0]) for run in record.runs},
         cost={run.key: sum(cost_per_epoch(run)) for run in record.runs},
         sent={run.key: directions(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},

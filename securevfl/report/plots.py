@@ -14,11 +14,12 @@ from securevfl.report.derived import (
     gain,
     human_bytes,
     human_seconds,
+    metrics_of,
     short,
 )
 from securevfl.report.record import Record, RunRecord
 
-__all__ = ["auc_by_epoch", "bytes_by_direction", "seconds_by_phase", "test_auc"]
+__all__ = ["auc_by_epoch", "bytes_by_direction", "epoch_metric", "seconds_by_phase", "test_auc"]
 
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e3e8ee"
 COMPUTE, HE, FROM_ACTIVE, FROM_PASSIVE = "#9db8d6", "#0f8a6d", "#2b6cb0", "#c05621"
@@ -88,14 +89,15 @@ def _own_names(tag: str, name: str) -> str:
 
 
 def auc_by_epoch(record: Record) -> str | None:
-    """AUC on the validation rows after each epoch, one line a run; None where there is nothing to draw."""
-    runs = [run for run in record.runs if sum("auc" in epoch.valid for epoch in run.epochs) > 1]
+    """The first metric on the validation rows after each epoch, a line a run; None where there is nothing to draw."""
+    name, title = _by_epoch(record)
+    runs = [run for run in record.runs if sum(name in epoch.valid for epoch in run.epochs) > 1]
     if not runs:
         return None
     figure, axes = _figure(5.6, 3.3)
     palette = colors(record.runs)
     ends = []
-    lines = [[(epoch.epoch, epoch.valid["auc"]) for epoch in run.epochs if "auc" in epoch.valid] for run in runs]
+    lines = [[(epoch.epoch, epoch.valid[name]) for epoch in run.epochs if name in epoch.valid] for run in runs]
     for i, (run, points) in enumerate(zip(runs, lines, strict=True)):
         xs, ys = zip(*points, strict=True)
         style = {"lw": 1.8, "ls": (0, (4, 2))} if run.baseline else {"lw": 2.2, "ls": "-"}
@@ -123,8 +125,21 @@ def auc_by_epoch(record: Record) -> str | None:
     axes.yaxis.grid(True, color=GRID, lw=0.8)
     axes.xaxis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("epoch", color=MUTED, fontsize=9.5)
-    axes.set_ylabel("AUC, validation rows", color=MUTED, fontsize=9.5)
-    return _svg(figure, "auc-by-epoch", "AUC on the validation rows after each epoch, one line a run")
+    axes.set_ylabel(f"{title}, validation rows", color=MUTED, fontsize=9.5)
+    return _svg(figure, "auc-by-epoch", f"{title} on the validation rows after each epoch, one line a run")
+
+
+def _by_epoch(record: Record) -> tuple[str, str]:
+    """Name and title of the first metric that some run has for several epochs: what `auc_by_epoch` draws."""
+    for name, title, _ in metrics_of(record):
+        if any(sum(name in epoch.valid for epoch in run.epochs) > 1 for run in record.runs):
+            return name, title
+    return "auc", "AUC"
+
+
+def epoch_metric(record: Record) -> str:
+    """The title of what `auc_by_epoch` draws."""
+    return _by_epoch(record)[1]
 
 
 def _covers(over: Sequence[tuple[int, float]], under: Sequence[tuple[int, float]]) -> bool:
@@ -150,25 +165,26 @@ def _spread(values: Sequence[float], step: float) -> list[float]:
 
 
 def test_auc(record: Record) -> str | None:
-    """AUC on the test rows as bars, with the gain over the active party alone."""
-    runs = [run for run in record.runs if "auc" in run.test]
+    """The first metric on the test rows as bars, with the gain over the active party alone."""
+    name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
+    runs = [run for run in record.runs if name in run.test]
     if not runs:
         return None
     figure, axes = _figure(5.6, 0.5 + 0.46 * len(runs))
     palette = colors(record.runs)
-    values = [run.test["auc"] for run in runs]
-    start = min(0.5, min(values) - 0.02)
+    values = [run.test[name] for run in runs]
+    start = min(0.5 if name == "auc" else 0.0, min(values) - 0.02)
     axes.barh(
         range(len(runs)), [v - start for v in values], left=start, height=0.58, color=[palette[r.key] for r in runs]
     )
     for i, (run, value) in enumerate(zip(runs, values, strict=True)):
-        better = gain(record, run)
+        better = gain(record, run, name)
         note = "" if better is None else f" ({better:+.3f})".replace("-", "−")
         _beside(axes, value, i, f"{value:.3f}{note}")
     _run_labels(axes, record, runs)
     axes.set_xlim(start, max(values) + 0.42 * (max(values) - start))
     axes.xaxis.grid(True, color=GRID, lw=0.8)
-    return _svg(figure, "test-auc", "AUC on the test rows of each run")
+    return _svg(figure, "test-auc", f"{title} on the test rows of each run")
 
 
 def _beside(axes: Any, x: float, y: float, text: str) -> None:

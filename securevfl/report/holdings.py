@@ -1,0 +1,129 @@
+"""Who holds what, and how it flows, as pictures: columns, the overlap of rows, and what goes over each link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from securevfl.report.derived import active_name, human_bytes
+from securevfl.report.drawing import arrow, box, picture, word
+from securevfl.report.record import PartyRecord, Record, RunRecord
+
+__all__ = ["Holding", "flow", "holdings", "overlap"]
+
+_LOCK, _OPEN = "#0f8a6d", "#c8401a"
+_MOST = 12
+"""Parties that a picture shows; more are a table's business."""
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What the page says of one party's table.
+
+    Attributes:
+        name: of the party.
+        role: ``"active"`` or ``"passive"``.
+        rows: 0 where the writer of the report does not know.
+        count: of its columns.
+        columns: their names; empty where the report is another party's.
+    """
+
+    name: str
+    role: str
+    rows: int
+    count: int
+    columns: tuple[str, ...]
+
+
+def holdings(record: Record) -> list[Holding]:
+    """Each party's table; in a party's own report the columns of others are a number alone."""
+    return [
+        Holding(
+            party.name,
+            party.role,
+            party.rows,
+            len(party.columns),
+            tuple(party.columns) if not record.known_to or party.name == record.known_to else (),
+        )
+        for party in record.parties
+    ]
+
+
+def overlap(record: Record) -> Markup | None:
+    """A bar for each party's rows, and in it the rows that all parties hold; None where no party's rows are known."""
+    known = [party for party in record.parties if party.rows]
+    if len(record.parties) < 2 or not known or len(record.parties) > _MOST or not record.alignment.common:
+        return None
+    largest, common, parts = max(party.rows for party in known), record.alignment.common, []
+    for i, party in enumerate(record.parties):
+        top = 8 + 44 * i
+        parts.append(word(0, top + 10, _cut(party.name, 34), kind="strong"))
+        if not party.rows:
+            parts.append(word(0, top + 28, "rows not known to the writer of this report", kind="muted"))
+            continue
+        length = 240 * party.rows / largest
+        shared = 240 * min(common, party.rows) / largest
+        parts.append(box(0, top + 16, length, 16, color="var(--rule)", title=f"{party.rows:,} rows"))
+        parts.append(box(0, top + 16, shared, 16, color="var(--accent)", title=f"{common:,} common rows"))
+        parts.append(word(length + 7, top + 29, f"{party.rows:,}, {common / party.rows:.0%} common", kind="muted"))
+    return picture(360, 12 + 44 * len(record.parties), parts, f"{common:,} common rows, in each party's rows")
+
+
+def flow(record: Record, run: RunRecord) -> Markup | None:
+    """The active party, the passive ones below it, and between them what went each way: with a lock where nothing
+    readable did; None where the run has no receipt, or more parties than a picture holds."""
+    if not run.receipt or len(record.parties) < 2 or len(record.parties) > _MOST:
+        return None
+    active = active_name(record)
+    others = [party for party in record.parties if party.name != active]
+    parts: list[Markup] = []
+    height = 62 * len(others)
+    parts.append(box(4, height / 2 - 22, 96, 44, color="var(--soft)", title=active, kind="edge"))
+    parts.append(word(52, height / 2 - 2, _cut(active, 13), anchor="middle", kind="strong"))
+    parts.append(word(52, height / 2 + 13, "active", anchor="middle", kind="muted"))
+    for i, party in enumerate(others):
+        middle = 62 * i + 31
+        parts += _party(party, middle)
+        for way, (sender, receiver), shift in (
+            ("out", (active, party.name), -9),
+            ("back", (party.name, active), 9),
+        ):
+            lines = [line for line in run.receipt if (line.sender, line.receiver) == (sender, receiver)]
+            if not lines:
+                continue
+            sealed = all(line.protected for line in lines)
+            color = _LOCK if sealed else _OPEN
+            start, end = (
+                (100.0, height / 2 + min(14.0, 34 / len(others)) * (i - (len(others) - 1) / 2) + shift / 3),
+                (258.0, middle + shift),
+            )
+            text = f"{sender} to {receiver}: {human_bytes(sum(line.bytes for line in lines))}"
+            tail, head = (start, end) if way == "out" else (end, start)
+            parts.append(arrow(tail[0], tail[1], head, color=color, title=text))
+            at = 0.72
+            x, y = start[0] + at * (end[0] - start[0]), start[1] + at * (end[1] - start[1])
+            parts.append(_lock(x, y, color, sealed=sealed))
+    return picture(360, height, parts, f"What went over each link in {run.title}")
+
+
+def _party(party: PartyRecord, middle: float) -> list[Markup]:
+    return [
+        box(260, middle - 22, 96, 44, color="var(--soft)", title=party.name, kind="edge"),
+        word(308, middle - 2, _cut(party.name, 13), anchor="middle", kind="strong"),
+        word(308, middle + 13, party.role, anchor="middle", kind="muted"),
+    ]
+
+
+def _lock(x: float, y: float, color: str, *, sealed: bool) -> Markup:
+    """A padlock, shut or open."""
+    bow = "M-3 -1V-3.5A3 3 0 0 1 3 -3.5V-1" if sealed else "M-3 -1V-4.5A3 3 0 0 1 3 -4.5V-3.5"
+    return Markup(
+        '<g transform="translate({} {})"><circle r="8.5" style="fill:var(--page)"/>'
+        '<path d="{}" fill="none" style="stroke:{}" stroke-width="1.6"/>'
+        '<rect x="-4.5" y="-1" width="9" height="6.5" rx="1" style="fill:{}"/></g>'
+    ).format(f"{x:.1f}", f"{y:.1f}", bow, color, color)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

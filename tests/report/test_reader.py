@@ -1,0 +1,151 @@
+"""The page speaks of the job's own target, classes and columns, and of nothing that its writer may not show."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import msgspec
+import numpy as np
+import pytest
+from helpers import parties
+
+import securevfl as sv
+from securevfl.report import Record, render
+from securevfl.report.drawing import Line, chart
+from securevfl.report.holdings import flow, holdings, overlap
+from securevfl.report.quality import chosen_by, pictures_of, privacy_price
+
+EVIL = '"><script>alert(1)</script>'
+
+
+@pytest.fixture(scope="module")
+def binary() -> Record:
+    people = parties(rows=200)
+    people = sv.Parties.of(replace(people["bank"], label_name="subscribes", classes=("no", "yes")), *people.passive)
+    job = sv.Job(protection=sv.Plain(), epochs=2, batch_size=64)
+    return sv.simulate(job, people, baselines=("alone",), title="Who subscribes?").record
+
+
+@pytest.fixture(scope="module")
+def number() -> Record:
+    people = parties(rows=200)
+    amounts = np.random.default_rng(0).normal(size=people["bank"].rows)
+    people = sv.Parties.of(replace(people["bank"], label=amounts, label_name="claim", classes=()), *people.passive)
+    return sv.simulate(sv.Job(protection=sv.Plain(), task="regression", epochs=2, batch_size=64), people).record
+
+
+def _titles(record: Record) -> list[str]:
+    return [one.title for one in pictures_of(record, record.runs[-1])]
+
+
+def test_words_are_of_the_target_and_its_classes_whatever_the_data(binary: Record, number: Record) -> None:
+    page = render(binary)
+    assert "<h1>Who subscribes?</h1>" in page
+    assert "Foretold is subscribes: no or yes." in page
+    assert "How well each run ranks yes above no" in page
+    for found in (page, render(number)):
+        assert not re.search("client|defaulting|paying", found)
+    assert "How near each run comes to claim" in render(number)
+    assert "AUC" not in render(number).partition("The metrics, in a line each")[0].partition("What was gained")[2]
+
+
+def test_each_task_has_its_pictures(binary: Record, number: Record) -> None:
+    assert _titles(binary)[:3] == ["ROC of yes", "Lift of yes", "Calibration"]
+    assert _titles(number)[:3] == ["Foretold against true", "Residuals", "Error by tenth"]
+    assert chosen_by(binary.runs[-1]) == "auc"
+    assert chosen_by(number.runs[-1]) == "rmse"
+    for one in pictures_of(binary, binary.runs[-1]):
+        ET.fromstring(one.svg)  # noqa: S314 - made by ourselves
+
+
+def test_the_marked_epoch_is_the_one_that_was_kept(binary: Record) -> None:
+    run = binary.runs[-1]
+    picture = next(one for one in pictures_of(binary, run) if one.title == "What chose the checkpoint")
+    assert f"marked: epoch {run.best_epoch}" in picture.says
+    best = max(run.epochs, key=lambda epoch: epoch.valid["auc"])
+    assert best.epoch == run.best_epoch
+    last = msgspec.structs.replace(binary, job={**binary.job, "keep": "last"})
+    assert "What chose the checkpoint" not in _titles(last)
+
+
+def test_a_party_s_own_report_names_no_column_of_another(binary: Record) -> None:
+    assert all(one.columns for one in holdings(binary))
+    own = msgspec.structs.replace(binary, known_to="bank")
+    shown = {one.name: one for one in holdings(own)}
+    assert shown["bank"].columns
+    theirs = next(party for party in binary.parties if party.name == "shop1")
+    assert shown["shop1"].columns == ()
+    assert shown["shop1"].count == len(theirs.columns) > 0
+    hidden = [msgspec.structs.replace(p, columns=[f"{p.name}-secret-{c}" for c in p.columns]) for p in binary.parties]
+    page = render(msgspec.structs.replace(own, parties=hidden))
+    assert "bank-secret-" in page
+    assert "shop1-secret-" not in page
+
+
+def test_a_link_has_a_shut_lock_only_where_every_message_was_protected(binary: Record) -> None:
+    run = binary.runs[-1]
+    opened = flow(binary, run)
+    sealed = [msgspec.structs.replace(line, protected=True) for line in run.receipt]
+    shut = flow(binary, msgspec.structs.replace(run, receipt=sealed))
+    assert opened is not None
+    assert shut is not None
+    assert opened.count("V-4.5") > 0
+    assert shut.count("V-4.5") == 0
+    first = msgspec.structs.replace(sealed[0], protected=False)
+    mixed = flow(binary, msgspec.structs.replace(run, receipt=[first, *sealed[1:]]))
+    assert mixed is not None
+    assert mixed.count("V-4.5") == 1
+    assert f"{binary.alignment.common:,} common rows" in str(overlap(binary))
+
+
+def test_hostile_names_of_parties_columns_classes_and_targets_are_escaped(binary: Record) -> None:
+    text = binary.to_json().decode()
+    for name in ("shop1", "subscribes", "yes", binary.parties[0].columns[0], "Who subscribes?"):
+        text = text.replace(f'"{name}"', msgspec.json.encode(EVIL + name).decode())
+    evil = msgspec.json.decode(text, type=Record)
+    assert evil.runs[-1].evaluation is not None
+    assert evil.runs[-1].evaluation.target.startswith(EVIL)
+    page = render(evil)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    for svg in re.findall(r'<svg class="drawn".*?</svg>', page, flags=re.DOTALL):
+        ET.fromstring(svg)  # noqa: S314 - made by ourselves
+
+
+def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
+    assert privacy_price(binary) is None
+    run = binary.runs[-1]
+    from securevfl.report.record import EpsilonRecord
+
+    noisy = [
+        msgspec.structs.replace(
+            run,
+            key=f"dp{e}",
+            deviation={"auc": 0.01},
+            epsilon=[
+                EpsilonRecord(
+                    party="bank",
+                    what="z",
+                    epsilon_rdp=e,
+                    epsilon_prv=e,
+                    delta=1e-5,
+                    releases=1,
+                    noise_multiplier=1.0,
+                    clip=1.0,
+                )
+            ],
+        )
+        for e in (1.0, 8.0)
+    ]
+    picture = privacy_price(msgspec.structs.replace(binary, runs=[*binary.runs, *noisy]))
+    assert picture is not None
+    assert "one standard deviation" in picture.says
+    assert picture.svg.count("<circle") == 2
+
+
+def test_a_chart_of_one_value_has_room_around_it() -> None:
+    svg = chart([Line(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat")
+    assert "nan" not in svg
+    ET.fromstring(svg)  # noqa: S314 - made by ourselves
