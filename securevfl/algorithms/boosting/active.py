@@ -239,4 +239,14 @@ class BoostingActive(ActiveRole):
         if not whole:
             return ["no tree has a split: no column tells the labels apart"]
         told = ", ".join(f"{name} {gain / whole:.0%}" for name, gain in sorted(gains.items(), key=lambda it: -it[1]))
-        return [f"{len(self.forest.trees)} trees; whose columns their gain comes from: {told}"]
+        found = [f"{len(self.forest.trees)} trees; whose columns their gain comes from: {told}"]
+        each = np.zeros(len(self.table.encoded))
+        for tree in self.forest.trees:
+            for owner, column, gain in zip(tree.owner, tree.split, tree.gain, strict=True):
+                if owner == 0:
+                    each[column] += gain / whole
+        best = [k for k in np.argsort(-each, kind="stable")[:5] if each[k] > 0]
+        if best:
+            mine = ", ".join(f"{self.table.encoded[k]} {each[k]:.0%}" for k in best)
+            found.append(f"{self.site.name}'s columns with most of all gain: {mine}")
+        return found
