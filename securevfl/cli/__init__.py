@@ -1,5 +1,5 @@
-"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | audit | keys | certs |
-relay | card | propose | approve | agreement | serve | psi`.
+"""The command line: `securevfl demo | check | policy | run | predict | sweep | attack | report | runs | audit | keys |
+certs | relay | card | propose | approve | agreement | serve | psi`.
 
 Exit codes: 0 done; 1 an error of the toolkit itself; 2 what the user gave; 3 a policy forbids it, a protection did
 not act, or an attack got what a job calls ok; 4 the parties have no common rows or do not agree; 5 a peer broke the

@@ -18,6 +18,7 @@ _ORDER = (
     "run",
     "predict",
     "report",
+    "runs",
     "sweep",
     "attack",
     "audit",

@@ -284,3 +284,28 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
     terminal.out.print(f"Report: {write(record, folder, attacked)}", soft_wrap=True, highlight=False)
     if (signed := ledgers_text(record, folder)) is not None:
         terminal.out.print(signed, soft_wrap=True)
+
+
+@app.command("runs")
+def runs_command(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Compare finished runs: a line for each run of each folder."""
+    import json
+
+    from securevfl.report import Record
+    from securevfl.report.runs_table import runs_rows, runs_table
+
+    records, wrong = {}, []
+    for folder in folders:
+        try:
+            records[str(folder)] = Record.read(folder / "metrics.json")
+        except sv.InputError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise sv.InputError("\n  ".join(wrong))
+    if as_json:
+        terminal.out.print(json.dumps(runs_rows(records), indent=2), soft_wrap=True, highlight=False, markup=False)
+    else:
+        terminal.out.print(runs_table(records))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -12,10 +14,12 @@ import pytest
 from helpers import parties
 
 import securevfl as sv
-from securevfl.report import Record, render
+from securevfl.cli import main
+from securevfl.report import Record, render, render_text
 from securevfl.report.drawing import Line, chart
 from securevfl.report.holdings import flow, holdings, overlap
 from securevfl.report.quality import chosen_by, pictures_of, privacy_price
+from securevfl.report.runs_table import runs_table
 
 EVIL = '"><script>alert(1)</script>'
 
@@ -149,3 +153,27 @@ def test_a_chart_of_one_value_has_room_around_it() -> None:
     svg = chart([Line(points=[(1.0, 5.0), (2.0, 5.0)])], x="epoch", y="AUC", label="flat")
     assert "nan" not in svg
     ET.fromstring(svg)  # noqa: S314 - made by ourselves
+
+
+def test_runs_compares_folders_and_names_each_that_is_none(
+    binary: Record, number: Record, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+    for name, record in (("a", binary), ("b", number)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.json").write_bytes(record.to_json())
+        folders.append(str(tmp_path / name))
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", *folders, "--json"])
+    assert not ended.value.code
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["folder"] for row in rows] == [folders[0]] * len(binary.runs) + [folders[1]] * len(number.runs)
+    assert [row["test"] for row in rows] == [run.test for run in (*binary.runs, *number.runs)]
+    text = render_text(runs_table({"a": binary, "b": number}), width=140)
+    assert f"{binary.runs[-1].test['auc']:.4f}" in text
+    assert "RMSE" in text
+    with pytest.raises(SystemExit) as ended:
+        main(["runs", folders[0], str(tmp_path / "none"), str(tmp_path)])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.count("does not exist") == 2

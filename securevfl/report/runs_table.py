@@ -1,0 +1,66 @@
+"""Runs of several folders, a line each: for the terminal and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
+from securevfl.report.record import Record
+
+__all__ = ["runs_rows", "runs_table"]
+
+
+def runs_rows(records: Mapping[str, Record]) -> list[dict[str, object]]:
+    """Folder → record, as plain values: a dictionary for each run, with the metrics of its test rows."""
+    return [
+        {
+            "folder": folder,
+            "created": record.created,
+            "run": run.title,
+            "key": run.key,
+            "baseline": run.baseline,
+            "target": run.evaluation.target if run.evaluation is not None else "",
+            "active": active_name(record),
+            "common": record.alignment.common,
+            "test_rows": record.alignment.test,
+            "test": run.test,
+            "deviation": run.deviation,
+            "epsilon": epsilon_of(run),
+            "seconds": run.seconds,
+        }
+        for folder, record in records.items()
+        for run in record.runs
+    ]
+
+
+def runs_table(records: Mapping[str, Record]) -> Table:
+    """Folder → record, as a table. Each metric has a column if any run has it; different test rows are not comparable,
+    and their number stands beside."""
+    metrics = {entry[0]: entry for record in records.values() for entry in metrics_of(record)}
+    table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.add_column("folder", overflow="fold")
+    table.add_column("run", overflow="fold")
+    for _, title, _ in metrics.values():
+        table.add_column(title, justify="right", no_wrap=True)
+    for title in ("ε", "test\nrows", "time"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for folder, record in records.items():
+        for place, run in enumerate(record.runs):
+            epsilon = epsilon_of(run)
+            table.add_row(
+                Text(folder if not place else ""),
+                Text(run.title),
+                *(
+                    metric_text(name, run.test[name], digits) if name in run.test else "–"
+                    for name, _, digits in metrics.values()
+                ),
+                "–" if epsilon is None else f"{epsilon:.2f}",
+                f"{record.alignment.test:,}",
+                human_seconds(run.seconds),
+            )
+        table.add_section()
+    return table
