@@ -89,6 +89,28 @@ def demo_command(
     terminal.open_page(show_result(result, place.path, page))
 
 
+@app.command("init")
+def init_command(
+    tables: Annotated[list[Path], typer.Argument(help="One table of each party: CSV, Parquet or Arrow.")],
+    file: Annotated[Path, typer.Option("--out", help="The job file that is written.")] = Path("job.toml"),
+    id: Annotated[str, typer.Option("--id", help="The column that joins the tables; guessed if not given.")] = "",
+    label: Annotated[str, typer.Option("--label", help="The label's column; guessed if not given.")] = "",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Draft a job file from tables: identifiers, the label, how columns are prepared, each guess with its reason."""
+    from securevfl.jobs.drafting import draft_job
+
+    if file.exists() and not overwrite:
+        raise sv.InputError(f"{file} is there: name another with --out, or replace it with --overwrite")
+    draft = draft_job(tables, file.parent, id=id, label=label)
+    write_whole(file, draft.text.encode())
+    for line in draft.found:
+        terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in draft.missing:
+        terminal.out.print(f"fill in: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    terminal.out.print(f"Wrote {file}. Read it, then: securevfl check {file}", markup=False, highlight=False)
+
+
 @app.command("check")
 def check_command(
     file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],

@@ -6,9 +6,11 @@ import io
 import re
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.dialect import HEAD, CsvForm, Dialect, dialect_of
 from securevfl.data.limits import NUMBER, TEXT, TableLimits
 from securevfl.data.places import Place
 from securevfl.data.row_source import BATCH, RowSource, told
@@ -41,20 +43,52 @@ class CsvRows(RowSource):
     """
 
     place: Place
+    form: CsvForm | None = None
 
     @property
     def where(self) -> str:
         return self.place.where
 
+    @cached_property
+    def dialect(self) -> Dialect:
+        """How it is written.
+
+        Raises:
+            InputError: it is no text.
+        """
+        with told(self.where, "CSV"), self.place.stream() as stream:
+            return dialect_of(stream.read(HEAD), self.where, self.form)
+
+    def _options(self) -> dict[str, Any]:
+        import pyarrow.csv as pa_csv
+
+        return {
+            "read_options": pa_csv.ReadOptions(block_size=_BLOCK, encoding=self.dialect.encoding),
+            "parse_options": pa_csv.ParseOptions(delimiter=self.dialect.delimiter),
+        }
+
+    def _counted(self, limits: TableLimits, texts: int) -> _Counted:
+        return _Counted(self.place, limits, texts, self.dialect.delimiter.encode())
+
+    def _converted(self, types: dict[str, Any], columns: Sequence[str] | None) -> Any:
+        import pyarrow.csv as pa_csv
+
+        return pa_csv.ConvertOptions(
+            column_types=types,
+            strings_can_be_null=True,
+            include_columns=None if columns is None else list(columns),
+            decimal_point=self.dialect.decimal,
+        )
+
     def names(self, limits: TableLimits) -> list[str]:
-        with told(self.where, "CSV"), _Counted(self.place, limits, 0) as stream:
+        with told(self.where, "CSV"), self._counted(limits, 0) as stream:
             import pyarrow.csv as pa_csv
 
-            with pa_csv.open_csv(stream, read_options=pa_csv.ReadOptions(block_size=_BLOCK)) as reader:
+            with pa_csv.open_csv(stream, **self._options()) as reader:
                 return column_names(reader.schema, self.where)
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
-        with told(self.where, "CSV"), _Counted(self.place, limits, len(use.texts)) as stream:
+        with told(self.where, "CSV"), self._counted(limits, len(use.texts)) as stream:
             while stream.read():
                 pass
             return stream.lines
@@ -65,12 +99,12 @@ class CsvRows(RowSource):
         import pyarrow as pa
         import pyarrow.csv as pa_csv
 
-        options = {"read_options": pa_csv.ReadOptions(block_size=_BLOCK)}
+        options = self._options()
         types = dict.fromkeys(use.texts, pa.string())
         with told(self.where, "CSV"):
             with (
-                _Counted(self.place, limits, len(use.texts)) as stream,
-                pa_csv.open_csv(stream, convert_options=_converted(types, columns), **options) as reader,
+                self._counted(limits, len(use.texts)) as stream,
+                pa_csv.open_csv(stream, convert_options=self._converted(types, columns), **options) as reader,
             ):
                 for name, kind in zip(reader.schema.names, reader.schema.types, strict=True):
                     if (
@@ -80,8 +114,8 @@ class CsvRows(RowSource):
                     ):
                         types[name] = pa.float64()
             with (
-                _Counted(self.place, limits, len(use.texts)) as stream,
-                pa_csv.open_csv(stream, convert_options=_converted(types, columns), **options) as reader,
+                self._counted(limits, len(use.texts)) as stream,
+                pa_csv.open_csv(stream, convert_options=self._converted(types, columns), **options) as reader,
             ):
                 seen = 0
                 try:
@@ -105,19 +139,12 @@ class CsvRows(RowSource):
         )
 
 
-def _converted(types: dict[str, Any], columns: Sequence[str] | None) -> Any:
-    import pyarrow.csv as pa_csv
-
-    return pa_csv.ConvertOptions(
-        column_types=types, strings_can_be_null=True, include_columns=None if columns is None else list(columns)
-    )
-
-
 class _Counted(io.RawIOBase):
     """A CSV file, unpacked, as it is read: lines and bytes are counted, and none is passed on above a limit."""
 
-    def __init__(self, place: Place, limits: TableLimits, texts: int) -> None:
+    def __init__(self, place: Place, limits: TableLimits, texts: int, delimiter: bytes = b",") -> None:
         super().__init__()
+        self._delimiter = delimiter
         self._stream = place.stream()
         self._limits, self._where, self._packed = limits, place.where, place.size
         self._texts = texts
@@ -137,7 +164,7 @@ class _Counted(io.RawIOBase):
         data: bytes = self._stream.read(1 << 20 if size is None or size < 0 else size)
         if self._in_header:
             line, end, _ = data.partition(b"\n")
-            self._columns += line.count(b",")
+            self._columns += line.count(self._delimiter)
             self._in_header = not end
         self._rows += data.count(b"\n")
         self._returns += data.count(b"\r")

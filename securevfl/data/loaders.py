@@ -10,6 +10,7 @@ import numpy as np
 
 from securevfl.data.columns import ColumnUse, Target, column_names
 from securevfl.data.csv_rows import NotConverted
+from securevfl.data.dialect import CsvForm
 from securevfl.data.gathering import IdentifierColumn, LabelColumn
 from securevfl.data.labels import encode_labels
 from securevfl.data.lake import BATCH, source_of
@@ -44,6 +45,9 @@ def read_table(
     storage: Storage = DEFAULT_STORAGE,
     filesystem: Any = None,
     kind: str = "",
+    delimiter: str | None = None,
+    encoding: str | None = None,
+    decimal: str | None = None,
 ) -> PartyTable:
     """A party's table from a file, a folder of Parquet files, or an object store, read once from top to bottom, some
     rows at a time; only the columns that are used are read.
@@ -70,6 +74,10 @@ def read_table(
         storage: from which size on columns are in a mapped file, and where that is.
         filesystem: a `pyarrow.fs.FileSystem` that `path` is in, where an address does not tell.
         kind: ``"CSV"``, ``"Parquet"`` or ``"Arrow"`` whatever the ending is.
+        delimiter: of CSV, between fields: ``","``, ``";"``, ``"|"`` or a tab; found out from the first lines unless
+            given.
+        encoding: of CSV, as Python names it, ``"cp1252"`` for example; found out likewise.
+        decimal: of CSV, before the fraction of numbers, ``"."`` or ``","``; found out likewise.
 
     Raises:
         InputError: the file or what it holds cannot be used; says where and what to do.
@@ -87,7 +95,7 @@ def read_table(
         group=group,
         time=time,
     )
-    source = source_of(place_of(path, filesystem), kind)
+    source = source_of(place_of(path, filesystem), kind, CsvForm(delimiter, encoding, decimal))
     columns = use.read(source.names(limits), source.where)
     while True:
         rows = source.most_rows(columns, use, limits)

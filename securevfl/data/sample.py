@@ -12,6 +12,7 @@ import numpy as np
 
 from securevfl.data.categories import Column
 from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
+from securevfl.data.dialect import CsvForm
 from securevfl.data.labels import Coded, check_labels, require_classes
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
@@ -27,16 +28,17 @@ SAMPLE = 1_000
 """Rows that are looked at."""
 
 
-def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE) -> list[str]:
+def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form: CsvForm | None = None) -> list[str]:
     """All mistakes that loading this table would stop at, one after the other, as far as its first rows have them.
 
     Args:
         path: a table, as for `read_table`.
         use: its columns.
         rows: how many to look at, from the top.
+        form: what is said of how a CSV file is written.
     """
     try:
-        source = source_of(place_of(path))
+        source = source_of(place_of(path), form=form)
         file = source.where
         table = _top(source, use, rows)
         names = column_names(table.schema, file)

@@ -125,7 +125,7 @@ def _table_mistakes(party: PartySection, folder: Path) -> list[str]:
     """Of a party's table; columns that linkage compares are texts, and no features."""
     path = party.path_from(folder)
     if not party.link:
-        return table_mistakes(path, party.use)
+        return table_mistakes(path, party.use, form=party.form)
     try:
         names = table_columns(path, TableLimits())
     except InputError as error:
@@ -138,7 +138,7 @@ def _table_mistakes(party: PartySection, folder: Path) -> list[str]:
     if party.features is None:
         used = {party.id, party.label, *party.link.values()}
         party = party.replace(features=tuple(name for name in names if name not in used))
-    return found + table_mistakes(path, party.use)
+    return found + table_mistakes(path, party.use, form=party.form)
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:

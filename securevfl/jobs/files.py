@@ -18,6 +18,7 @@ from securevfl.config import Config
 from securevfl.cut import Protection, Unnamed
 from securevfl.data import LabelBook, Parties, PartyTable, Preparation, Storage, TableLimits, datasets, read_table
 from securevfl.data.columns import ColumnUse
+from securevfl.data.dialect import CsvForm
 from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.places import is_address
 from securevfl.data.storage import IN_MEMORY
@@ -48,6 +49,7 @@ class TableSection(Config):
         fold: a label owner's column that says which rows train (0), validate (1) and test (2); no feature.
         book: a label owner's file of rows of which it knows the label alone, with the same columns for id and label.
         link: linkage field of the job → the table's column; these columns are no features.
+        delimiter, encoding, decimal: how a CSV file is written; found out from its first lines unless given.
     """
 
     file: Word
@@ -64,6 +66,9 @@ class TableSection(Config):
     fold: Word | None = None
     book: Word | None = None
     link: Mapping[str, Word] = msgspec.field(default_factory=dict)
+    delimiter: Literal[",", ";", "|", "\t"] | None = None
+    encoding: Word | None = None
+    decimal: Literal[".", ","] | None = None
     max_rows: Count | None = None
     max_columns: Count | None = None
     max_bytes: Count | None = None
@@ -75,6 +80,22 @@ class TableSection(Config):
     def use(self) -> ColumnUse:
         """Which column is used for what."""
         return ColumnUse.of(**self._columns)
+
+    def problems(self) -> list[str]:
+        try:
+            self.form  # noqa: B018 - what it raises is wanted
+        except InputError as error:
+            return [*super().problems(), str(error)]
+        return super().problems()
+
+    @property
+    def form(self) -> CsvForm:
+        """What is said of how a CSV file is written.
+
+        Raises:
+            InputError: something that is not possible.
+        """
+        return CsvForm(self.delimiter, self.encoding, self.decimal)
 
     @property
     def _columns(self) -> dict[str, Any]:
@@ -108,7 +129,8 @@ class TableSection(Config):
             uses["features"] = [c for c in names if c not in (self.id, self.label, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
-        table = read_table(path, name=name, limits=limits, storage=storage, **uses)
+        written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}
+        table = read_table(path, name=name, limits=limits, storage=storage, **written, **uses)
         if linked:
             table = replace(table, link=linked)
         if self.fold is not None:
@@ -122,6 +144,7 @@ class TableSection(Config):
                 label=self.label,
                 features=(),
                 classes=table.classes,
+                **written,
             )
             if book.label is not None:
                 table = replace(table, book=LabelBook(ids=tuple(book.ids), label=book.label))

@@ -1,0 +1,283 @@
+"""A job file drafted from tables: which column joins them, which is the label, how they are prepared. Guesses, each
+with its reason in a comment, for somebody who reads them before a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from securevfl.data.columns import ColumnUse
+from securevfl.data.csv_rows import CsvRows
+from securevfl.data.lake import RowSource, source_of
+from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.places import place_of
+from securevfl.errors import InputError, UnknownNameError
+
+__all__ = ["Draft", "draft_job"]
+
+_ROWS = 100_000
+"""Rows of each table that guesses are made from."""
+_IDS = re.compile(
+    r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
+)
+_LABELS = re.compile(
+    r"(^|_)(label|target|y|class|outcome|default|defaulted|churn|churned|fraud|late|bad|good|response|converted|claim|"
+    r"claims|died|readmitted)($|_)"
+)
+_NUMBER = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
+"""Numbers and dates in texts: preparation reads them."""
+_NUMBER_FROM = 20
+"""Distinct values from which on a label of numbers is a number to learn."""
+_MOSTLY = 0.9
+_FREE_TEXT = 0.5
+"""Share of distinct values from which on a column of texts is no feature."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted job file.
+
+    Attributes:
+        text: TOML, with comments.
+        found: what was found of each table, a line each.
+        missing: what a person has to fill in; empty where the file can run.
+    """
+
+    text: str
+    found: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass
+class _Table:
+    path: Path
+    name: str
+    source: RowSource
+    table: Any = field(repr=False)
+    id: str = ""
+    label: str = ""
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def distinct(self, column: str) -> set[str]:
+        """Distinct values as texts, without missing ones."""
+        return {str(one) for one in self.table[column].unique().to_pylist() if one is not None and str(one).strip()}
+
+    def could_be_id(self, column: str) -> bool:
+        """Whether every row has a value of its own, and values are no fractions."""
+        import pyarrow as pa
+
+        values = self.table[column]
+        if pa.types.is_floating(values.type) or values.null_count:
+            return False
+        return len(self.distinct(column)) == len(values)
+
+
+def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label: str = "") -> Draft:
+    """Draft a job file for tables, one a party.
+
+    Args:
+        paths: of the tables: CSV, Parquet or Arrow.
+        folder: where the file will be; paths in it are relative to that.
+        id: the column that joins them, by the same name in all; guessed unless given.
+        label: the label's column; guessed unless given.
+
+    Raises:
+        InputError: a table that cannot be read, fewer than two, or a label that several have.
+        UnknownNameError: a column that was named and is not there.
+    """
+    if len(paths) < 2:
+        raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
+    tables = [_read(Path(path), number) for number, path in enumerate(paths)]
+    _name_apart(tables)
+    _find_ids(tables, id)
+    _find_label(tables, label)
+    missing = [f"the identifier of {one.name!r}" for one in tables if not one.id]
+    missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
+    found = tuple(_told(one) for one in tables)
+    return Draft(_text(tables, folder), found, tuple(missing))
+
+
+def _read(path: Path, number: int) -> _Table:
+    import pyarrow as pa
+
+    source = source_of(place_of(path))
+    use = ColumnUse.of(id="", label=None, features=(), categorical=(), classes=None, prepare="auto")
+    batches, parts, rows = source.batches(None, use, DEFAULT_LIMITS), [], 0
+    try:
+        for batch in batches:
+            parts.append(batch)
+            rows += len(batch)
+            if rows >= _ROWS:
+                break
+    finally:
+        batches.close()
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
+    name = name if name[0].isalpha() else f"party_{name}"
+    return _Table(path, name[:32], source, pa.Table.from_batches(parts).slice(0, _ROWS))
+
+
+def _name_apart(tables: list[_Table]) -> None:
+    seen: dict[str, int] = {}
+    for one in tables:
+        seen[one.name] = seen.get(one.name, 0) + 1
+        if seen[one.name] > 1:
+            one.name = f"{one.name}_{seen[one.name]}"
+
+
+def _find_ids(tables: list[_Table], told: str) -> None:
+    """The column of each table that shares most values with a column of the first."""
+    if told:
+        for one in tables:
+            if told not in one.columns:
+                raise UnknownNameError(f"column of {one.path}:", told, one.columns)
+            one.id = told
+        return
+    candidates = [[column for column in one.columns if one.could_be_id(column)] for one in tables]
+    best, chosen = 0.0, list[str]()
+    for first in candidates[0]:
+        mine, score, row = tables[0].distinct(first), 0.0, [first]
+        for one, columns in zip(tables[1:], candidates[1:], strict=True):
+            rows = min(len(mine), one.table.num_rows)
+            shared = {column: len(mine & one.distinct(column)) / rows for column in columns}
+            top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
+            score += shared.get(top, 0.0) + _likely(top) / 100
+            row.append(top)
+        score += _likely(first) / 100
+        if score > best and all(row):
+            best, chosen = score, row
+    if best > 0.02 * len(tables):
+        for one, column in zip(tables, chosen, strict=True):
+            one.id = column
+
+
+def _likely(column: str) -> int:
+    return int(_IDS.search(column.lower()) is not None)
+
+
+def _find_label(tables: list[_Table], told: str) -> None:
+    owners = [one for one in tables if told in one.columns] if told else []
+    if told and not owners:
+        raise UnknownNameError("label column", told, sorted({name for one in tables for name in one.columns}))
+    if len(owners) > 1:
+        names = ", ".join(str(one.path) for one in owners)
+        raise InputError(f"{names} all have a column {told!r}: rename it where it is no label")
+    if owners:
+        owners[0].label = told
+        return
+    likely = [
+        (one, column)
+        for one in tables
+        for column in one.columns
+        if column != one.id and _LABELS.search(column.lower()) and len(one.distinct(column)) > 1
+    ]
+    if len(likely) == 1:
+        likely[0][0].label = likely[0][1]
+
+
+def _told(one: _Table) -> str:
+    written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
+    more = " or more" if one.table.num_rows >= _ROWS else ""
+    label = f", label {one.label!r}" if one.label else ""
+    size = f"{one.table.num_rows:,} rows{more}, {len(one.columns)} columns"
+    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {one.id or '?'!r}{label}"
+
+
+def quoted(text: str) -> str:
+    """A text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _task(tables: list[_Table]) -> str:
+    import pyarrow as pa
+
+    for one in tables:
+        if one.label:
+            kind = one.table[one.label].type
+            numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+            if numeric and len(one.distinct(one.label)) > _NUMBER_FROM:
+                return "regression"
+    return "classification"
+
+
+def _left_out(one: _Table) -> dict[str, str]:
+    """Columns that are no features, and why."""
+    import pyarrow as pa
+
+    found = {}
+    for column in one.columns:
+        if column in (one.id, one.label):
+            continue
+        values = one.distinct(column)
+        different = pa.types.is_string(one.table[column].type) and len(values) > _FREE_TEXT * one.table.num_rows
+        read = sum(_NUMBER.fullmatch(text) is not None for text in values)
+        if different and read < _MOSTLY * len(values):
+            found[column] = f"{len(values):,} different texts in {one.table.num_rows:,} rows: a name, or free text"
+    return found
+
+
+def _text(tables: list[_Table], folder: Path) -> str:
+    task, owner = _task(tables), next((one for one in tables if one.label), None)
+    lines = [
+        "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
+        "#   securevfl check job.toml     lists what is wrong",
+        "#   securevfl run job.toml       trains, and writes a report",
+        f"name = {quoted(_title(owner))}",
+        "",
+        "[job]",
+        "epochs = 20",
+        "patience = 5       # ends after 5 epochs without a gain on the validation rows",
+        f"task = {quoted(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
+        "",
+        "[algorithm]",
+        'name = "splitnn"   # "boosting" grows trees; `docs/algorithms` has them all',
+        "",
+    ]
+    if len(tables) == 2:
+        lines += [
+            "[protection]",
+            'name = "bfv"       # everything at the cut is encrypted; what its result tells stands in the report',
+            "",
+        ]
+    else:
+        lines += ["# No [protection]: three parties or more train on secret shares where they can.", ""]
+        if task == "regression":
+            lines += ["[protection]", 'name = "bfv"       # numbers are not learned on shares', ""]
+    for one in tables:
+        lines += _party(one, folder)
+    return "\n".join(lines) + "\n"
+
+
+def _title(owner: _Table | None) -> str:
+    return "job" if owner is None else re.sub(r"[^A-Za-z0-9_-]+", "-", owner.label).strip("-") or "job"
+
+
+def _party(one: _Table, folder: Path) -> list[str]:
+    try:
+        file = one.path.resolve().relative_to(folder.resolve())
+    except ValueError:
+        file = one.path.resolve()
+    lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
+    if isinstance(one.source, CsvRows):
+        lines[-1] += f"   # {one.source.dialect.words}: found out; delimiter, encoding and decimal say otherwise"
+    if one.id:
+        lines.append(f"id = {quoted(one.id)}   # every row has its own, and other tables have the same")
+    else:
+        lines.append('id = "FILL IN"   # no column with a value for each row is shared by all tables')
+    if one.label:
+        lines.append(f"label = {quoted(one.label)}")
+    left = _left_out(one)
+    if left:
+        features = [column for column in one.columns if column not in {*left, one.id, one.label}]
+        lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
+        lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
+    lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')
+    return [*lines, ""]

@@ -1,0 +1,110 @@
+"""`securevfl init`: a job file drafted from tables, checked and run without an edit."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import securevfl as sv
+from securevfl import cli
+from securevfl.jobs.drafting import draft_job
+
+ROWS = 260
+Said = pytest.CaptureFixture[str]
+
+
+def command(said: Said, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of a command in this process."""
+    said.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        cli.main(list(arguments))
+    found = said.readouterr()
+    return int(ended.value.code or 0), found.out + found.err
+
+
+def messy(folder: Path, rows: int = ROWS) -> list[Path]:
+    """Two tables as companies have them: gaps, dates, decimal commas, semicolons, a category of many levels."""
+    draw = np.random.default_rng(0)
+    ids = [f"C-{i:05d}" for i in range(rows)]
+    income, spent = draw.normal(3000, 900, rows), draw.normal(200, 50, rows)
+    late = (income / 900 - spent / 50 + draw.normal(0, 0.3, rows) < 3000 / 900 - 4).astype(int)
+    bank, shop = ["client_no;income;since;branch;name;late"], ["customer;spent;product;rating"]
+    for i in range(rows):
+        amount = "" if i % 5 == 0 else f"{income[i]:.2f}".replace(".", ",")
+        since = f"{1 + i % 28:02d}.{1 + i % 12:02d}.{2000 + i % 20}"
+        bank.append(f"{ids[i]};{amount};{since};{['Nord', 'Süd'][i % 2]};Name {i};{'ja' if late[i] else 'nein'}")
+    for i in draw.permutation(rows)[: rows - 20]:
+        paid = f"{spent[i]:.2f}".replace(".", ",")
+        shop.append(f"{ids[i]};{paid};product {int(draw.integers(100))};{'' if i % 5 == 1 else i % 5}")
+    paths = [folder / "Bank 2026.csv", folder / "shop.csv"]
+    paths[0].write_text("\n".join(bank) + "\n", encoding="cp1252")
+    paths[1].write_text("\n".join(shop) + "\n", encoding="utf-8")
+    return paths
+
+
+def test_three_commands_take_messy_tables_to_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
+    bank, shop = messy(tmp_path)
+    code, output = command(capsys, "init", str(bank), str(shop))
+    assert code == 0, output
+    assert "semicolons between fields, cp1252, decimal comma" in output
+    content = tomllib.loads((tmp_path / "job.toml").read_text(encoding="utf-8"))
+    parties = {one["name"]: one for one in content["party"]}
+    assert parties["bank_2026"]["id"] == "client_no"
+    assert parties["bank_2026"]["label"] == "late"
+    assert parties["bank_2026"]["features"] == ["income", "since", "branch"]  # names are left out
+    assert parties["shop"]["id"] == "customer"
+    code, output = command(capsys, "check", "job.toml")
+    assert code == 0, output
+    text = (tmp_path / "job.toml").read_text(encoding="utf-8").replace("epochs = 20", "epochs = 2")
+    (tmp_path / "job.toml").write_text(text.replace("patience = 5", "patience = 2"), encoding="utf-8")
+    code, output = command(capsys, "run", "job.toml", "--out", "out")
+    assert code == 0, output
+    assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_a_file_that_is_there_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Said) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [str(path) for path in messy(tmp_path, 40)]
+    (tmp_path / "job.toml").write_text("mine", encoding="utf-8")
+    code, output = command(capsys, "init", *paths)
+    assert code == sv.InputError.exit_code
+    assert "--overwrite" in output
+    assert (tmp_path / "job.toml").read_text(encoding="utf-8") == "mine"
+    assert command(capsys, "init", *paths, "--overwrite")[0] == 0
+
+
+def test_what_cannot_be_guessed_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y2\n1,2\n1,3\n", encoding="utf-8")
+    (tmp_path / "b.csv").write_text("z,w\n1,2\n1,3\n", encoding="utf-8")
+    draft = draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path)
+    assert len(draft.missing) == 3
+    assert draft.text.count("FILL IN") == 2
+    tomllib.loads(draft.text)
+
+
+def test_a_label_of_many_numbers_is_a_regression(tmp_path: Path) -> None:
+    for name, column in (("a", "target"), ("b", "other")):
+        lines = [f"id,{column}", *(f"p{i},{i * 1.5}" for i in range(50))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    content = tomllib.loads(draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path).text)
+    assert content["job"]["task"] == "regression"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [({"id": "nobody"}, "nobody"), ({"label": "nothing"}, "nothing"), ({"label": "both"}, "all have a column")],
+)
+def test_columns_that_are_named_have_to_be_there(options: dict[str, str], words: str, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("id,both\np1,1\np2,2\n", encoding="utf-8")
+    with pytest.raises(sv.InputError, match=words):
+        draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path, **options)
+    with pytest.raises(sv.InputError, match="two or more"):
+        draft_job([tmp_path / "a.csv"], tmp_path)
