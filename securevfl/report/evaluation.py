@@ -97,7 +97,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     classes ks; regression: rmse, mae, r2, and the loss's own deviance, bias = mean of prediction - target"""
     per_class: list[ClassFigures] = []
     confusion: list[list[int]] = []
-    """[class of the row][class that it was given], test rows"""
+    """test rows by class (outer list) and by the class that they were given (inner lists)"""
     reliability: list[ReliabilityBin] = []
     """ten bins of equal width, without empty ones: of the last of two classes, or of the likeliest of several"""
     lift: dict[str, list[LiftRow]] = {}

@@ -114,7 +114,7 @@ def test_a_policy_below_its_party(tmp_path: Path) -> None:
             "[party.policy]\nprotections = 'bfv'",
             "policy.protections is 'bfv'; a list of one of 'bfv', 'ckks', 'paillier', 'plain'",
         ),
-        ("[party.policy]\nnoised = ['noise']", "policy.noised[0] is 'noise'; known: "),
+        ("[party.policy]\nnoised = ['noise']", "policy.noised[0] is 'noise'; "),
         ("policy = 3", "party[1].policy is 3; "),
         ("[party.policy]\nsealed = true\n[policy.shop]\nsealed = true", "'shop' has two policies"),
         ("[policy.shop]\nforbiden = []", "policy.shop has no 'forbiden'; did you mean 'forbidden'"),

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,9 +28,11 @@ name = "breast_cancer"
 """
 
 
-def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def _start(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A command in a process of its own, which is gone at the end, however that comes."""
     code = "import sys; from securevfl.cli import main; sys.argv[0] = 'securevfl'; main()"
-    return subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
         cwd=folder,
         env={name: value for name, value in os.environ.items() if name != "COLUMNS"},
@@ -38,6 +41,17 @@ def _start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _epochs(folder: Path) -> int:
+    """The epoch of a party's newest checkpoint; older ones are deleted in no time."""
+    names = [path.name.split("-")[-1].split(".")[0] for path in folder.glob("kept/plain/clinic.epoch-*.safetensors")]
+    return max(map(int, names), default=0)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +65,7 @@ def test_a_run_that_is_stopped_leaves_its_ledgers_and_says_how_it_goes_on(
     arguments = ["run", "job.toml", "--checkpoints", "kept"]
     with _start(tmp_path, *arguments) as process:
         deadline = time.monotonic() + 100
-        while not list(tmp_path.glob("kept/plain/clinic.epoch-2.*")):
+        while _epochs(tmp_path) < 2:
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.05)
