@@ -177,14 +177,22 @@ class Result:
         scores = self._scores()
         digests = {"metrics.json": sha256(self.record.to_json()), "scores.csv": sha256(scores)}
         write_ledgers([*ledgers, *bind(self.signing, digests)], target)
-        write_whole(target / "scores.csv", scores)
+        write_whole(target / "scores.csv", scores, private=True)
         return write(self.record, target)
 
     def _scores(self) -> bytes:
-        """The active party's test rows with the probability of the last class under each run, as CSV."""
+        """The active party's test rows as CSV: under each run the probability of every class, ``RUN: CLASS``, or the
+        number that was predicted, ``RUN``."""
         text = io.StringIO(newline="")
         writer = csv.writer(text)
-        writer.writerow(["id", *self.scores])
+        head = ["id"]
+        for key, scores in self.scores.items():
+            found = self.run(key).evaluation
+            classes = [] if found is None else found.classes
+            if len(classes) != scores.shape[1]:
+                classes = [str(k) for k in range(scores.shape[1])]
+            head += [key] if scores.shape[1] == 1 else [f"{key}: {name}" for name in classes]
+        writer.writerow(head)
         for i, name in enumerate(self.test_ids):
-            writer.writerow([name, *(f"{scores[i, -1]:.6f}" for scores in self.scores.values())])
+            writer.writerow([name, *(f"{value:.6f}" for scores in self.scores.values() for value in scores[i])])
         return text.getvalue().encode()

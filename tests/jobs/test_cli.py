@@ -76,8 +76,12 @@ def test_a_run_prints_its_table_receipt_and_report(run: tuple[Path, subprocess.C
     record = Record.read(folder / "runs" / "tiny" / "metrics.json")
     assert [r.key for r in record.runs] == ["alone", "plain"]
     scores = (folder / "runs" / "tiny" / "scores.csv").read_text().splitlines()
-    assert scores[0] == "id,alone,plain"
+    assert scores[0] == "id,alone: malignant,alone: benign,plain: malignant,plain: benign"
     assert len(scores) == 1 + record.alignment.test
+    figures = [[float(value) for value in line.split(",")[1:]] for line in scores[1:]]
+    assert all(abs(line[0] + line[1] - 1) < 1e-5 and abs(line[2] + line[3] - 1) < 1e-5 for line in figures)
+    if os.name == "posix":
+        assert (folder / "runs" / "tiny" / "scores.csv").stat().st_mode & 0o077 == 0  # rows' scores are its owner's
 
 
 def test_report_and_audit_read_it_again(run: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
