@@ -10,19 +10,21 @@ from typing import Any, Literal
 import numpy as np
 
 from securevfl.data.categories import Column
-from securevfl.data.gathering import CategoryColumn, IdentifierColumn, LabelColumn, NumberColumn
+from securevfl.data.gathering import CategoryColumn, LabelColumn, NumberColumn
 from securevfl.data.gathering_any import AnyColumn
 from securevfl.data.labels import Coded
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
-from securevfl.data.names import Names
 from securevfl.data.prepare import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["ColumnUse", "Target", "column_names", "identifiers", "labels"]
+__all__ = ["ColumnUse", "Target", "column_names", "labels"]
 
 Target = Literal["classes", "number"]
 """What a label column holds."""
+
+_MOST_IDS = 16
+"""Columns that make an identifier, at most: as many as the PSI takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +32,7 @@ class ColumnUse:
     """Which column of a table is used for what.
 
     Attributes:
-        id: the identifier column.
+        id: the identifier column; several, in order, where they make an identifier together.
         label: the label column, or None.
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
@@ -43,7 +45,7 @@ class ColumnUse:
         time: the column by which rows are split, or None.
     """
 
-    id: str
+    id: str | tuple[str, ...]
     label: str | None
     features: tuple[str, ...] | None
     categorical: frozenset[str]
@@ -59,7 +61,7 @@ class ColumnUse:
     def of(
         cls,
         *,
-        id: str,
+        id: str | Sequence[str],
         label: str | None,
         features: Sequence[str] | None,
         categorical: Iterable[str],
@@ -90,7 +92,7 @@ class ColumnUse:
             prepare = Preparation.of(prepare)
         named = frozenset() if prepare is None else prepare.categories
         return cls(
-            id=id,
+            id=id if isinstance(id, str) else tuple(id),
             label=label,
             features=None if features is None else tuple(features),
             categorical=frozenset([categorical] if isinstance(categorical, str) else categorical)
@@ -104,6 +106,11 @@ class ColumnUse:
         )
 
     @property
+    def ids(self) -> tuple[str, ...]:
+        """The identifier columns, one or several."""
+        return (self.id,) if isinstance(self.id, str) else self.id
+
+    @property
     def roles(self) -> dict[str, str]:
         """Role → column: what is read as numbers, groups or times beside features, identifiers and classes."""
         found = {"weight": self.weight, "group": self.group, "time": self.time}
@@ -113,7 +120,7 @@ class ColumnUse:
     @property
     def apart(self) -> tuple[str | None, ...]:
         """Columns that are no features unless they are listed."""
-        return (self.id, self.label, self.weight, self.group, self.time)
+        return (*self.ids, self.label, self.weight, self.group, self.time)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """The feature columns of a table with these columns."""
@@ -140,7 +147,7 @@ class ColumnUse:
             UnknownNameError(f"column of {where}, named in prepare:", c, names) for c in prepared if c not in there
         ]
         for what, wanted in (
-            ("id column", [self.id]),
+            ("id column", self.ids),
             ("label column", [self.label] if self.label else []),
             ("weight column", [self.weight] if self.weight else []),
             ("group column", [self.group] if self.group else []),
@@ -148,21 +155,35 @@ class ColumnUse:
             ("column", [*chosen, *sorted(self.categorical - set(chosen))]),
         ):
             found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
-        if self.id in chosen or (self.label and self.label in chosen):
-            found.append(
-                InputError(f"{where}: {self.id!r} or {self.label!r} is listed as a feature too; a column has one use")
-            )
-        if self.weight and self.weight in {self.id, self.label, *chosen}:
+        found += self.wrong_ids(where)
+        if set(self.ids) & set(chosen) or (self.label and self.label in chosen):
+            named = " or ".join(map(repr, (*self.ids, self.label)))
+            found.append(InputError(f"{where}: {named} is listed as a feature too; a column has one use"))
+        if self.weight and self.weight in {*self.ids, self.label, *chosen}:
             found.append(InputError(f"{where}: the weight {self.weight!r} has another use, too; a column has one use"))
         if not chosen and (self.features is None or not self.label):
             hint = "; an owner of labels alone says features=[]" if self.label else ""
             found.append(InputError(f"{where} has no feature columns; name at least one in features=…{hint}"))
         return found
 
+    def wrong_ids(self, where: str) -> list[InputError]:
+        """What is wrong with the choice of identifier columns, whatever the table has."""
+        found = []
+        if not 1 <= len(self.ids) <= _MOST_IDS:
+            found.append(
+                InputError(f"{where}: id names {len(self.ids)} columns; 1 to {_MOST_IDS} can make an identifier")
+            )
+        if len(set(self.ids)) < len(self.ids):
+            twice = max(self.ids, key=self.ids.count)
+            found.append(InputError(f"{where}: id names column {twice!r} twice; name it once"))
+        if self.label in self.ids:
+            found.append(InputError(f"{where}: {self.label!r} is the label and in id; a column has one use"))
+        return found
+
     @property
     def texts(self) -> frozenset[str]:
         """Columns that are texts in a CSV file, whatever they look like."""
-        return self.categorical | self.as_text | {self.id} | ({self.group} if self.group else set())
+        return self.categorical | self.as_text | set(self.ids) | ({self.group} if self.group else set())
 
     def with_text(self, column: str) -> ColumnUse:
         """The same with one more column that is read as texts."""
@@ -223,18 +244,6 @@ def labels(values: Any, column: str, where: str) -> Coded:
         InputError: lists, records or bytes, or text that is not UTF-8.
     """
     gathered = LabelColumn(column, where)
-    for part in values.chunks:
-        gathered.add(part)
-    return gathered.whole()
-
-
-def identifiers(values: Any, column: str, where: str) -> Names:
-    """The identifier column of a few rows, a `pyarrow.ChunkedArray`.
-
-    Raises:
-        InputError: other than texts and whole numbers, or null or empty ones.
-    """
-    gathered = IdentifierColumn(column, where)
     for part in values.chunks:
         gathered.add(part)
     return gathered.whole()

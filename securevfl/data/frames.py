@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -10,11 +10,14 @@ from securevfl.data.loaders import from_arrow, from_pandas
 from securevfl.data.table import PartyTable, raise_together
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["tables_of_frames"]
+__all__ = ["Ids", "tables_of_frames"]
+
+Ids = str | Sequence[str]
+"""The identifier column, or several that make one."""
 
 
 def tables_of_frames(
-    kind: str, frames: Mapping[str, Any], id: str | Mapping[str, str], label: str, options: Mapping[str, Any]
+    kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: str, options: Mapping[str, Any]
 ) -> list[PartyTable]:
     """The parties' tables from frames; see `Parties.from_pandas`.
 
@@ -58,7 +61,7 @@ def tables_of_frames(
     return raise_together(works)
 
 
-def _table(kind: str, name: str, frame: Any, *, id: str, label: str | None, options: Mapping[str, Any]) -> PartyTable:
+def _table(kind: str, name: str, frame: Any, *, id: Ids, label: str | None, options: Mapping[str, Any]) -> PartyTable:
     of_active = {"classes", "target", "weight", "group", "time"}
     kept = {key: value for key, value in options.items() if label is not None or key not in of_active}
     if kind == "pandas":

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.columns import ColumnUse, Target, column_names
+from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
 from securevfl.data.dialect import CsvForm
-from securevfl.data.gathering import IdentifierColumn, LabelColumn
+from securevfl.data.gathering import LabelColumn
 from securevfl.data.labels import encode_labels
 from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
@@ -31,7 +32,7 @@ def read_table(
     path: str | Path,
     *,
     name: str,
-    id: str,
+    id: str | Sequence[str],
     label: str | None = None,
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
@@ -59,7 +60,8 @@ def read_table(
             Arrow's own format (.arrow, .feather, .ipc), by its ending; or the address of one, ``s3://bucket/folder``,
             in any store that `pyarrow.fs` knows, without credentials in it.
         name: the party.
-        id: the identifier column; read as text, so that ``007`` stays ``007``.
+        id: the identifier column; read as text, so that ``007`` stays ``007``. Several, up to 16, where
+            they make an identifier together: all parties name theirs in the same order.
         label: the label column, at the active party.
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
@@ -108,17 +110,17 @@ def read_table(
             use = use.with_text(error.column)
 
 
-def read_csv(path: str | Path, *, name: str, id: str, **options: Any) -> PartyTable:
+def read_csv(path: str | Path, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
     """A party's table from a CSV file, whatever its ending; arguments and errors as for `read_table`."""
     return read_table(path, name=name, id=id, kind="CSV", **options)
 
 
-def read_parquet(path: str | Path, *, name: str, id: str, **options: Any) -> PartyTable:
+def read_parquet(path: str | Path, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
     """A party's table from a Parquet file or a folder of them; arguments and errors as for `read_table`."""
     return read_table(path, name=name, id=id, kind="Parquet", **options)
 
 
-def from_pandas(frame: Any, *, name: str, id: str, **options: Any) -> PartyTable:
+def from_pandas(frame: Any, *, name: str, id: str | Sequence[str], **options: Any) -> PartyTable:
     """A party's table from a pandas DataFrame; its index is not used. Arguments and errors as for `from_arrow`."""
     import pyarrow as pa
 
@@ -137,7 +139,7 @@ def from_arrow(
     table: Any,
     *,
     name: str,
-    id: str,
+    id: str | Sequence[str],
     label: str | None = None,
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
@@ -183,7 +185,7 @@ def _party(
     chosen = use.chosen(columns)
     area = storage.empty((len(chosen), most_rows), np.float32)
     features = {column: use.gathers(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
-    ids = IdentifierColumn(use.id, where)
+    ids = identifier_of(use.ids, where)
     labels = None if use.label is None or use.target == "number" else LabelColumn(use.label, where)
     roles = gatherers(use.roles, where)
     rows = 0
@@ -191,7 +193,7 @@ def _party(
         rows += len(batch)
         if rows > most_rows:
             raise InputError(f"{where} holds more than the {most_rows:,} rows that it announces: write it anew")
-        ids.add(batch.column(use.id))
+        ids.add(batch)
         if labels is not None:
             labels.add(batch.column(use.label))
         for column, role in roles.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from securevfl.data.frames import tables_of_frames
+from securevfl.data.frames import Ids, tables_of_frames
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 
@@ -57,7 +57,7 @@ class Parties(Mapping[str, PartyTable]):
         cls,
         frames: Mapping[str, Any],
         *,
-        id: str | Mapping[str, str],
+        id: Ids | Mapping[str, Ids],
         label: str,
         prepare: Any = "auto",
         **options: Any,
@@ -81,7 +81,7 @@ class Parties(Mapping[str, PartyTable]):
         cls,
         frames: Mapping[str, Any],
         *,
-        id: str | Mapping[str, str],
+        id: Ids | Mapping[str, Ids],
         label: str,
         prepare: Any = "auto",
         **options: Any,
@@ -94,7 +94,7 @@ class Parties(Mapping[str, PartyTable]):
         cls,
         frames: Mapping[str, Any],
         *,
-        id: str | Mapping[str, str],
+        id: Ids | Mapping[str, Ids],
         label: str,
         prepare: Any = "auto",
         **options: Any,

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from securevfl.data.categories import Column
-from securevfl.data.columns import ColumnUse, column_names, identifiers, labels
+from securevfl.data.columns import ColumnUse, column_names, labels
+from securevfl.data.compound_ids import identifier_of
 from securevfl.data.dialect import CsvForm
 from securevfl.data.labels import Coded, check_labels, require_classes
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.names import Names
 from securevfl.data.places import place_of
 from securevfl.data.prepare import fit_columns
 from securevfl.data.roles import check_target, check_weight, gatherers
@@ -50,9 +52,9 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     where = str(file) if table.num_rows < rows else f"{file}, first {rows:,} rows"
     single = {column for column in names if names.count(column) == 1}
     label = use.label
-    if use.id in single:
-        found += _mistake(lambda: check_ids(identifiers(table[use.id], use.id, where), where))
-    meant = {near for name in (use.id, label) if name and name not in names for near in _nearest(name, names)}
+    if set(use.ids) <= single and not use.wrong_ids(where):
+        found += _mistake(lambda: check_ids(_identifiers(table, use, where), where))
+    meant = {near for name in (*use.ids, label) if name and name not in names for near in _nearest(name, names)}
     features: dict[str, Column] = {}
     for column in use.chosen(names):
         if column in single - meant:
@@ -67,6 +69,13 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     if label is not None and label in single and use.target == "classes":
         found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
     return found
+
+
+def _identifiers(table: Any, use: ColumnUse, where: str) -> Names:
+    gathered = identifier_of(use.ids, where)
+    for batch in table.to_batches():
+        gathered.add(batch)
+    return gathered.whole()
 
 
 def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:

@@ -41,6 +41,7 @@ class TableSection(Config):
     keys mean.
 
     Attributes:
+        id: the identifier column, or a list of columns that make one together.
         prepare: ``"auto"``, or a section: see `Preparation`.
         target: what the label column holds: ``"classes"`` or a ``"number"``; that of the job's task unless given.
         weight, group, time: a label owner's columns; see `read_table`.
@@ -53,7 +54,7 @@ class TableSection(Config):
     """
 
     file: Word
-    id: Word
+    id: Word | tuple[Word, ...]
     label: Word | None = None
     features: tuple[Word, ...] | None = None
     categorical: tuple[Word, ...] = ()
@@ -126,7 +127,7 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (self.id, self.label, *self.link.values())]
+            uses["features"] = [c for c in names if c not in (*self.use.ids, self.label, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}

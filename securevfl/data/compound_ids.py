@@ -1,0 +1,73 @@
+"""Identifiers that several columns make together: a first name, a last name and a day of birth, for example."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from securevfl_psi import IdentifierError, IdRules
+from securevfl_psi.identifiers import normalise_rows
+
+from securevfl.data.gathering import IdentifierColumn
+from securevfl.data.names import Names
+from securevfl.data.table import raise_together
+from securevfl.errors import InputError
+
+__all__ = ["CompoundIdentifier", "identifier_of"]
+
+_PART = 1 << 16
+
+
+class CompoundIdentifier:
+    """Identifiers of two or more columns, joined as `securevfl_psi.IdRules` says with ``columns``: each part is
+    normalised by itself, and its length in bytes stands before it (``3:ann10:1970-01-01``), so that no two different
+    rows are joined alike. The command ``securevfl-psi`` joins them likewise.
+
+    Args:
+        columns: their names, in the order in which all parties name theirs.
+        where: the table, for messages.
+    """
+
+    def __init__(self, columns: Sequence[str], where: str) -> None:
+        self._columns, self._where = tuple(columns), where
+        self._parts = [IdentifierColumn(column, where) for column in columns]
+
+    def add(self, batch: Any) -> None:
+        """One batch of the table.
+
+        Raises:
+            InputError: a part is other than texts and whole numbers.
+        """
+        for column, part in zip(self._columns, self._parts, strict=True):
+            part.add(batch.column(column))
+
+    def whole(self) -> Names:
+        """All of them.
+
+        Raises:
+            InputError: parts that are null or empty, of all columns at once, or that cannot be normalised.
+        """
+        import pyarrow as pa
+
+        parts = raise_together([part.whole for part in self._parts])
+        rules = IdRules(columns=len(parts))
+        joined = []
+        for start in range(0, len(parts[0]), _PART):
+            rows = list(zip(*(part[start : start + _PART] for part in parts), strict=True))
+            try:
+                joined.append(pa.array(normalise_rows(rows, rules), pa.large_string()))
+            except IdentifierError as error:
+                named = ", ".join(map(repr, self._columns))
+                after = f" (rows counted from {start + 1:,})" if start else ""
+                raise InputError(f"{self._where}: id columns {named}: {error}{after}") from None
+        return Names(pa.concat_arrays(joined))
+
+
+class _One(IdentifierColumn):
+    def add(self, values: Any) -> None:
+        super().add(values.column(self._column))
+
+
+def identifier_of(columns: Sequence[str], where: str) -> CompoundIdentifier | IdentifierColumn:
+    """What gathers the identifiers of a table, batch by batch; `add` takes whole batches."""
+    return _One(columns[0], where) if len(columns) == 1 else CompoundIdentifier(columns, where)
