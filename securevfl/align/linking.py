@@ -242,7 +242,7 @@ def _told(site: Site, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> st
         pairs, threshold, precision, recall = (_number(meta, name) for name in FIGURES[:4])
         parts.append(
             f"{pairs:.0f} pairs at similarity {threshold:.3f} or more, precision about {precision:.3f}, "
-            f"recall at most {recall:.3f} by estimate"
+            f"recall {recall:.3f} by estimate, which tends to be too high"
         )
     by = f"{site.coordinator!r}, a party without data" if how.coordinator() else f"{site.active!r}, the active party"
     fields = ", ".join(sorted(how.fields))

@@ -104,7 +104,10 @@ class Linking:
         left_out = [("left out", f"{counted(self.duplicates, 'row')} of people who stand here twice")]
         left_out = left_out if self.duplicates else []
         return [
-            ("estimated", f"precision {self.precision:.4f}, recall at most {self.recall_at_most:.4f}"),
+            (
+                "estimated",
+                f"precision {self.precision:.4f}, recall {self.recall_at_most:.4f}, which tends to be too high",
+            ),
             ("threshold", f"similarity {self.threshold:.3f}"),
             (f"{self.linker} learned", learned),
             *left_out,

@@ -110,7 +110,14 @@ class Settings(Algorithm):
                 reveals="how many columns it has, and how many distinct values up to the number of bins; which of "
                 "them the job lets scores only rise or fall along",
             ),
-            Exchange("boost/next", Kind.CONTROL, ACTIVE, PASSIVE, "what to do next in a tree"),
+            Exchange(
+                "boost/next",
+                Kind.CONTROL,
+                ACTIVE,
+                PASSIVE,
+                "what to do next in a tree",
+                reveals="how many nodes of a tree are summed at a time, and so roughly its shape",
+            ),
             Exchange(
                 "boost/gradients",
                 Kind.CIPHERTEXT if sealed else Kind.GRADIENT,
