@@ -57,6 +57,8 @@ def _run(options: Options, *, listens: bool) -> None:
     watch = Watch()
     with reported(watch) as err:
         watch.least = options.min_intersection
+        if options.shard_key is not None and options.shards is None:
+            raise InputError("--shard-key without --shards: say how many shards, or 'auto'")
         run = run_party if options.shards is None else run_sharded
         summary = run(options, watch, err, listens=listens)
         if options.json:

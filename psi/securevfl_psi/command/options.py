@@ -165,6 +165,12 @@ class Options:
         str | None,
         typer.Option(help="Cut both sets: 'auto', or how many, a power of two. See docs.", rich_help_panel=_WHAT),
     ] = None
+    shard_key: Annotated[
+        Path | None,
+        typer.Option(
+            help="For shards: the key of a table that was cut beforehand, the same at both.", rich_help_panel=_WHAT
+        ),
+    ] = None
     pool: Annotated[
         str, typer.Option(help="Who runs shards: local, process:N, ray, ray:HOST:PORT.", rich_help_panel=_WHERE)
     ] = "local"

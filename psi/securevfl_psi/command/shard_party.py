@@ -19,9 +19,10 @@ from securevfl_crypto.pools import check_pool, open_pool
 from securevfl_psi.command.channel import connect, left_politely, secured, shown
 from securevfl_psi.command.listening import Listener
 from securevfl_psi.command.party import Watch
+from securevfl_psi.command.shard_cut import cut_source, is_cut, read_key
 from securevfl_psi.command.shard_source import source_of
 from securevfl_psi.command.shard_task import Line
-from securevfl_psi.command.sharding import SHARD_CONTEXT, ShardedRun, lead
+from securevfl_psi.command.sharding import SHARD_CONTEXT, ShardedRun, Source, lead
 from securevfl_psi.command.summary import counted, sized
 from securevfl_psi.command.written import require_writable
 from securevfl_psi.errors import InputError, PSIError
@@ -123,9 +124,8 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
         raise InputError(f"--pool: {error}") from None
     if options.out:
         require_writable(options.out, options.table)
-    source = source_of(
-        options.table, options.columns, options.delimiter, terms.rules, options.missing, options.max_bytes
-    )
+    key = None if options.shard_key is None else read_key(options.shard_key)
+    source = _source(options, terms, bits, key)
     say(f"{options.table}: {counted(source.rows, 'row')} ({terms.rules.describe()})")
     line = Line(
         listens=listens,
@@ -146,12 +146,12 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
                     say(f"Listening at {door.where}; workers at the ports after it")
                     sock, _ = door.meet(options.wait)
                     with left_politely(sock):
-                        run = lead(sock, terms, source, folder, pool, line, bits=bits, say=say)
+                        run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
             else:
                 called = connect(options.address, 30.0 if options.wait is None else options.wait)
                 say(f"Connected with {shown((options.host, options.port))}")
                 with secured(called, pins, timeout=options.timeout) as sock:
-                    run = lead(sock, terms, source, folder, pool, line, bits=bits, say=say)
+                    run = lead(sock, terms, source, folder, pool, line, bits=bits, key=key, say=say)
         out = write_common(options.out, options.columns, options.delimiter, run) if options.out else None
         seconds = {"all": time.perf_counter() - started, **run.seconds}
         summary = _summary(terms, source.rows, run, seconds, out)
@@ -160,6 +160,16 @@ def run_sharded(options: Options, watch: Watch, console: Console, *, listens: bo
     finally:
         if options.work is None:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _source(options: Options, terms: Terms, bits: int | None, key: bytes | None) -> Source:
+    if key is not None and is_cut(options.table):
+        if bits is None:
+            raise InputError(
+                f"--shards auto with {options.table}, which is cut already: give the number of shards it was cut into"
+            )
+        return cut_source(options.table, options.columns, terms.rules, options.missing, bits)
+    return source_of(options.table, options.columns, options.delimiter, terms.rules, options.missing, options.max_bytes)
 
 
 def _terms(options: Options, default: Role) -> Terms:

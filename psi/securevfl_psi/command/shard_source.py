@@ -20,7 +20,7 @@ from securevfl_psi.identifiers import MISSING, IdRules
 from securevfl_psi.sharded import Batch
 from securevfl_psi.sharded.reading import normalised_batch, of_arrow
 
-__all__ = ["source_of"]
+__all__ = ["parquet_batches", "parquet_files", "rows_of", "source_digest", "source_of"]
 
 _ROWS = 1 << 17
 _BUFFER = 1 << 20
@@ -42,33 +42,54 @@ def source_of(
     Raises:
         InputError: it cannot be read, or holds no rows.
     """
-    if missing is Missing.drop:
-        raise InputError("--missing drop with --shards: drop these rows first, or say --missing keep")
-    files = _files(path)
+    files = parquet_files(path, missing) if path.is_dir() else _one_file(path, missing)
     rows = sum(_count(file, delimiter, max_bytes) for file in files)
     if not rows:
         raise InputError(f"{path} has no rows; at least one is needed")
-    said = [",".join(columns), rules.tag(), delimiter, missing.value]
-    for file in files:
-        found = file.stat()
-        said += [str(file.resolve()), str(found.st_size), str(found.st_mtime_ns)]
+    digest = source_digest(files, [",".join(columns), rules.tag(), delimiter, missing.value])
 
     def batches() -> Iterator[Batch]:
         first = 0
         for file in files:
-            make = _parquet if is_parquet(file) else _csv
-            for batch in make(file, columns, delimiter, rules, missing, max_bytes, first):
+            if is_parquet(file):
+                found = parquet_batches(file, columns, rules, missing, first)
+            else:
+                found = _csv(file, columns, delimiter, rules, missing, max_bytes, first)
+            for batch in found:
                 first += len(batch.rows)
                 yield batch
 
-    return Source(batches=batches, rows=rows, digest=hashlib.sha256("\0".join(said).encode()).hexdigest())
+    return Source(batches=batches, rows=rows, digest=digest)
 
 
-def _files(path: Path) -> list[Path]:
-    if not path.is_dir():
-        if not path.exists():
-            raise InputError(f"{path} cannot be read: there is no such file")
-        return [path]
+def source_digest(files: Sequence[Path], said: Sequence[str]) -> str:
+    """Hexadecimal text that is another one where files (paths, sizes, times) or what is said of them is."""
+    texts = list(said)
+    for file in files:
+        found = file.stat()
+        texts += [str(file.resolve()), str(found.st_size), str(found.st_mtime_ns)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def _require_kept(missing: Missing) -> None:
+    if missing is Missing.drop:
+        raise InputError("--missing drop with --shards: drop these rows first, or say --missing keep")
+
+
+def _one_file(path: Path, missing: Missing) -> list[Path]:
+    _require_kept(missing)
+    if not path.exists():
+        raise InputError(f"{path} cannot be read: there is no such file")
+    return [path]
+
+
+def parquet_files(path: Path, missing: Missing) -> list[Path]:
+    """Files of a folder, in the order of their names.
+
+    Raises:
+        InputError: there are none, or rows would have to be dropped.
+    """
+    _require_kept(missing)
     files = sorted(file for file in path.rglob("*") if file.is_file() and is_parquet(file))
     if not files:
         raise InputError(f"{path} is a folder without Parquet files (.parquet, .pq)")
@@ -87,25 +108,34 @@ def _opened(path: Path) -> Any:
         raise InputError(f"{path} cannot be read: {error}") from None
 
 
+def rows_of(path: Path) -> int:
+    """Rows of a Parquet file.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with _opened(path) as file:
+        return int(file.metadata.num_rows)
+
+
 def _count(path: Path, delimiter: str, max_bytes: int) -> int:
     if is_parquet(path):
-        with _opened(path) as file:
-            return int(file.metadata.num_rows)
+        return rows_of(path)
     return sum(1 for _ in records(path, delimiter, max_bytes)) - 1
 
 
-def _parquet(
-    path: Path,
-    columns: Sequence[str],
-    delimiter: str,
-    rules: IdRules,
-    missing: Missing,
-    max_bytes: int,
-    first: int,
+def parquet_batches(
+    path: Path, columns: Sequence[str], rules: IdRules, missing: Missing, first: int
 ) -> Iterator[Batch]:
+    """The identifiers of a Parquet file, its rows counted on from `first`.
+
+    Raises:
+        IdentifierError: identifiers that are missing or cannot be used.
+        InputError: it cannot be read, or lacks a column.
+    """
     with _opened(path) as file:
         for column in columns:
-            place_of(path, file.schema_arrow.names, column, delimiter)
+            place_of(path, file.schema_arrow.names, column, ",")
         for batch in file.iter_batches(batch_size=_ROWS, columns=list(columns), use_threads=False):
             arrays = [of_arrow(batch.column(name), first) for name in columns]
             if missing is Missing.refuse:

@@ -38,6 +38,23 @@ _STALLED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cut:
+    """A table that was cut into shards beforehand, so that workers read it.
+
+    Attributes:
+        task: makes a shard, from the run's folder, the shard's number and its text.
+        bits: of the bucket hash that make a shard.
+        counts: rows of each shard, int64 (shards,).
+        parts: a text for each.
+    """
+
+    task: str
+    bits: int
+    counts: np.ndarray
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Where identifiers come from.
 
@@ -46,11 +63,13 @@ class Source:
         rows: how many there are.
         digest: text that is another one where the source is (paths, sizes, times, column): a run that was cut off goes
             on only over the same.
+        cut: where that was done beforehand; `batches` is not asked then.
     """
 
     batches: Callable[[], Iterable[Batch]]
     rows: int
     digest: str
+    cut: Cut | None = None
 
 
 @dataclass(kw_only=True)
@@ -143,6 +162,8 @@ def _lead(
             f"{source.rows:,} identifiers, pad_to={terms.pad_to}, max_set_size={terms.max_set_size:,}: raise what is "
             "too small"
         )
+    if source.cut is not None and (key is None or bits != source.cut.bits):
+        raise ShardError(f"a table that was cut beforehand needs its key, and {1 << source.cut.bits} shards")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     session, peer_rows = terms.agree(link.hello(terms.hello(announced)), announced)
     old = RunState.found(folder)
@@ -226,7 +247,10 @@ def _prepared(
     """Partitions and sorts; the peer is sent nothing of the set before that is done."""
     (folder / "run.json").unlink(missing_ok=True)
     started = time.perf_counter()
-    counts = partition(source.batches(), bytes.fromhex(settings.key), plan.bits, folder / "parts")
+    if source.cut is not None:
+        counts = source.cut.counts
+    else:
+        counts = partition(source.batches(), bytes.fromhex(settings.key), plan.bits, folder / "parts")
     if int(counts.sum()) != source.rows:
         raise ShardError(f"the table had {source.rows:,} rows and has {int(counts.sum()):,} now: run again")
     plan.require_fits(counts)
@@ -239,12 +263,20 @@ def _prepared(
 
 
 def _sort(state: RunState, source: Source, pool: Pool) -> None:
-    task, folder = "securevfl_psi.sharded.tasks:sort_shard", str(state.folder)
+    folder, cut = str(state.folder), source.cut
     try:
-        waiting = [pool.submit(task, folder, shard) for shard in range(state.settings.shards)]
+        if cut is None:
+            task = "securevfl_psi.sharded.tasks:sort_shard"
+            waiting = [pool.submit(task, folder, shard) for shard in range(state.settings.shards)]
+        else:
+            waiting = [pool.submit(cut.task, folder, shard, text) for shard, text in enumerate(cut.parts)]
         found = sum(int.from_bytes(one.result(), "big") for one in waiting)
     except IdentifierError:
         state.clear()
+        raise
+    except ShardError:
+        if cut is not None:  # rows of other shards
+            state.clear()
         raise
     if found != source.rows:
         state.clear()

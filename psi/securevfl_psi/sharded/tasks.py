@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from securevfl_psi.sharded.partition import part_path, read_part
 from securevfl_psi.sharded.state import RunState
 from securevfl_psi.terms import Terms
 
-__all__ = ["ShardSession", "sort_shard"]
+__all__ = ["ShardSession", "sort_shard", "sorted_shard"]
 
 _EXAMPLES = 3
 
@@ -39,12 +39,31 @@ def sort_shard(folder: str, shard: int) -> bytes:
         ShardError: files that cannot be read or written.
     """
     state = RunState(Path(folder))
-    run, path, part = state.settings.run, state.shard(shard), part_path(state.parts(), shard)
+    part = part_path(state.parts(), shard)
+    found = sorted_shard(state, shard, lambda: read_part(part))
+    part.unlink(missing_ok=True)
+    return found
+
+
+def sorted_shard(state: RunState, shard: int, read: Callable[[], tuple[np.ndarray, np.ndarray, Identifiers]]) -> bytes:
+    """Write a shard in ascending order of bucket hashes, unless that was done before.
+
+    Args:
+        state: the run.
+        shard: its number.
+        read: its row numbers, int64 (n,), bucket hashes, uint64 (n,), and identifiers.
+
+    Returns:
+        How many identifiers it has, 8 bytes, big-endian.
+
+    Raises:
+        IdentifierError: identifiers that come twice, with their rows.
+        ShardError: files that cannot be read or written.
+    """
+    run, path = state.settings.run, state.shard(shard)
     if path.exists():  # done before, by a worker that was lost after it
-        rows, _ = read_shard(path, run, shard)
-        part.unlink(missing_ok=True)
-        return len(rows).to_bytes(8, "big")
-    rows, hashes, ids = read_part(part)
+        return len(read_shard(path, run, shard)[0]).to_bytes(8, "big")
+    rows, hashes, ids = read()
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     equal = np.flatnonzero(ordered[1:] == ordered[:-1])
@@ -52,7 +71,6 @@ def sort_shard(folder: str, shard: int) -> bytes:
         order = _by_texts(order, ordered, ids)
         _refuse_doubled(np.unique(np.concatenate([equal, equal + 1])), order, rows, ids)
     write_shard(path, run, shard, rows[order], ids.lengths[order], ids.joined(order))
-    part.unlink(missing_ok=True)
     return len(rows).to_bytes(8, "big")
 
 
