@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -141,3 +143,19 @@ def test_doubled_identifiers_of_a_cut_table_are_told_with_their_rows(tmp_path: P
     one, _ = meet(tmp_path, bank, cut(tmp_path / "shop", SHOP, 2), {})
     assert isinstance(one, IdentifierError)
     assert f"'u7' in rows {rows[0]} and {rows[1]}" in str(one)
+
+
+def test_the_page_cuts_a_table_that_is_used_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code runs; what it says for Spark gives the same shards, computed here from the same digits."""
+    page = (Path(__file__).parents[2] / "docs/psi-shards.md").read_text(encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    known: dict[str, Any] = {}
+    for block in re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE):
+        exec(compile(block, "psi-shards.md", "exec"), known)  # noqa: S102  # the page's own code
+    source = cut_source(tmp_path / "customers", ("email",), RULES, Missing.refuse, 7)
+    assert source.cut is not None
+    assert source.cut.counts.sum() == source.rows == 3
+    assert "substring(sha2(concat(key, email), 512), 1, 4), 16, 10) as int), 16 - bits" in page
+    for one in known["emails"]:
+        digits = hashlib.sha512((known["key"].hex() + one).encode()).hexdigest()
+        assert int(digits[:4], 16) >> (16 - 7) == bucket_of(one, known["key"], 7)
