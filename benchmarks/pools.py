@@ -84,9 +84,7 @@ def seconds_of(scheme: crypto.Scheme, shape: Shape, batches: int) -> float:
     found = []
     for _ in range(batches):
         step.xs = [rng.integers(-(2**13), 2**13, size=x.shape) for x in step.xs]
-        began = time.perf_counter()
-        step.run()
-        found.append(time.perf_counter() - began)
+        found.append(sum(step.run()[0].values()))  # without the check against the exact product
     return statistics.median(found)
 
 
