@@ -27,6 +27,7 @@ from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
 from securevfl_psi.linkage.tables import link_tables, write_links
 from securevfl_psi.linkage.threshold import Estimate, estimate
+from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses, witness_tokens
 
 __all__ = [
     "Balanced",
@@ -52,6 +53,7 @@ __all__ = [
     "Soundex",
     "Text",
     "Whole",
+    "WitnessEstimate",
     "XorFold",
     "assign_greedy",
     "assign_optimal",
@@ -59,11 +61,13 @@ __all__ = [
     "dice",
     "encode",
     "estimate",
+    "estimate_by_witnesses",
     "find_duplicates",
     "hamming_tokens",
     "link",
     "link_tables",
     "similar_pairs",
     "simulate_families",
+    "witness_tokens",
     "write_links",
 ]

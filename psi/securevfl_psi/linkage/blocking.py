@@ -21,7 +21,7 @@ from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.keys import derive
 from securevfl_psi.linkage.schema import Schema
 
-__all__ = ["BlockKey", "Prefix", "Soundex", "Whole", "blocking_tokens", "hamming_tokens", "soundex"]
+__all__ = ["BlockKey", "Prefix", "Soundex", "Whole", "blocking_tokens", "hamming_tokens", "keyed_tokens", "soundex"]
 
 _CODES = {
     letter: str(code)
@@ -114,15 +114,28 @@ def blocking_tokens(
     Raises:
         LinkageError: no rules, an unknown field, or what `encode` refuses.
     """
+    return keyed_tokens(table, schema, rules, key, context=context, purpose="block")
+
+
+def keyed_tokens(
+    table: Mapping[str, Sequence[object]],
+    schema: Schema,
+    rules: Sequence[Mapping[str, BlockKey]],
+    key: bytes,
+    *,
+    context: str,
+    purpose: str,
+) -> np.ndarray:
+    """`blocking_tokens`, for a purpose: tokens of two purposes cannot be compared."""
     fields = {field.name: field for field in schema.fields}
     if not rules or any(not rule or set(rule) - set(fields) for rule in rules):
         raise LinkageError(
-            f"blocking rules {rules}; one or more are needed, each of fields of the schema: {', '.join(fields)}"
+            f"{purpose} rules {rules}; one or more are needed, each of fields of the schema: {', '.join(fields)}"
         )
     columns = normal_columns(table, [(name, fields[name]) for name in dict.fromkeys(n for rule in rules for n in rule)])
     tokens = np.zeros((len(next(iter(columns.values()))), len(rules)), dtype=np.uint64)
     for number, rule in enumerate(rules):
-        secret = derive(key, "block", context, schema.tag(), str(number), repr(sorted(rule.items())))
+        secret = derive(key, purpose, context, schema.tag(), str(number), repr(sorted(rule.items())))
         known: dict[tuple[str, ...], int] = {}
         for row, values in enumerate(zip(*(columns[name] for name in rule), strict=True)):
             keys = tuple(

@@ -34,6 +34,9 @@ class FamilyErrors:
         member_moves: of people who left the household: another address and phone.
         marries: of adults who have another surname.
         duplicates: of people who are in a file twice, the second time with errors of their own.
+        uneven: how unlike records are in this: each record's `typo`, `missing` and `swapped` are multiplied by a number
+            of its own, of mean 1 and this variance (gamma); 0 is none, and then errors in two fields do not come
+            together.
     """
 
     typo: float = 0.12
@@ -43,10 +46,13 @@ class FamilyErrors:
     member_moves: float = 0.04
     marries: float = 0.02
     duplicates: float = 0.0
+    uneven: float = 0.0
 
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
             share = getattr(self, name)
+            if name == "uneven" and 0 <= share <= 10:
+                continue
             if not 0 <= share <= 1:
                 raise LinkageError(f"{name} of {share!r}; a share from 0 to 1 is needed")
 
@@ -184,6 +190,8 @@ def _later(
 
 def _spoilt(record: list[str], errors: FamilyErrors, share: float, rng: np.random.Generator) -> list[str | None]:
     values: list[str | None] = list(record)
+    if errors.uneven:
+        share *= rng.gamma(1 / errors.uneven, errors.uneven)
     if rng.random() < errors.swapped * share:
         values[0], values[1] = values[1], values[0]
     if rng.random() < errors.swapped * share:

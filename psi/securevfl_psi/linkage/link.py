@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.assignment import assign_greedy
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.similarity import Candidates, similar_pairs
-from securevfl_psi.linkage.threshold import estimate
+from securevfl_psi.linkage.threshold import Estimate, estimate
+from securevfl_psi.linkage.witnesses import WitnessEstimate, estimate_by_witnesses
 
 __all__ = ["CommonIds", "Linked", "link"]
 
@@ -41,10 +43,14 @@ class Linked:
         probabilities: estimated, of each pair to be true, (m,) float64.
         threshold: least score of a linked pair.
         precision: estimated share of the pairs that are true.
-        recall: estimated share of the true pairs that were found, of those that the scores show.
+        recall: estimated share of the true pairs that were found: of all with witnesses; without, of those that the
+            scores show, which is too high, by much where few records are in common.
         sizes: records at a and at b.
         compared: how many pairs were compared.
         duplicates: rows at a and at b that were left out because another row is the same person; `link_tables` only.
+        witnessed: pairs that the first rule, the second, and both witness; None without witnesses.
+        common: estimated number of people in both files; likewise.
+        ranges: 95 % intervals of precision, recall and `common`, for chance alone; likewise.
     """
 
     rows_a: np.ndarray
@@ -57,6 +63,9 @@ class Linked:
     sizes: tuple[int, int]
     compared: int
     duplicates: tuple[int, int] = (0, 0)
+    witnessed: tuple[int, int, int] | None = None
+    common: float | None = None
+    ranges: tuple[tuple[float, float], tuple[float, float], tuple[float, float]] | None = None
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -66,10 +75,21 @@ class Linked:
         left_out = (
             f"; {self.duplicates[0]} and {self.duplicates[1]} duplicates left out" if any(self.duplicates) else ""
         )
-        return (
+        begin = (
             f"{len(self)} pairs of {self.sizes[0]} and {self.sizes[1]} records at similarity {self.threshold:.3f} or "
-            f"more; estimated precision {self.precision:.4f}, recall {self.recall:.4f}; {self.compared} pairs compared"
-            f"{left_out}"
+        )
+        end = f"; {self.compared} pairs compared{left_out}"
+        if self.ranges is None or self.witnessed is None or self.common is None:
+            return (
+                f"{begin}more; estimated precision {self.precision:.4f}; recall {self.recall:.4f} of the true pairs "
+                f"that stand out{end}"
+            )
+        precision, recall, common = self.ranges
+        return (
+            f"{begin}more; estimated precision {self.precision:.3f} ({precision[0]:.3f} to {precision[1]:.3f}), recall "
+            f"{self.recall:.3f} ({recall[0]:.3f} to {recall[1]:.3f}) of about {self.common:.0f} people in both files "
+            f"({common[0]:.0f} to {common[1]:.0f}), from {self.witnessed[0]} and {self.witnessed[1]} witnessed pairs, "
+            f"{self.witnessed[2]} of them twice{end}"
         )
 
     def common_ids(self, *, unlinked: bool = False) -> tuple[CommonIds, CommonIds]:
@@ -104,6 +124,7 @@ def link(
     b: Encodings,
     *,
     blocks: tuple[np.ndarray, np.ndarray] | None = None,
+    witnesses: tuple[np.ndarray, np.ndarray] | None = None,
     threshold: float | None = None,
     precision: float | None = None,
     limit: int | None = None,
@@ -115,7 +136,9 @@ def link(
         a: one party's encodings; within a file each person occurs once.
         b: the other's, by the same schema, key and context.
         blocks: tokens of both, so that not all pairs are compared: see `similar_pairs`.
-        threshold: least similarity; default: the one of the best estimated F1, see `estimate`.
+        witnesses: `witness_tokens` of both, so that recall is estimated of all true pairs, and the threshold with it;
+            default: from the scores alone, see `estimate`.
+        threshold: least similarity; default: the one of the best estimated F1.
         precision: instead, the lowest threshold of at least this estimated precision.
         limit: most pairs that are kept at a time: see `similar_pairs`.
         assign: `assign_greedy` or `assign_optimal`.
@@ -127,7 +150,11 @@ def link(
     if threshold is not None and (precision is not None or not 0 <= threshold <= 1):
         raise LinkageError(f"threshold {threshold!r} with precision {precision!r}; give one of them, from 0 to 1")
     candidates = similar_pairs(a, b, limit=limit, blocks=blocks)
-    scores = estimate(candidates, assign_greedy(candidates), (a, b))
+    first = assign_greedy(candidates)
+    if witnesses is None:
+        scores = estimate(candidates, first, (a, b))
+    else:
+        scores = estimate_by_witnesses(candidates, first, (a, b), witnesses)
     chosen = scores.threshold(precision=precision) if threshold is None else threshold
     if chosen < candidates.minimum:
         raise LinkageError(
@@ -146,4 +173,12 @@ def link(
         recall=scores.recall(chosen),
         sizes=candidates.sizes,
         compared=candidates.compared,
+        **_told(scores, chosen),
     )
+
+
+def _told(scores: Estimate, threshold: float) -> dict[str, Any]:
+    if not isinstance(scores, WitnessEstimate):
+        return {}
+    ranges = (*scores.ranges(threshold), scores.common_range)
+    return {"witnessed": scores.witnessed, "common": scores.common, "ranges": ranges}

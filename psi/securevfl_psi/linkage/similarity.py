@@ -13,7 +13,7 @@ import numpy as np
 from securevfl_psi.errors import LinkageError
 from securevfl_psi.linkage.encodings import Encodings, require_comparable
 
-__all__ = ["Candidates", "dice", "similar_pairs"]
+__all__ = ["Candidates", "checked_tokens", "dice", "similar_pairs"]
 
 _TILE_A, _TILE_B = 64, 1024
 """Pairs of a tile: 64 x 1024 words of 8 bytes stay in a core's cache."""
@@ -84,7 +84,7 @@ def similar_pairs(
     if not 0 <= minimum <= 1:
         raise LinkageError(f"a least similarity of {minimum!r}; 0 to 1 are possible")
     best = _Best(minimum, max(1 << 16, 16 * (len(a) + len(b))) if limit is None else limit)
-    parts = _all_pairs(a, b, best) if blocks is None else _block_pairs(a, b, *_checked_blocks(a, b, blocks))
+    parts = _all_pairs(a, b, best) if blocks is None else _block_pairs(a, b, *checked_tokens(a, b, blocks))
     compared = 0
     for rows_a, rows_b, scores, count in parts:
         compared += count
@@ -157,12 +157,17 @@ def _common(words: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return total
 
 
-def _checked_blocks(a: Encodings, b: Encodings, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def checked_tokens(a: Encodings, b: Encodings, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of both files, (n, rules) uint64 each.
+
+    Raises:
+        LinkageError: of another form.
+    """
     of_a, of_b = blocks
     good = all(t.dtype == np.uint64 and t.ndim == 2 for t in blocks)
     if not good or (len(of_a), len(of_b)) != (len(a), len(b)) or of_a.shape[1] != of_b.shape[1]:
         raise LinkageError(
-            f"blocks {of_a.dtype} {of_a.shape} and {of_b.dtype} {of_b.shape}; uint64 ({len(a)}, rules) and "
+            f"tokens {of_a.dtype} {of_a.shape} and {of_b.dtype} {of_b.shape}; uint64 ({len(a)}, rules) and "
             f"({len(b)}, rules) are needed"
         )
     return of_a, of_b

@@ -18,6 +18,7 @@ from securevfl_psi.linkage.clk import encode
 from securevfl_psi.linkage.duplicates import find_duplicates
 from securevfl_psi.linkage.link import Linked, link
 from securevfl_psi.linkage.schema import Schema
+from securevfl_psi.linkage.witnesses import witness_tokens
 
 __all__ = ["link_tables", "write_links"]
 
@@ -30,6 +31,7 @@ def link_tables(
     schema: Schema,
     *,
     rules: Sequence[Mapping[str, BlockKey]] | None = None,
+    witnesses: Sequence[Mapping[str, BlockKey]] | None = None,
     threshold: float | None = None,
     precision: float | None = None,
     limit: int | None = None,
@@ -42,6 +44,7 @@ def link_tables(
         b: the other's.
         schema: what is compared.
         rules: blocking rules, see `blocking_tokens`; default: all pairs are compared.
+        witnesses: two rules for an estimate of recall, see `witness_tokens`; default: from the scores alone.
         threshold: least similarity; default: the one of the best estimated F1.
         precision: instead, the lowest threshold of at least this estimated precision.
         limit: most pairs that are kept at a time: see `similar_pairs`.
@@ -62,7 +65,10 @@ def link_tables(
     blocks = None
     if rules is not None:
         blocks = blocking_tokens(a, schema, rules, key), blocking_tokens(b, schema, rules, key)
-    linked = link(*encoded, blocks=blocks, threshold=threshold, precision=precision, limit=limit)
+    seen = None
+    if witnesses is not None:
+        seen = witness_tokens(a, schema, witnesses, key), witness_tokens(b, schema, witnesses, key)
+    linked = link(*encoded, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision, limit=limit)
     if not people:
         return linked
     return replace(

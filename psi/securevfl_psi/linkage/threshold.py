@@ -29,9 +29,10 @@ from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.households import find_kin
 from securevfl_psi.linkage.similarity import Candidates
 
-__all__ = ["Estimate", "estimate"]
+__all__ = ["BINS", "Estimate", "descending", "estimate"]
 
-_BINS = 50
+BINS = 50
+"""Equal bins of scores, of one probability each."""
 _PENALTY = 1e3
 _FEWEST = 10
 """True pairs that have to stand out. Of two files with none in common, noise makes up to about as many."""
@@ -117,13 +118,13 @@ def estimate(
     if not len(scores):
         raise LinkageError("no pair was compared; are both files filled, and do their blocks meet?")
     low, high = float(scores[-1]), float(scores[0])
-    width = (high - low) / _BINS or 1.0
-    bins = np.clip((high - scores) / width, 0, _BINS - 1).astype(np.int64)  # 0 is the highest
-    accepted = np.bincount(bins[taken], minlength=_BINS).astype(np.float64)
+    width = (high - low) / BINS or 1.0
+    bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)  # 0 is the highest
+    accepted = np.bincount(bins[taken], minlength=BINS).astype(np.float64)
     kin = None if encodings is None else find_kin(*encodings, candidates, taken)
-    refused = np.bincount(bins, minlength=_BINS) - accepted
+    refused = np.bincount(bins, minlength=BINS) - accepted
     if kin is not None:
-        refused = refused - np.bincount(bins[kin.refused], minlength=_BINS)
+        refused = refused - np.bincount(bins[kin.refused], minlength=BINS)
     after = np.cumsum(accepted)
     free = sum(_free(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
     strangers = free * np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
@@ -131,19 +132,19 @@ def estimate(
     if kin is not None:
         # Pairs of households that were accepted count as true at first, so that the first count is too small. In the
         # second, true pairs of doubtful score count as without partner: it is too large, and a third would be larger.
-        once = kin.accepted(probabilities[bins[taken]], bins, _BINS, candidates.sizes)
+        once = kin.accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
         doubted = _true_share(accepted, strangers + once)
-        twice = kin.accepted(doubted[bins[taken]], bins, _BINS, candidates.sizes)
+        twice = kin.accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)
         probabilities = _true_share(accepted, strangers + (once + twice) / 2)
-    edges = high - width * np.arange(1, _BINS + 1)
+    edges = high - width * np.arange(1, BINS + 1)
     edges[-1] = low
     return Estimate(scores[taken], probabilities[bins[taken]], edges)
 
 
 def _true_share(accepted: np.ndarray, false: np.ndarray) -> np.ndarray:
     """Of the accepted pairs of each bin, descending, (bins,)."""
-    share = np.divide(accepted - false, accepted, out=np.zeros(_BINS), where=accepted > 0)
-    clipped: np.ndarray = np.clip(_descending(share, accepted), 0, 1)
+    share = np.divide(accepted - false, accepted, out=np.zeros(BINS), where=accepted > 0)
+    clipped: np.ndarray = np.clip(descending(share, accepted), 0, 1)
     return clipped
 
 
@@ -177,7 +178,7 @@ def _smooth_log_rate(counts: np.ndarray, exposure: np.ndarray) -> np.ndarray:
     return log_rate
 
 
-def _descending(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def descending(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """The closest descending sequence by weighted squares (pool adjacent violators)."""
     pools: list[tuple[float, float, int]] = []  # mean, weight, length
     for value, weight in zip(values.tolist(), weights.tolist(), strict=True):

@@ -1,0 +1,255 @@
+"""How many pairs there are, and which share of them a threshold finds, from pairs that some fields witness.
+
+Two rules name sets of fields that have no field in common, each enough to know a person by: surname and birthday, given
+name and phone. Records that agree exactly in the fields of a rule, and whose values no other record of either file has,
+are a *witnessed* pair, whatever their other fields say. As errors in the fields of one rule say little of errors in
+those of the other, the pairs that both witness tell how many there are in all (Chapman 1951, as for animals that are
+caught twice):
+
+    N = (n1 + 1) (n2 + 1) / (n12 + 1) - 1.
+
+Scores of witnessed pairs are scores of true pairs. Those that no rule witnesses have errors in both sets. Errors in one
+set turn a share of the bits, those in the other another share, and both together, where each turns bits at random,
+
+    1 - 2 d = (1 - 2 d1) (1 - 2 d2) / (1 - 2 d0),
+
+with d0 what is turned in pairs that both rules witness. So the share R(s) of all N that has a score of s or more is
+known without a look at the pairs that were accepted, and with it precision, N R(s) / accepted(s).
+
+What shows this to be wrong: errors that come together (somebody whose every field is wrong is witnessed by no rule, so
+N is too small and recall too high), and people whom a rule takes for one another: twins share a surname and a birthday,
+a father and a son may share a name and a phone (N too large, recall too low, precision too high). Intervals are for
+chance alone: 95 % of a parametric bootstrap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.blocking import BlockKey, keyed_tokens
+from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.linkage.schema import Schema
+from securevfl_psi.linkage.similarity import Candidates, checked_tokens, dice
+from securevfl_psi.linkage.threshold import BINS, Estimate, descending
+
+__all__ = ["RULES", "WitnessEstimate", "check_witnesses", "estimate_by_witnesses", "witness_tokens"]
+
+RULES = 2
+_FEWEST = 7
+"""Pairs that both rules have to witness, so that N is hardly biased (Robson and Regier 1964)."""
+_DRAWS = 4000
+_BOOTSTRAP = 200
+
+
+def check_witnesses(rules: Sequence[Mapping[str, BlockKey]]) -> None:
+    """Two rules, without a common field.
+
+    Raises:
+        LinkageError: others.
+    """
+    shared = set(rules[0]) & set(rules[1]) if len(rules) == RULES else set()
+    if len(rules) != RULES or shared or not all(rules):
+        raise LinkageError(
+            f"{len(rules)} rules for witnesses"
+            + (f", which share {', '.join(sorted(shared))}" if shared else "")
+            + ": two are needed, of fields that only one of them has, for instance surname and birthday, and given "
+            "name and phone"
+        )
+
+
+def witness_tokens(
+    table: Mapping[str, Sequence[object]],
+    schema: Schema,
+    rules: Sequence[Mapping[str, BlockKey]],
+    key: bytes,
+    *,
+    context: str = "",
+) -> np.ndarray:
+    """Keyed tokens of every record for two rules; as `blocking_tokens`.
+
+    Returns:
+        (n, 2) uint64; 0 where a record lacks one of the rule's fields.
+
+    Raises:
+        LinkageError: what `blocking_tokens` or `check_witnesses` refuse.
+    """
+    check_witnesses(rules)
+    return keyed_tokens(table, schema, rules, key, context=context, purpose="witness")
+
+
+@dataclass(frozen=True, eq=False)
+class WitnessEstimate(Estimate):
+    """What witnessed pairs say of all pairs.
+
+    Attributes:
+        witnessed: pairs that the first rule, the second rule, and both witness.
+        common: estimated number of people in both files.
+        common_range: 95 % interval of it.
+    """
+
+    witnessed: tuple[int, int, int] = (0, 0, 0)
+    common: float = 0.0
+    common_range: tuple[float, float] = (0.0, 0.0)
+    _draws: tuple[tuple[float, np.ndarray, np.ndarray], ...] = field(default=(), repr=False)
+
+    @property
+    def matches(self) -> float:
+        """Number of true pairs, whether scores show them or not."""
+        return self.common
+
+    def recall(self, threshold: float) -> float:
+        """Share of all true pairs at or above `threshold`."""
+        return float(_share(*self._draws[0][1:], np.array([threshold]))[0])
+
+    def ranges(self, threshold: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """95 % intervals of precision and of recall at a threshold."""
+        above, at = self._above(threshold), np.array([threshold])
+        recalls = np.array([_share(scores, weights, at)[0] for _, scores, weights in self._draws[1:]])
+        true = np.array([common for common, *_ in self._draws[1:]]) * recalls
+        return _middle(np.minimum(1.0, true / max(above, 1))), _middle(recalls)
+
+
+def estimate_by_witnesses(
+    candidates: Candidates,
+    taken: np.ndarray,
+    encodings: tuple[Encodings, Encodings],
+    tokens: tuple[np.ndarray, np.ndarray],
+) -> WitnessEstimate:
+    """Probabilities of assigned pairs to be true, and how many true pairs there are.
+
+    Args:
+        candidates: all compared pairs.
+        taken: which of them `assign_greedy` took.
+        encodings: of a and of b.
+        tokens: `witness_tokens` of a and of b.
+
+    Raises:
+        LinkageError: tokens of other shapes, or fewer than 7 pairs that both rules witness.
+    """
+    of_a, of_b = checked_tokens(*encodings, tokens)
+    if of_a.shape[1] != RULES:
+        raise LinkageError(f"witnesses of {of_a.shape[1]} rules; {RULES} are needed")
+    first, second = (_witnessed(of_a[:, rule], of_b[:, rule], len(of_b)) for rule in range(RULES))
+    both = np.intersect1d(first, second)
+    counts = len(first), len(second), len(both)
+    if counts[2] < _FEWEST:
+        raise LinkageError(
+            f"the rules for witnesses find {counts[0]} and {counts[1]} pairs, and both of them {counts[2]}; at least "
+            f"{_FEWEST} are needed: take fewer fields or looser keys in a rule, or do without witnesses"
+        )
+    assigned = candidates.rows_a[taken] * len(of_b) + candidates.rows_b[taken]
+    groups = [
+        _Group.of(keys, encodings, assigned) for keys in (both, np.setdiff1d(first, both), np.setdiff1d(second, both))
+    ]
+    rng = np.random.default_rng(0)  # no secret: figures of one linkage do not change when it is repeated
+    draws = [_drawn(groups, counts, rng)]
+    total = draws[0][0]
+    shares = np.array([len(group.losses) for group in groups] + [max(0.0, total - sum(len(g.losses) for g in groups))])
+    for sizes in rng.multinomial(max(1, round(total)), shares / shares.sum(), size=_BOOTSTRAP):
+        again = [group.again(int(size), rng) for group, size in zip(groups, sizes, strict=False)]
+        n12, n1, n2 = int(sizes[0]), int(sizes[0] + sizes[1]), int(sizes[0] + sizes[2])
+        draws.append(_drawn(again, (n1, n2, n12), rng))
+    scores = candidates.scores[taken]
+    probabilities, edges = _probabilities(scores, draws[0])
+    return WitnessEstimate(
+        scores=scores,
+        probabilities=probabilities,
+        edges=edges,
+        witnessed=counts,
+        common=total,
+        common_range=_middle(np.array([common for common, *_ in draws[1:]])),
+        _draws=tuple(draws),
+    )
+
+
+def _witnessed(of_a: np.ndarray, of_b: np.ndarray, width: int) -> np.ndarray:
+    """Pairs of rows with one token that occurs once in each file, as ``row of a * width + row of b``, ascending."""
+    once = []
+    for tokens in (of_a, of_b):
+        values, rows, counts = np.unique(tokens, return_index=True, return_counts=True)
+        alone = (counts == 1) & (values != 0)
+        once.append((values[alone], rows[alone]))
+    _, at_a, at_b = np.intersect1d(once[0][0], once[1][0], assume_unique=True, return_indices=True)
+    return np.sort(once[0][1][at_a] * width + once[1][1][at_b])
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Witnessed pairs of one kind: what each lacks to a score of 1, and whether the pair was assigned; and the share of
+    ones in all encodings."""
+
+    losses: np.ndarray
+    assigned: np.ndarray
+    filled: float
+
+    @classmethod
+    def of(cls, keys: np.ndarray, encodings: tuple[Encodings, Encodings], assigned: np.ndarray) -> _Group:
+        rows_a, rows_b = np.divmod(keys, len(encodings[1]))
+        filled = sum(int(one.ones().sum()) for one in encodings) / sum(len(one) * one.bits for one in encodings)
+        return cls(1 - dice(*encodings, rows_a, rows_b), np.isin(keys, assigned), filled)
+
+    def drawn(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """1 - 2 d of so many of them, d being the share of bits that are turned."""
+        if not len(self.losses):
+            return np.ones(count)
+        kept: np.ndarray = np.maximum(1 - 4 * self.filled * rng.choice(self.losses, count), 1e-6)
+        return kept
+
+    def again(self, size: int, rng: np.random.Generator) -> _Group:
+        """So many of them, drawn with replacement."""
+        chosen = rng.integers(0, len(self.losses), size) if len(self.losses) else np.zeros(0, dtype=np.int64)
+        return _Group(self.losses[chosen], self.assigned[chosen], self.filled)
+
+
+_Draw = tuple[float, np.ndarray, np.ndarray]
+"""The number of true pairs; their scores, descending, and the share of all with such a score or a higher one."""
+
+
+def _drawn(groups: Sequence[_Group], counts: tuple[int, int, int], rng: np.random.Generator) -> _Draw:
+    n1, n2, n12 = counts
+    common = (n1 + 1) * (n2 + 1) / (n12 + 1) - 1
+    losses, assigned = (np.concatenate([getattr(group, name) for group in groups]) for name in ("losses", "assigned"))
+    scores, weights = [1 - losses[assigned]], [np.ones(int(assigned.sum()))]
+    both, one, other = groups
+    unseen = common - len(losses)
+    if unseen > 0 and len(one.losses) and len(other.losses):
+        found = _mean(one.assigned) * _mean(other.assigned)
+        kept = one.drawn(_DRAWS, rng) * other.drawn(_DRAWS, rng) / both.drawn(_DRAWS, rng)
+        scores.append(1 - (1 - np.minimum(kept, 1)) / (4 * one.filled))
+        weights.append(np.full(_DRAWS, unseen * found / _DRAWS))
+    flat = np.concatenate(scores)
+    order = np.argsort(-flat, kind="stable")
+    total = len(losses) + max(unseen, 0.0)
+    return common, flat[order], np.cumsum(np.concatenate(weights)[order]) / max(total, 1e-300)
+
+
+def _mean(flags: np.ndarray) -> float:
+    return float(flags.mean()) if len(flags) else 1.0
+
+
+def _share(scores: np.ndarray, above: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Share of true pairs at or above each threshold."""
+    found: np.ndarray = np.concatenate([[0.0], above])[np.searchsorted(-scores, -thresholds, side="right")]
+    return found
+
+
+def _probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndarray]:
+    """Of each assigned pair; and the thresholds to choose from."""
+    high, low = float(scores[0]), float(scores[-1])
+    width = (high - low) / BINS or 1.0
+    edges = high - width * np.arange(1, BINS + 1)
+    edges[-1] = low
+    bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)
+    accepted = np.bincount(bins, minlength=BINS).astype(np.float64)
+    true = draw[0] * np.diff(_share(draw[1], draw[2], edges), prepend=0.0)
+    share = np.divide(true, accepted, out=np.zeros(BINS), where=accepted > 0)
+    return np.clip(descending(share, accepted), 0, 1)[bins], edges
+
+
+def _middle(values: np.ndarray) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.025, 0.975))
+    return float(low), float(high)
