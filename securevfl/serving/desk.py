@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from securevfl.errors import InputError
 from securevfl.jobs.parts import ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.local import LocalModel
@@ -24,14 +25,16 @@ class Answer:
     Attributes:
         model: which one scored it: ``"joint"``, from all parties' columns, or ``"local"``, from the active party's own.
         digest: of that model; of a local one, of the active party's part.
-        classes: their names.
-        probabilities: (classes,).
+        classes: their names; of a regression the target's alone.
+        probabilities: (classes,); of a regression the predicted number, (1,), in the target's units.
+        numeric: whether it is a regression's.
     """
 
     model: Literal["joint", "local"]
     digest: str
     classes: tuple[str, ...]
     probabilities: np.ndarray = field(repr=False)
+    numeric: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +57,7 @@ class Desk:
         away: whether that model scores customers whom all know, too, while a party is away.
 
     Raises:
-        InputError: see `LocalModel`.
+        InputError: see `LocalModel`; or one of both models predicts a number, and the other one classes.
     """
 
     def __init__(self, server: ServeActive, local: ModelPart | None = None, *, away: bool = False) -> None:
@@ -63,6 +66,13 @@ class Desk:
         self._part = local
         self._table = server.table
         self._local = None if local is None else LocalModel(local, server.table)
+        self._numeric = server.place.job.number is not None
+        if local is not None and (local.job.number is not None) != self._numeric:
+            kinds = ("a number", "classes") if self._numeric else ("classes", "a number")
+            raise InputError(
+                f"the served model predicts {kinds[0]}, and the local model {kinds[1]}: name a local model of the same "
+                "target, or none"
+            )
 
     async def answers(self, customers: Sequence[str]) -> list[Answer | Refusal | Unknown]:
         """One answer for each customer, in their order.
@@ -85,7 +95,9 @@ class Desk:
                 found[name] = (
                     outcome
                     if isinstance(outcome, Refusal)
-                    else Answer(model="joint", digest=digest, classes=classes, probabilities=outcome)
+                    else Answer(
+                        model="joint", digest=digest, classes=classes, probabilities=outcome, numeric=self._numeric
+                    )
                 )
         found |= self._alone([name for name in dict.fromkeys(customers) if name not in found])
         return [found[name] for name in customers]
@@ -110,7 +122,13 @@ class Desk:
         self.server.counts.count(names, [False] * len(names))
         scores = local.scores(names)
         for name, row in zip(names, scores, strict=True):
-            found[name] = Answer(model="local", digest=local.part.digest, classes=local.classes, probabilities=row)
+            found[name] = Answer(
+                model="local",
+                digest=local.part.digest,
+                classes=local.classes,
+                probabilities=row,
+                numeric=self._numeric,
+            )
         return found
 
     def _current(self) -> LocalModel | None:

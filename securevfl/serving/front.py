@@ -9,12 +9,12 @@ from securevfl.serving.desk import Answer, Desk, Unknown
 from securevfl.serving.limits import Buckets, Limits
 from securevfl.serving.metrics import Metrics
 from securevfl.serving.policy import Refusal
-from securevfl.serving.schema import Problem, Score
+from securevfl.serving.schema import Predicted, Problem, Score
 from securevfl.serving.tokens import SCOPES, Client, Scope, TokenFile
 
 __all__ = ["Denied", "Front", "Told"]
 
-Told = tuple[int, Score | Problem, float]
+Told = tuple[int, Score | Predicted | Problem, float]
 """An HTTP status, what is told, and seconds to wait; 0 where waiting does not help."""
 
 _ANYBODY = Client("anybody", frozenset(SCOPES))
@@ -121,10 +121,16 @@ class Front:
         if isinstance(answer, Unknown):
             return 404, Problem(reason=answer.reason), 0.0
         self.metrics.rows.labels(answer.model).inc()
-        score = Score(
-            model=answer.model,
-            digest=answer.digest,
-            classes=list(answer.classes),
-            probabilities=answer.probabilities.tolist(),
-        )
-        return 200, score, 0.0
+        return 200, _shown(answer), 0.0
+
+
+def _shown(answer: Answer) -> Score | Predicted:
+    if answer.numeric:
+        (target,), (number,) = answer.classes, answer.probabilities.tolist()
+        return Predicted(model=answer.model, digest=answer.digest, target=target, predicted=number)
+    return Score(
+        model=answer.model,
+        digest=answer.digest,
+        classes=list(answer.classes),
+        probabilities=answer.probabilities.tolist(),
+    )

@@ -19,6 +19,7 @@ from securevfl.serving.schema import (
     BatchAnswer,
     BatchQuestion,
     Health,
+    Predicted,
     Problem,
     Question,
     Readiness,
@@ -96,7 +97,7 @@ Managing = Annotated[Client, Depends(_may("admin"))]
 
 
 @router.post("/v1/score", responses=_ERRORS | _NOT_FOUND)
-async def score(question: Question, client: Scoring, front: TheFront) -> Score:
+async def score(question: Question, client: Scoring, front: TheFront) -> Score | Predicted:
     """Score one customer."""
     ((status, content, wait),) = await front.scored(client, [question.customer])
     if isinstance(content, Problem):

@@ -37,7 +37,7 @@ class LocalModel:
         self._at = {one: row for row, one in enumerate(table.ids)}
 
     def scores(self, customers: Sequence[str]) -> np.ndarray:
-        """Probabilities (n, classes) of customers in the party's table.
+        """Probabilities (n, classes), or predicted numbers (n, 1), of customers in the party's table.
 
         Raises:
             KeyError: one that is not.

@@ -70,11 +70,6 @@ class Place:
     def __post_init__(self) -> None:
         if self.name not in self.parties:
             raise InputError(f"{self.name!r} is no party of this job: {', '.join(self.parties)} are")
-        if self.job.number is not None:
-            raise InputError(
-                "the model predicts a number, and serving answers with probabilities of classes: score customers by "
-                "securevfl predict (sv.predict), or train a classification"
-            )
         make_folder(self.folder, private=True)
 
     @property

@@ -17,7 +17,7 @@ from securevfl.serving.policy import MOST_ROWS, Refusal
 __all__ = ["Ask", "Batching", "Command", "ModelMismatch", "Outcome", "Questions", "Unavailable"]
 
 Outcome = np.ndarray | Refusal
-"""Of one customer: probabilities, (classes,), or why nobody scores it."""
+"""Of one customer: probabilities, (classes,), or a predicted number, (1,); or why nobody scores it."""
 
 
 class Batching(Config):

@@ -13,6 +13,7 @@ __all__ = [
     "BatchAnswer",
     "BatchQuestion",
     "Health",
+    "Predicted",
     "Problem",
     "Question",
     "Readiness",
@@ -40,13 +41,23 @@ class BatchQuestion(_Strict):
     customers: Annotated[list[Identifier], Field(min_length=1, max_length=MOST_ROWS)]
 
 
-class Score(_Strict):
-    """A customer's score."""
-
+class _Answered(_Strict):
     model: Literal["joint", "local"] = Field(description="all parties' model, or the active party's own")
     digest: str = Field(description="of the model that scored")
+
+
+class Score(_Answered):
+    """A customer's score, by a model of classes."""
+
     classes: list[str]
     probabilities: list[float]
+
+
+class Predicted(_Answered):
+    """The number predicted for a customer, by a regression."""
+
+    target: str = Field(description="name of the column that was learned")
+    predicted: float = Field(description="in that column's units")
 
 
 class Problem(_Strict):
@@ -59,7 +70,7 @@ class Problem(_Strict):
 
 class _Item(_Strict):
     status: int = Field(description="as an HTTP status: 200, 403, 404 or 429")
-    score: Score | None = None
+    score: Score | Predicted | None = None
     problem: Problem | None = None
 
 
@@ -69,11 +80,11 @@ class BatchAnswer(_Strict):
     answers: list[_Item]
 
     @classmethod
-    def of(cls, items: list[tuple[int, Score | Problem]]) -> BatchAnswer:
+    def of(cls, items: list[tuple[int, Score | Predicted | Problem]]) -> BatchAnswer:
         """From status and content of each."""
         return cls(
             answers=[
-                _Item(status=status, score=one) if isinstance(one, Score) else _Item(status=status, problem=one)
+                _Item(status=status, problem=one) if isinstance(one, Problem) else _Item(status=status, score=one)
                 for status, one in items
             ]
         )

@@ -26,9 +26,9 @@ class Scored:
     """What the active party has after a prediction.
 
     Attributes:
-        classes: their names.
+        classes: their names; of a regression the target's alone.
         ids: identifiers of the rows, those that all parties hold first.
-        probabilities: of each row, (classes,).
+        probabilities: of each row, (classes,), or (1,) of a regression, in the target's units.
         used: of each row the parties whose columns it was scored from, the active one first.
     """
 

@@ -38,6 +38,7 @@ class Companies:
     def __init__(self, folder: Path, people: Parties, job: str, serving: ServingTerms | None) -> None:
         self.folder = folder
         self.names = tuple(people)
+        self._number = people[self.names[0]].target == "number"
         self.agreement = folder / "agreement.toml"
         now = datetime.now(UTC)
         for name, table in people.items():
@@ -72,7 +73,8 @@ class Companies:
             dials: peer → address at which it is dialled; all others dial this party.
             listen: where the party listens.
         """
-        label = 'label = "late"\n' if name == self.names[0] else ""
+        target = 'target = "number"\n' if self._number else ""
+        label = f'label = "late"\n{target}' if name == self.names[0] else ""
         ways = {peer: "listen = true" for peer in self.names if peer != name}
         ways |= {peer: f'dial = "{address}"' for peer, address in dials.items()}
         sections = "".join(f"\n[peer.{peer}]\n{how}\n" for peer, how in ways.items())

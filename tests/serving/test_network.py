@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -13,6 +14,7 @@ import pytest
 from servers import JOB, trained, until
 
 import securevfl as sv
+from securevfl.data import Parties
 from securevfl.errors import PolicyError
 from securevfl.jobs.agreement import ServingTerms
 from securevfl.jobs.parts import ModelPart
@@ -53,8 +55,10 @@ async def start(where: Companies, held: AsyncExitStack, *, once: bool = False) -
     return found
 
 
-def companies(folder: Path, parts: Parts, serving: ServingTerms | None) -> Companies:
-    where = Companies(folder, parties(), JOB_FILE, serving)
+def companies(
+    folder: Path, parts: Parts, serving: ServingTerms | None, people: Parties | None = None, job: str = JOB_FILE
+) -> Companies:
+    where = Companies(folder, people or parties(), job, serving)
     where.put({name: part.tree for name, part in parts.items()})
     return where
 
@@ -124,6 +128,35 @@ def test_three_parties_predict_over_tls(tmp_path: Path, parts: Parts) -> None:
         rows = zip(scored.ids, scored.probabilities, strict=True)
         assert all(np.allclose(row, wanted[name], atol=1e-6) for name, row in rows)
         assert set(scored.used) == {("bank", "shop1", "shop2")}
+
+    asyncio.run(main())
+
+
+def test_a_number_is_predicted_over_tls(tmp_path: Path) -> None:
+    whole = parties()
+    bank = whole["bank"]
+    amounts = 10_000 + 1000 * np.array(list(bank.columns.values())).sum(axis=0)
+    people = Parties.of(replace(bank, label=amounts, label_name="label", classes=()), *whole.passive)
+    job = JOB.replace(task="regression")
+    parts = trained(tmp_path / "model", job, people)
+    file = JOB_FILE.replace("epochs = 1", 'epochs = 1\ntask = "regression"')
+    where = companies(tmp_path, parts, ServingTerms(asks=("bank",)), people, file)
+
+    async def main() -> None:
+        async with AsyncExitStack() as held:
+            processes = await start(where, held, once=True)
+            tasks = {name: await held.enter_async_context(process.running()) for name, process in processes.items()}
+            async with asyncio.timeout(120):
+                found = await asyncio.gather(*(predict_all(processes[name].server, tasks[name]) for name in NAMES))
+        assert found[0] is not None
+        assert found[0].classes == ("label",)
+        model = sv.Model(job=job, parts={name: part.tree for name, part in parts.items()})
+        wanted = sv.predict(model, people)
+        truth = dict(zip(wanted.ids, wanted.probabilities[:, 0], strict=True))
+        assert {name: row[0] for name, row in zip(found[0].ids, found[0].probabilities, strict=True)} == pytest.approx(
+            truth, rel=1e-5
+        )
+        assert min(truth.values()) > 3000, "in the target's units"
 
     asyncio.run(main())
 
