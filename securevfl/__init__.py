@@ -99,6 +99,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.jobs.aligned_rows import AlignedRows
     from securevfl.jobs.estimators import VerticalClassifier, VerticalRegressor
+    from securevfl.jobs.own_sweep import SweepResult, sweep
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
@@ -126,6 +127,7 @@ _NAMES: Mapping[str, str] = {
     ),
     "securevfl.jobs.aligned_rows": "AlignedRows",
     "securevfl.jobs.estimators": "VerticalClassifier VerticalRegressor",
+    "securevfl.jobs.own_sweep": "SweepResult sweep",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
@@ -205,6 +207,7 @@ __all__ = [
     "Shares",
     "SplitNN",
     "Storage",
+    "SweepResult",
     "TableLimits",
     "UnknownNameError",
     "VerticalClassifier",
@@ -227,6 +230,7 @@ __all__ = [
     "read_table",
     "run_sweep",
     "simulate",
+    "sweep",
 ]
 
 if not TYPE_CHECKING:  # a type checker that saw this would take every name for a public one

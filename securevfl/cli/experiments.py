@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,12 +11,17 @@ import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
 
+if TYPE_CHECKING:
+    from securevfl.report import SweepRecord
+
 __all__: list[str] = []
 
 
 @app.command("sweep")
 def sweep_command(
-    file: Annotated[Path, typer.Argument(help="A sweep file, TOML: see examples/experiments.")],
+    file: Annotated[
+        Path, typer.Argument(help="A sweep file, TOML (see examples/experiments); or a job file, with --over.")
+    ],
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where the results go; runs/<name> if not given.")
     ] = None,
@@ -25,19 +30,80 @@ def sweep_command(
         str, typer.Option(help="Who runs cells, in place of --workers: process:2, ray, ray:HOST:PORT.")
     ] = "",
     device: Annotated[str, typer.Option(help="Where plain tensors live: cpu or cuda.")] = "cpu",
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="With a job file: a setting and its values, algorithm.lr=0.01,0.1; once for each setting."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="With a job file: how many seeds, from the job's own on.")] = 5,
+    axis: Annotated[str, typer.Option(help="With a job file: the setting that tables have in columns.")] = "",
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
-    """Run a grid of data sets, methods, positions and seeds; go on where an earlier run broke off.
+    """Run a grid of data sets, methods, positions and seeds, or of settings of a job file over its own tables; go on
+    where an earlier run broke off.
 
     Exit code 1 if cells failed; the others ran, and the next run tries the failed ones again.
     """
     from securevfl.jobs.interrupts import resumable
-    from securevfl.report import count_table, failures_text, sweep_table, verdict_table
     from securevfl.report.progress import sweep_bar
 
+    if over:
+        _sweep_settings(file, over, seeds, axis, folder, workers, pool, device, accept_leak)
+        return
     sweep = sv.read_sweep(file, device=device)
     folder = folder or Path("runs") / sweep.name
     with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, len(sweep.specs)) as show:
         record = sv.run_sweep(sweep, folder, workers=workers, pool=pool, command=terminal.command(), progress=show)
+    _show_sweep(record, folder)
+
+
+def _sweep_settings(
+    file: Path,
+    over: list[str],
+    seeds: int,
+    axis: str,
+    folder: Path | None,
+    workers: int,
+    pool: str,
+    device: str,
+    accept_leak: bool,
+) -> None:
+    """Sweep settings of a job file over its own tables."""
+    from securevfl.jobs.grid import grid_of, read_over
+    from securevfl.jobs.interrupts import resumable
+    from securevfl.report.progress import sweep_bar
+
+    settings = read_over(over)
+    job = sv.read_job(file, accept_leak=accept_leak)
+    base = job.job if device == "cpu" else job.job.replace(device=device)
+    folder = folder or Path("runs") / f"{job.name}-sweep"
+    cells = len(grid_of(base, settings).points) * max(seeds, 1)
+    with resumable(terminal.command(), terminal.say), sweep_bar(terminal.err, cells) as show:
+        found = sv.sweep(
+            base,
+            job.parties,
+            settings,
+            seeds=seeds,
+            axis=axis or None,
+            folder=folder,
+            workers=workers,
+            pool=pool,
+            name=f"{job.name}-sweep",
+            title=job.title and f"{job.title}: settings",
+            command=terminal.command(),
+            progress=show,
+        )
+    if found.record.cells:
+        best = ", ".join(f"{name} {value}" for name, value in found.best.settings.items())
+        terminal.out.print(f"Best on the validation rows: {best}", markup=False, highlight=False, soft_wrap=True)
+    for note in found.record.notes[1:]:
+        terminal.out.print(note, style="yellow", markup=False, highlight=False, soft_wrap=True)
+    _show_sweep(found.record, folder)
+
+
+def _show_sweep(record: SweepRecord, folder: Path) -> None:
+    """Print what a sweep left, and exit with 1 if cells failed."""
+    from securevfl.report import count_table, failures_text, sweep_table, verdict_table
+
     for name in dict.fromkeys(cell.data for cell in record.cells):
         terminal.out.print(sweep_table(record, name))
         if any(cell.alone is not None for cell in record.cells if cell.data == name):

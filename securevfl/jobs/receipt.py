@@ -15,7 +15,7 @@ from securevfl.privacy import READABLE_KINDS, Accountant, Entry, Ledger, Spent
 from securevfl.report.record import EpsilonRecord, EpsilonTotal, LinkRecord, ReceiptLine
 from securevfl.transport import ACTIVE, PASSIVE, Exchanges, Guard, Kind
 
-__all__ = ["budgets", "check_protection", "links", "receipt", "totals"]
+__all__ = ["budgets", "check_protection", "links", "receipt", "totals", "worst_epsilon"]
 
 _HARMLESS = frozenset({Kind.CONTROL, Kind.PUBLIC_KEY})
 
@@ -101,6 +101,15 @@ def totals(spent: Mapping[str, Sequence[Spent]]) -> list[EpsilonTotal]:
         for one in releases:
             accountant.add(one.release, one.protects)
         found += [EpsilonTotal(**asdict(total)) for total in accountant.totals()]
+    return found
+
+
+def worst_epsilon(spent: Mapping[str, Sequence[Spent]]) -> dict[str, float]:
+    """``"ε of features"``, ``"ε of labels"`` … → ε by RDP of the party that spent most. Argument as for `totals`."""
+    found: dict[str, float] = {}
+    for one in totals(spent):
+        name = f"ε of {one.protects}"
+        found[name] = max(one.epsilon_rdp, found.get(name, 0.0))
     return found
 
 

@@ -22,7 +22,9 @@ from securevfl_crypto.errors import PoolError
 from securevfl.data import Parties, datasets
 from securevfl.durable import locked, make_folder, write_whole
 from securevfl.errors import InputError, SecureVFLError
+from securevfl.jobs.kept_tables import keep_tables, kept_tables
 from securevfl.jobs.machine import machine, versions
+from securevfl.jobs.receipt import worst_epsilon
 from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.jobs.sweep_file import Spec, Sweep
 from securevfl.report import Cell, Failed, SweepRecord, write_sweep
@@ -44,13 +46,17 @@ def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
     """
     began = time.perf_counter()
     job = spec.build()
-    if job.number is not None:
-        raise InputError("a sweep compares fractions such as the AUC, and the job learns a number: run it by itself")
     parties = _load(spec) if parties is None else parties
     chief = parties.label_owners[0]
     ran = run_parties(job, parties, join_parties(parties, job), run="sweep")
     trained = ran.trained[chief.name]
-    metric = Task(len(chief.classes)).score
+    metric = Task(len(chief.classes)).score if job.number is None else "r2"
+    if metric not in trained.test:
+        raise InputError(
+            f"the test rows have no {metric}: they are all of one class, or of one value; give more rows, or "
+            "stratify = true in the job"
+        )
+    spent = {name: part.spent for name, part in ran.trained.items()}
     return Cell(
         data=spec.data,
         method=spec.method,
@@ -63,8 +69,9 @@ def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
         epochs=len(trained.epochs),
         best_epoch=trained.best_epoch,
         seconds=round(time.perf_counter() - began, 2),
-        extra={"rows trained": float(trained.rows)} | trained.extra,
+        extra={"rows trained": float(trained.rows)} | trained.extra | worst_epsilon(spent),
         history=[round(epoch.valid[metric], 4) for epoch in trained.epochs if metric in epoch.valid],
+        test=dict(trained.test),
     )
 
 
@@ -81,6 +88,7 @@ def run_sweep(
     pool: str = "",
     command: str = "",
     progress: Callable[[int, int, Cell], None] | None = None,
+    parties: Parties | None = None,
 ) -> SweepRecord:
     """Run the cells that have not run yet; write ``cells.jsonl``, ``sweep.json`` and ``report.html`` to `folder`.
 
@@ -95,6 +103,7 @@ def run_sweep(
             lost runs again, three times in all, and then counts as failed.
         command: what makes it again, for the page.
         progress: called after each cell with cells done, cells in all, and the cell.
+        parties: own tables, which all cells run on, in place of the data sets that they name.
 
     Raises:
         InputError: another process runs a sweep in this folder; a pool that cannot be opened.
@@ -102,7 +111,9 @@ def run_sweep(
     target = Path(folder)
     make_folder(target)
     with locked(target, "wait for it to end, or give another folder"):
-        return _run_sweep(sweep, target, workers=workers, pool=pool, command=command, progress=progress)
+        return _run_sweep(
+            sweep, target, workers=workers, pool=pool, command=command, progress=progress, parties=parties
+        )
 
 
 def _run_sweep(
@@ -113,6 +124,7 @@ def _run_sweep(
     pool: str,
     command: str,
     progress: Callable[[int, int, Cell], None] | None,
+    parties: Parties | None,
 ) -> SweepRecord:
     file = target / "cells.jsonl"
     done = _finished(file)
@@ -120,7 +132,7 @@ def _run_sweep(
     failed: dict[str, _Ended] = {}
     try:
         with file.open("a", encoding="utf-8") as log:
-            for spec, cell in _run(todo, workers, pool):
+            for spec, cell in _run(todo, workers, pool, parties, target / "tables.safetensors"):
                 if isinstance(cell, _Ended):
                     failed[spec.key] = cell
                     continue
@@ -196,14 +208,16 @@ def _finished(file: Path) -> dict[str, Cell]:
     return found
 
 
-def _run(specs: Sequence[Spec], workers: int, pool: str) -> Iterator[tuple[Spec, Cell | _Ended]]:
-    """Cells as they finish, or what ended them."""
+def _run(
+    specs: Sequence[Spec], workers: int, pool: str, parties: Parties | None, file: Path
+) -> Iterator[tuple[Spec, Cell | _Ended]]:
+    """Cells as they finish, or what ended them; own tables are in a file while workers need them."""
     if not pool and workers > 1 and len(specs) > 1:
         pool = f"process:{workers}"
     if pool in ("", "local"):
         try:
             for spec in specs:
-                yield spec, _cell(spec)
+                yield spec, _cell(spec, parties)
         finally:
             _kept.clear()
         return
@@ -211,16 +225,27 @@ def _run(specs: Sequence[Spec], workers: int, pool: str) -> Iterator[tuple[Spec,
         opened = open_pool(pool)
     except PoolError as error:
         raise InputError(str(error)) from error
-    with opened:  # after an interrupt, too: nobody waits for the cells that are under way
-        waiting = {opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec)): spec for spec in specs}
-        for future in as_completed(waiting):
-            yield waiting[future], _read(future)
+    try:
+        with opened:  # after an interrupt, too: nobody waits for the cells that are under way
+            own: tuple[str, ...] = ()
+            if parties is not None and specs:
+                keep_tables(parties, file)
+                own = (str(file.resolve()),)
+            waiting = {
+                opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec), *own): spec for spec in specs
+            }
+            for future in as_completed(waiting):
+                yield waiting[future], _read(future)
+    finally:
+        if parties is not None:
+            file.unlink(missing_ok=True)
 
 
-def cell_task(spec: bytes) -> bytes:
-    """A cell as a task of a pool: its `Spec` in, a `Cell`, or what ended it, out, both as msgpack."""
+def cell_task(spec: bytes, tables: str = "") -> bytes:
+    """A cell as a task of a pool: its `Spec` in, a `Cell`, or what ended it, out, both as msgpack; and the file of own
+    tables, which all workers have to see."""
     torch.set_num_threads(1)
-    cell = _cell(msgspec.msgpack.decode(spec, type=Spec))
+    cell = _cell(msgspec.msgpack.decode(spec, type=Spec), tables=tables)
     return msgspec.msgpack.encode((cell, None) if isinstance(cell, Cell) else (None, cell))
 
 
@@ -254,21 +279,21 @@ def _checksum(parties: Parties) -> int:
     return total
 
 
-def _rows_of(spec: Spec) -> Parties:
+def _rows_of(spec: Spec, tables: str = "") -> Parties:
     """The rows of a cell, read once for cells that follow each other, unless one of them has changed a value."""
     source = _source(spec)
     if source in _kept and _checksum(_kept[source][0]) == _kept[source][1]:
         return _kept[source][0]
     _kept.clear()
-    parties = _load(spec)
+    parties = kept_tables(Path(tables)) if tables else _load(spec)
     _kept[source] = (parties, _checksum(parties))
     return parties
 
 
-def _cell(spec: Spec) -> Cell | _Ended:
+def _cell(spec: Spec, parties: Parties | None = None, *, tables: str = "") -> Cell | _Ended:
     """A cell, or what ended it, which says which one it was."""
     try:
-        return run_cell(spec, _rows_of(spec))
+        return run_cell(spec, _rows_of(spec, tables) if parties is None else parties)
     except Exception as error:
         error.add_note(f"in the cell {spec.method} on {spec.data}, {spec.x:g}, seed {spec.seed}")
         words = str(error) if isinstance(error, SecureVFLError) else f"{type(error).__name__}: {error}"

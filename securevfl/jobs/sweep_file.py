@@ -39,6 +39,7 @@ class Spec:
         algorithm: name and settings.
         protection: name and settings.
         job: further settings of the job.
+        more: of a job over own tables: `align`, `link`, `policies`.
     """
 
     data: str
@@ -49,11 +50,15 @@ class Spec:
     algorithm: Mapping[str, Any]
     protection: Mapping[str, Any]
     job: Mapping[str, Any]
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
         """A digest of all of it: a cell that ran with other settings is another one."""
-        text = json.dumps(dataclasses.asdict(self), sort_keys=True, default=str)
+        parts = dataclasses.asdict(self)
+        if not self.more:  # cells of earlier versions have none
+            del parts["more"]
+        text = json.dumps(parts, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def build(self) -> Job:
@@ -63,6 +68,9 @@ class Spec:
             InputError: settings that its parts refuse, all of them in one message.
             PolicyError: a protection that the algorithm cannot have.
         """
+        if self.more:
+            whole = {**self.job, **self.more, "algorithm": self.algorithm, "protection": self.protection}
+            return Job.of({**whole, "seed": self.seed})
         parts: list[tuple[str, type[Config], Mapping[str, Any]]] = [
             ("algorithm", Algorithm, self.algorithm),
             ("protection", Protection, self.protection),

@@ -11,6 +11,7 @@ from securevfl.report.line import progress_line
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.shown import Shown, table_html
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
+from securevfl.report.sweep_axes import sweep_axes
 from securevfl.report.sweep_page import render_sweep, write_sweep
 from securevfl.report.sweep_record import (
     Cell,
@@ -69,6 +70,7 @@ __all__ = [
     "run_line",
     "self_training_text",
     "summary",
+    "sweep_axes",
     "sweep_table",
     "table_html",
     "verdict_table",

@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _COLOURS = {"holds": "green", "does not hold": "red", "undecided": "yellow", "not tried": "dim"}
-_NAMES = {"auc": "AUC"}
+_NAMES = {"auc": "AUC", "r2": "R²"}
 _COUNTS = ("rows labelled", "rows dropped")
 _ALONE = "without the partner"
 
@@ -77,7 +77,7 @@ def best_of(entries: list[Summary]) -> set[tuple[str, float]]:
     """(method, x) of the best mean at each x; several where they are equal."""
     top: dict[float, float] = {}
     for entry in entries:
-        top[entry.x] = max(entry.mean, top.get(entry.x, 0.0))
+        top[entry.x] = max(entry.mean, top.get(entry.x, entry.mean))
     return {(entry.method, entry.x) for entry in entries if entry.mean >= top[entry.x] - 1e-12}
 
 

@@ -43,8 +43,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One run of the grid.
 
     Raises:
-        InputError: the test metric is no fraction, or the validation metric no number. Numbers in `extra` that are not
-            finite are left out: JSON cannot hold them.
+        InputError: the test metric is no fraction (R² no number up to 1), or the validation metric no number. Numbers
+            in `extra` and `test` that are not finite are left out: JSON cannot hold them.
     """
 
     data: str
@@ -55,11 +55,11 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """position on the swept axis"""
     seed: int
     value: float
-    """the metric on the test rows, 0 to 1"""
+    """the metric on the test rows, 0 to 1; R² may be below 0"""
     valid: float
     """the metric on the validation rows, at the best epoch; 0 where they have none, as rows of one class no AUC"""
     metric: str
-    """"accuracy" or "auc" """
+    """"accuracy", "auc", or of a number "r2" """
     epochs: int
     best_epoch: int
     seconds: float
@@ -69,17 +69,22 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """what else was counted, e.g. the precision of pseudo-labels"""
     history: list[float] = []
     """the metric on the validation rows after each epoch"""
+    test: dict[str, float] = {}
+    """all metrics on the test rows"""
 
     def __post_init__(self) -> None:
         where = f"{self.data}, {self.method}, {self.x:g}, seed {self.seed}"
         for what, value in (("", self.value), (" without the partner", self.alone)):
-            if value is not None and not 0 <= value <= 1:
-                raise InputError(f"the test {self.metric} of {where}{what} is {value}: give a fraction from 0 to 1")
+            lowest = -math.inf if self.metric == "r2" else 0
+            if value is not None and not (lowest <= value <= 1 and math.isfinite(value)):
+                bounds = "number up to 1" if self.metric == "r2" else "fraction from 0 to 1"
+                raise InputError(f"the test {self.metric} of {where}{what} is {value}: give a {bounds}")
         if not math.isfinite(self.valid):
             raise InputError(f"the validation {self.metric} of {where} is {self.valid}: give a number")
-        if not all(math.isfinite(number) for number in self.extra.values()):
-            finite = {name: number for name, number in self.extra.items() if math.isfinite(number)}
-            msgspec.structs.force_setattr(self, "extra", finite)
+        for name, numbers in (("extra", self.extra), ("test", self.test)):
+            if not all(math.isfinite(number) for number in numbers.values()):
+                finite = {key: number for key, number in numbers.items() if math.isfinite(number)}
+                msgspec.structs.force_setattr(self, name, finite)
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,0 +1,296 @@
+"""`sweep`: settings of a job tried over own tables, each with several seeds; mean ± deviation as table, frame and plot.
+
+Cells run as those of a sweep file do (`securevfl.jobs.sweep`): on in the place where an earlier one broke off, on a
+pool, one failed cell stopping no other. All tables are in this process, and rows are joined in the clear.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from securevfl.data import Parties
+from securevfl.errors import InputError, PolicyError
+from securevfl.jobs.check import Roster, refusals
+from securevfl.jobs.grid import Grid, Over, Point, grid_of
+from securevfl.jobs.kept_tables import tables_digest
+from securevfl.jobs.selection_cost import cost_in_words, planned_cost
+from securevfl.jobs.sweep import run_sweep
+from securevfl.jobs.sweep_file import Spec, Sweep
+from securevfl.jobs.sweep_sections import Axis
+from securevfl.jobs.tables import frame_of
+from securevfl.party import Job, settled, wrong_parties
+from securevfl.report import (
+    Cell,
+    Shown,
+    SweepRecord,
+    failures_text,
+    render_text,
+    sweep_axes,
+    sweep_table,
+    table_html,
+    write_sweep,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+__all__ = ["SweepResult", "ready", "seeds_of", "sweep"]
+
+SEEDS = 5
+"""Below five, no difference can be told from chance (`securevfl.report.statistics`)."""
+_MOST_SEEDS = 1_000
+_WENT = ("epochs run", "best epoch", "seconds")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SweepResult:
+    """What a sweep over own tables measured.
+
+    Attributes:
+        record: every cell, as in `sweep.json`.
+        points: the combinations of settings, in order.
+    """
+
+    record: SweepRecord = field(repr=False)
+    points: tuple[Point, ...] = field(repr=False)
+
+    def cells(self, point: Point) -> list[Cell]:
+        """The runs of a point, one a seed."""
+        return [cell for cell in self.record.cells if (cell.method, cell.x) == (point.method, point.x)]
+
+    @property
+    def best(self) -> Point:
+        """The point whose mean on the *validation* rows is highest; the test rows have no say in it.
+
+        Raises:
+            InputError: no point ran.
+        """
+        ran = [point for point in self.points if self.cells(point)]
+        if not ran:
+            raise InputError(f"no cell ran: {'; '.join(failures_text(self.record)) or 'there was none'}")
+        return max(ran, key=lambda point: statistics.fmean(cell.valid for cell in self.cells(point)))
+
+    def table(self, width: int = 110) -> Shown:
+        """Mean ± deviation over the seeds as text; a table where a notebook shows it."""
+        names = dict.fromkeys(cell.data for cell in self.record.cells)
+        tables = [sweep_table(self.record, name) for name in names]
+        text = "\n".join([*(render_text(one, width=width) for one in tables), *failures_text(self.record)])
+        return Shown(text, "".join(table_html(one) for one in tables))
+
+    def to_pandas(self, what: Literal["points", "runs"] = "points") -> DataFrame:
+        """The figures as a DataFrame.
+
+        Args:
+            what: ``"points"``, one row a combination of settings with mean and standard deviation (n − 1) over its
+                seeds, of the test rows' metrics and of the validation rows'; ``"runs"``, one row for each seed.
+
+        Raises:
+            InputError: another word, or pandas is not installed.
+        """
+        if what not in ("points", "runs"):
+            raise InputError(f"what is {what!r}; give 'points' or 'runs'")
+        rows = []
+        for point in self.points:
+            cells = self.cells(point)
+            if what == "runs":
+                rows += [{**point.settings, "seed": cell.seed, **_figures(cell)} for cell in cells]
+            elif cells:
+                each = [_figures(cell) for cell in cells]
+                found: dict[str, object] = {**point.settings, "seeds": len(cells)}
+                for name in each[0]:
+                    values = [figures[name] for figures in each if name in figures]
+                    found[name] = statistics.fmean(values)
+                    if len(values) > 1 and name not in _WENT:
+                        found[f"{name} deviation"] = statistics.stdev(values)
+                rows.append(found)
+        return frame_of(rows)
+
+    def plot(self, ax: Axes | None = None) -> Axes:
+        """Mean ± deviation on the test rows against the axis, a line for each of the other settings' combinations.
+
+        Args:
+            ax: axes to draw on; new ones unless given.
+        """
+        return sweep_axes(self.record, ax)
+
+    def report(self, folder: str | Path) -> Path:
+        """Write `sweep.json` and `report.html` to `folder`; returns the page's path."""
+        return write_sweep(self.record, Path(folder))
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.record.failed)} failed" if self.record.failed else ""
+        lines = [f"SweepResult({len(self.points)} points, {len(self.record.cells)} runs{failed})"]
+        if self.record.cells:
+            best, cells = self.best, self.cells(self.best)
+            settings = ", ".join(f"{name} {value}" for name, value in best.settings.items()) or best.method
+            lines.append(f"  best on validation rows: {settings}; test {cells[0].metric} {_plus_minus(cells)}")
+        return "\n".join([*lines, *(f"  {line}" for line in failures_text(self.record))])
+
+    def _repr_html_(self) -> str:
+        failed = "".join(f"<div>{escape(line)}</div>" for line in failures_text(self.record))
+        return f"<div>{self.table()._repr_html_()}{failed}</div>"
+
+
+def _plus_minus(cells: Sequence[Cell]) -> str:
+    values = [cell.value for cell in cells]
+    spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
+    return f"{statistics.fmean(values):.4f}{spread}"
+
+
+def _figures(cell: Cell) -> dict[str, float]:
+    """Of a run: the test metrics, the validation metric, ε, and how it went."""
+    noise = {name: value for name, value in cell.extra.items() if name.startswith("ε of ")}
+    went = dict(zip(_WENT, (float(cell.epochs), float(cell.best_epoch), cell.seconds), strict=True))
+    return {cell.metric: cell.value, f"{cell.metric} valid": cell.valid, **cell.test, **noise, **went}
+
+
+def sweep(
+    job: Job,
+    parties: Parties,
+    over: Over,
+    *,
+    seeds: int | Sequence[int] = SEEDS,
+    axis: str | None = None,
+    folder: str | Path | None = None,
+    workers: int = 1,
+    pool: str = "",
+    name: str = "sweep",
+    title: str = "",
+    command: str = "",
+    progress: Callable[[int, int, Cell], None] | None = None,
+) -> SweepResult:
+    """Try settings of a job over own tables: every combination of them, with every seed.
+
+    Args:
+        job: what the settings change.
+        parties: the parties' tables.
+        over: setting → its values: ``{"algorithm.lr": [0.01, 0.1], "protection": ["plain", "bfv"]}``. A setting is a
+            path into the job; ``"algorithm"`` and ``"protection"`` take objects or names. With label → value in place
+            of a list, labels are shown: ``{"protection": {"no noise": "plain", "ε = 4": sv.Plain(dp=…)}}``.
+        seeds: how many, counted from the job's own, or which. A seed draws the split, the batches and, where nothing is
+            sealed, the first weights.
+        axis: the setting that tables and plots have as their axis; the first with several numbers unless given.
+        folder: where cells are kept as they finish: the same sweep goes on there; a temporary one unless given.
+        workers: processes, one thread each; 1 runs in this one.
+        pool: who runs cells, in place of `workers`: see `run_sweep`. Its workers have to see `folder`, where the tables
+            are while it runs, for their owner alone.
+        name: of the sweep.
+        title: of the page.
+        command: what makes it again, for the page.
+        progress: called after each cell with cells done, cells in all, and the cell.
+
+    Raises:
+        InputError: settings, values or seeds that cannot be, all of them in one message, before anything runs.
+        PolicyError: a combination that a policy or an algorithm refuses, before anything runs.
+    """
+    grid = ready(grid_of(job, over, axis), parties)
+    numbers = seeds_of(seeds, job.seed)
+    asked = _asked(grid, parties, numbers, name, title, over)
+    if folder is not None:
+        record = run_sweep(
+            asked, folder, workers=workers, pool=pool, command=command, progress=progress, parties=parties
+        )
+        return SweepResult(record=record, points=grid.points)
+    with tempfile.TemporaryDirectory(prefix="securevfl-sweep-") as place:
+        record = run_sweep(
+            asked, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties
+        )
+    return SweepResult(record=record, points=grid.points)
+
+
+def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:
+    """Seeds: so many from `first` on, or those that are given.
+
+    Raises:
+        InputError: none, too many, doubled ones, or no whole numbers from 0.
+    """
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 1 <= seeds <= _MOST_SEEDS:
+            raise InputError(f"seeds is {seeds}; 1 to {_MOST_SEEDS:,} were expected, or a list of them")
+        return tuple(range(first, first + seeds))
+    if isinstance(seeds, str | bytes | bool) or not isinstance(seeds, Sequence | range):
+        raise InputError(f"seeds is {seeds!r}; give how many, or a list of them")
+    found = tuple(seeds)
+    wrong = [one for one in found if isinstance(one, bool) or not isinstance(one, int) or not 0 <= one < 1 << 63]
+    if not found or wrong or len(set(found)) != len(found) or len(found) > _MOST_SEEDS:
+        raise InputError(f"seeds is {list(found)[:8]}; different whole numbers from 0 were expected, at least one")
+    return found
+
+
+def ready(grid: Grid, parties: Parties) -> Grid:
+    """The grid with each job's protection settled, and held against the parties and their policies.
+
+    Raises:
+        InputError: an algorithm that cannot serve these parties.
+        PolicyError: a policy that refuses one.
+    """
+    owners = [table.name for table in parties.label_owners]
+    passive = [table.name for table in parties.passive]
+    books = frozenset(name for name, table in parties.items() if table.book is not None)
+    roster = Roster(owners=owners, passive=passive, books=books)
+    points, wrong, refused = [], [], []
+    for point in grid.points:
+        mistakes = wrong_parties(point.job.algorithm, owners, passive)
+        if mistakes:
+            wrong += mistakes
+            continue
+        made = settled(point.job, owners, passive)
+        refused += refusals(made, roster)
+        points.append(Point(settings=point.settings, job=made, method=point.method, x=point.x))
+    if wrong:
+        raise InputError("\n  ".join(dict.fromkeys(wrong)))
+    if refused:
+        raise PolicyError("\n  ".join(dict.fromkeys(refused)))
+    return Grid(axis=grid.axis, points=tuple(points))
+
+
+def _asked(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, title: str, over: Over) -> Sweep:
+    """The grid as what runs sweeps reads."""
+    source = {"tables": tables_digest(parties)}
+    chief = parties.label_owners[0]
+    data = (chief.label_name or "own tables")[:80]
+    specs = []
+    for point in grid.points:
+        terms = point.job.describe()
+        more = {part: terms.pop(part) for part in ("align", "link", "policies")}
+        whole, sealed = terms.pop("algorithm"), terms.pop("protection")
+        del terms["seed"]
+        specs += [
+            Spec(
+                data=data,
+                method=point.method,
+                x=point.x,
+                seed=seed,
+                source=source,
+                algorithm=whole,
+                protection=sealed,
+                job=terms,
+                more=more,
+            )
+            for seed in seeds
+        ]
+    passive = [table.name for table in parties.passive]
+    cost = [planned_cost(point.job, passive) for point in grid.points]
+    words = cost_in_words([one for one in cost for _ in seeds])
+    unit = "category" if grid.axis.labels else ""
+    return Sweep(
+        name=name,
+        title=title or (name if name != "sweep" else f"Settings for {data}"),
+        size="own tables",
+        axis=Axis(name=grid.axis.name, unit=unit, values=grid.axis.labels or (0,)),
+        specs=specs,
+        claims=(),
+        paper=(),
+        notes=(
+            "Each seed draws a split of its own: deviations are over splits, batches and first weights together.",
+            *([words] if words else []),
+        ),
+        settings={"over": {path: [str(one) for one in values] for path, values in over.items()}, "seeds": list(seeds)},
+    )
