@@ -26,6 +26,7 @@ __all__ = [
     "IDS",
     "RECORDS",
     "WEIGHTS",
+    "WITNESSED",
     "Drawn",
     "Sent",
     "bytes_of",
@@ -39,6 +40,8 @@ ID = 16
 """Bytes of a row's identifier."""
 FIGURES = ("pairs", "threshold", "precision", "recall", "compared")
 """What each party is told of a linkage."""
+WITNESSED = ("recall_low", "recall_high", "common")
+"""And where there are witnesses: a 95 % interval of recall, and the estimated number of people in both tables."""
 _PART = 8192
 """Records of a message."""
 _TAG = 16
@@ -46,10 +49,11 @@ _TAG = 16
 
 @dataclass(frozen=True)
 class Sent:
-    """One party's encodings and blocks, as the linker has them."""
+    """One party's encodings, and tokens of blocks and of witnesses, as the linker has them."""
 
     encodings: Encodings = field(repr=False)
     blocks: np.ndarray | None = field(repr=False)
+    witnesses: np.ndarray | None = field(default=None, repr=False)
 
 
 async def compare(site: Site, how: Linkage) -> list[Mapping[str, Scalar]]:
@@ -59,7 +63,7 @@ async def compare(site: Site, how: Linkage) -> list[Mapping[str, Scalar]]:
     if len({len(sent.encodings) for sent in mine.values()}) > 1:
         raise ProtocolError(f"{site.active!r} sent another number of records for one passive party than for another")
     made = await Drawn.of(site, how, mine, theirs)
-    figures = {f"{name} {passive}": made.meta[passive][name] for passive in site.passive for name in FIGURES}
+    figures = {f"{name} {passive}": value for passive in site.passive for name, value in made.meta[passive].items()}
     await site.links[site.active].send(Kind.INTERSECTION, IDS, meta=figures, ids=made.ids)
     if how.weights:
         await site.links[site.active].send(Kind.STATISTIC, WEIGHTS, weights=made.weights)
@@ -98,7 +102,8 @@ class Drawn:
             AlignmentError: encodings of other keys or fields, or scores that show no threshold.
         """
         size = len(next(iter(mine.values())).encodings)
-        ids, weights, others, meta = _random(size), np.ones(size), {}, {}
+        ids, weights, others = _random(size), np.ones(size), {}
+        meta: dict[str, dict[str, Scalar]] = {}
         for passive in site.passive:
             found = await asyncio.to_thread(_linked, how, mine[passive], theirs[passive], (site.active, passive))
             others[passive] = _random(found.sizes[1])
@@ -106,6 +111,8 @@ class Drawn:
             weights[found.rows_a] *= np.clip(found.probabilities, 0, 1)
             figures = (len(found), found.threshold, found.precision, found.recall, found.compared)
             meta[passive] = dict(zip(FIGURES, figures, strict=True))
+            if found.ranges is not None and found.common is not None:
+                meta[passive] |= dict(zip(WITNESSED, (*found.ranges[1], found.common), strict=True))
         return cls(ids, weights, others, meta)
 
     async def tell(self, link: Link) -> None:
@@ -122,8 +129,10 @@ def _linked(how: Linkage, a: Sent, b: Sent, names: tuple[str, str]) -> Linked:
     from securevfl_psi.linkage import link
 
     blocks = None if a.blocks is None or b.blocks is None else (a.blocks, b.blocks)
+    seen = None if a.witnesses is None or b.witnesses is None else (a.witnesses, b.witnesses)
+    threshold, precision = how.threshold, how.precision
     try:
-        return link(a.encodings, b.encodings, blocks=blocks, threshold=how.threshold, precision=how.precision)
+        return link(a.encodings, b.encodings, blocks=blocks, witnesses=seen, threshold=threshold, precision=precision)
     except LinkageError as error:
         raise AlignmentError(f"the records of {names[0]!r} and {names[1]!r} cannot be linked: {error}") from None
 
@@ -134,6 +143,7 @@ async def receive(site: Site, link: Link, how: Linkage) -> Sent:
 
     parts: list[np.ndarray] = []
     blocks: list[np.ndarray] = []
+    columns = len(how.blocks) + len(how.witnesses)
     done, rows, tag = 0, 1, b""
     while done < rows:
         message = await link.receive(Kind.ENCODED_SET, RECORDS, "words", "tag")
@@ -149,25 +159,34 @@ async def receive(site: Site, link: Link, how: Linkage) -> Sent:
         expected = min(_PART, rows - done)
         parts.append(bytes_of(message, "words", (expected, how.bits // 8), link.peer))
         tag = bytes_of(message, "tag", (_TAG,), link.peer).tobytes()
-        if how.blocks:
+        if columns:
             more = await link.receive(Kind.ENCODED_SET, BLOCKS, "tokens")
-            blocks.append(bytes_of(more, "tokens", (expected, 8 * len(how.blocks)), link.peer))
+            blocks.append(bytes_of(more, "tokens", (expected, 8 * columns), link.peer))
         done += expected
     words = np.ascontiguousarray(np.concatenate(parts)).view("<u8").astype(np.uint64)
     tokens = np.ascontiguousarray(np.concatenate(blocks)).view("<u8").astype(np.uint64) if blocks else None
-    return Sent(Encodings(words=words, tag=tag), tokens)
+    return sent_of(Encodings(words=words, tag=tag), tokens, how)
+
+
+def sent_of(encodings: Encodings, tokens: np.ndarray | None, how: Linkage) -> Sent:
+    """What a party sends: `tokens` are those of blocks, then those of witnesses, (n, columns)."""
+    if tokens is None:
+        return Sent(encodings, None)
+    cut = len(how.blocks)
+    return Sent(encodings, tokens[:, :cut] if cut else None, tokens[:, cut:] if how.witnesses else None)
 
 
 async def send(link: Link, sent: Sent) -> None:
-    """Encodings, and blocks, some rows at a time."""
+    """Encodings, and tokens, some rows at a time."""
+    columns = [tokens for tokens in (sent.blocks, sent.witnesses) if tokens is not None]
     words, tag = sent.encodings.words, np.frombuffer(sent.encodings.tag, dtype=np.uint8)
     rows = words.astype("<u8").view(np.uint8)
     for start in range(0, max(len(rows), 1), _PART):
         part = np.ascontiguousarray(rows[start : start + _PART])
         await link.send(Kind.ENCODED_SET, RECORDS, meta={"rows": len(rows)}, words=part, tag=tag)
-        if sent.blocks is not None:
-            tokens = sent.blocks[start : start + _PART].astype("<u8").view(np.uint8)
-            await link.send(Kind.ENCODED_SET, BLOCKS, tokens=np.ascontiguousarray(tokens))
+        if columns:
+            tokens = np.ascontiguousarray(np.hstack(columns)[start : start + _PART].astype("<u8"))
+            await link.send(Kind.ENCODED_SET, BLOCKS, tokens=tokens.view(np.uint8))
 
 
 def bytes_of(message: Message, name: str, shape: tuple[int, ...], peer: str) -> np.ndarray:

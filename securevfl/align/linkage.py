@@ -123,6 +123,9 @@ class Linkage(Config):
         blocks: compare only pairs that share a block, each of which fields make: ``"surname:sound+born:4"`` is the
             sound of one and the first 4 characters of another (of a date, the year), ``"zip"`` a whole value. Empty for
             all pairs.
+        witnesses: two sets of fields that have none in common, written like `blocks`, each enough to know a person by:
+            ``("surname+born", "first+phone")``. Recall is then estimated of all true pairs, and the threshold with it;
+            empty for an estimate from the scores alone.
         deduplicate: whether each party leaves out rows that it finds to be one person twice.
         weights: whether the active party's rows count by the probability of their links to be true, in the loss and in
             metrics, on top of weights that its table has.
@@ -134,6 +137,7 @@ class Linkage(Config):
     threshold: Annotated[float, Meta(ge=0, le=1)] | None = None
     precision: Annotated[float, Meta(gt=0, lt=1)] | None = None
     blocks: tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...] = ()
+    witnesses: tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...] = ()
     deduplicate: bool = True
     weights: bool = False
     bits: Annotated[int, Meta(ge=256, le=8192)] = 1024
@@ -158,15 +162,25 @@ class Linkage(Config):
         for name, field in self.fields.items():
             if field.salt is not None and (field.salt not in self.fields or field.salt == name):
                 found.append(f"fields.{name}.salt is {field.salt!r}; name another field")
-        for rule in self.blocks:
-            for part in rule.split("+"):
-                known = _PART.fullmatch(part.strip())
-                if known is None or known[1] not in self.fields:
-                    found.append(
-                        f"blocks has {rule!r}; fields joined by '+' were expected, each alone, with ':sound' or with a "
-                        f"number of characters, as 'surname:sound+born:4' (fields: {', '.join(self.fields)})"
-                    )
-                    break
+        found += self._rule_problems("blocks", self.blocks) + self._rule_problems("witnesses", self.witnesses)
+        if self.witnesses and not found:
+            sets = [set(rule) for rule in self.witness_rules()]
+            if len(sets) != 2 or sets[0] & sets[1]:
+                found.append(
+                    f"witnesses has {', '.join(map(repr, self.witnesses))}; two sets of fields were expected, and no "
+                    "field in both, as ['surname+born', 'first+phone']"
+                )
+        return found
+
+    def _rule_problems(self, name: str, rules: Sequence[str]) -> list[str]:
+        found = []
+        for rule in rules:
+            parts = [_PART.fullmatch(part.strip()) for part in rule.split("+")]
+            if any(known is None or known[1] not in self.fields for known in parts):
+                found.append(
+                    f"{name} has {rule!r}; fields joined by '+' were expected, each alone, with ':sound' or with a "
+                    f"number of characters, as 'surname:sound+born:4' (fields: {', '.join(self.fields)})"
+                )
         return found
 
     def schema(self) -> Schema:
@@ -179,18 +193,11 @@ class Linkage(Config):
 
     def rules(self) -> list[dict[str, BlockKey]]:
         """The blocks likewise; empty where all pairs are compared."""
-        from securevfl_psi.linkage import Prefix, Soundex, Whole
+        return _keys(self.blocks)
 
-        found: list[dict[str, BlockKey]] = []
-        for rule in self.blocks:
-            parts: dict[str, BlockKey] = {}
-            for part in rule.split("+"):
-                known = _PART.fullmatch(part.strip())
-                if known is not None:
-                    how = known[2]
-                    parts[known[1]] = Whole() if how is None else Soundex() if how == "sound" else Prefix(int(how))
-            found.append(parts)
-        return found
+    def witness_rules(self) -> list[dict[str, BlockKey]]:
+        """The sets of witnesses likewise; empty without."""
+        return _keys(self.witnesses)
 
     def coordinator(self) -> bool:
         """Whether it takes a party without data."""
@@ -207,3 +214,18 @@ class Linkage(Config):
             sights = (Sight(of="rows", severity="note", through="probabilities of links"),)
             found += [Finding(active, name, _LIKELY, "note", sights) for name in passive]
         return found
+
+
+def _keys(rules: Sequence[str]) -> list[dict[str, BlockKey]]:
+    from securevfl_psi.linkage import Prefix, Soundex, Whole
+
+    found: list[dict[str, BlockKey]] = []
+    for rule in rules:
+        parts: dict[str, BlockKey] = {}
+        for part in rule.split("+"):
+            known = _PART.fullmatch(part.strip())
+            if known is not None:
+                how = known[2]
+                parts[known[1]] = Whole() if how is None else Soundex() if how == "sound" else Prefix(int(how))
+        found.append(parts)
+    return found

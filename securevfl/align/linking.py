@@ -22,6 +22,7 @@ from securevfl.align.comparing import (
     IDS,
     RECORDS,
     WEIGHTS,
+    WITNESSED,
     Drawn,
     Sent,
     bytes_of,
@@ -50,8 +51,9 @@ def link_exchanges(how: Linkage) -> tuple[Exchange, ...]:
     found = [Exchange(_KEY, Kind.PUBLIC_KEY, a, b, "public key, for the key of encodings") for a, b in both]
     for sender in senders:
         found.append(Exchange(RECORDS, Kind.ENCODED_SET, sender, to, "records, encoded", "encodings", "leak"))
-        if how.blocks:
-            found.append(Exchange(BLOCKS, Kind.ENCODED_SET, sender, to, "blocks of records", "encodings", "leak"))
+        if how.blocks or how.witnesses:
+            what = " and ".join(n for n, of in (("blocks", how.blocks), ("witnesses", how.witnesses)) if of)
+            found.append(Exchange(BLOCKS, Kind.ENCODED_SET, sender, to, f"{what} of records", "encodings", "leak"))
         words = "random identifiers of rows; how many are linked, and how well by estimate"
         found.append(Exchange(IDS, Kind.INTERSECTION, to, sender, words))
     if how.weights and outside:
@@ -116,12 +118,13 @@ class _Own:
 
     def _encoded(self, key: bytes, context: str) -> Sent:
         from securevfl_psi import LinkageError
-        from securevfl_psi.linkage import blocking_tokens, encode
+        from securevfl_psi.linkage import blocking_tokens, encode, witness_tokens
 
         try:
-            rules = self.how.rules()
+            rules, sets = self.how.rules(), self.how.witness_rules()
             blocks = blocking_tokens(self.table, self.schema, rules, key, context=context) if rules else None
-            return Sent(encode(self.table, self.schema, key, context=context), blocks)
+            seen = witness_tokens(self.table, self.schema, sets, key, context=context) if sets else None
+            return Sent(encode(self.table, self.schema, key, context=context), blocks, seen)
         except LinkageError as error:
             raise InputError(f"the table of {self.site.name!r}: {error}") from None
 
@@ -207,7 +210,8 @@ async def _linked_outside(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
     for passive in site.passive:
         await send(link, await own.encoded(keys[passive], passive))
     ids, meta = await _ids(link, len(own.rows))
-    metas = [{name: meta.get(f"{name} {passive}", -1) for name in FIGURES} for passive in site.passive]
+    names = FIGURES + (WITNESSED if own.how.witnesses else ())
+    metas = [{name: meta.get(f"{name} {passive}", -1) for name in names} for passive in site.passive]
     weights = None
     if own.how.weights:
         message = await link.receive(Kind.STATISTIC, WEIGHTS, "weights")
@@ -236,13 +240,18 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
 
 
 def _told(site: Site, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
-    """In words; of recall no more than what the scores show."""
+    """In words; without witnesses, of recall no more than what the scores show."""
     parts = []
     for meta in metas:
         pairs, threshold, precision, recall = (_number(meta, name) for name in FIGURES[:4])
+        known = f"recall {recall:.3f} of the true pairs that stand out, which tends to be too high"
+        if how.witnesses:
+            low, high, common = (_number(meta, name) for name in WITNESSED)
+            known = (
+                f"recall about {recall:.3f} ({low:.3f} to {high:.3f}) of some {common:.0f} people in both, by witnesses"
+            )
         parts.append(
-            f"{pairs:.0f} pairs at similarity {threshold:.3f} or more, precision about {precision:.3f}, "
-            f"recall {recall:.3f} by estimate, which tends to be too high"
+            f"{pairs:.0f} pairs at similarity {threshold:.3f} or more, precision about {precision:.3f}, {known}"
         )
     by = f"{site.coordinator!r}, a party without data" if how.coordinator() else f"{site.active!r}, the active party"
     fields = ", ".join(sorted(how.fields))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -104,6 +105,27 @@ def test_blocks_compare_less_and_find_nearly_the_same() -> None:
     pairs, right, common = _right(align_parties(_parties(), job))
     assert right >= 0.9 * pairs
     assert right >= 0.75 * common
+
+
+@pytest.mark.parametrize("linker", ["coordinator", "active"])
+@pytest.mark.parametrize("blocks", [(), ("surname:sound", "date_of_birth", "phone")], ids=["all pairs", "blocks"])
+def test_witnesses_tell_recall_to_every_party(linker: Any, blocks: tuple[str, ...]) -> None:
+    job = _job(linker, blocks=blocks, witnesses=("surname+date_of_birth", "given_name+phone"))
+    aligned = align_parties(_parties(), job)
+    pairs, right, common = _right(aligned)
+    assert right >= 0.9 * pairs
+    told = set()
+    for ledger in aligned.ledgers.values():
+        (note,) = [line for line in ledger.lines if isinstance(line, Noted) and line.note == "linkage"]
+        said = re.search(r"recall about ([0-9.]+) \(([0-9.]+) to ([0-9.]+)\) of some ([0-9]+) people", str(note.values))
+        assert said is not None
+        told.add(said.groups())
+    ((recall, low, high, people),) = told
+    assert float(low) <= float(recall) <= float(high)
+    assert float(recall) == pytest.approx(right / common, abs=0.1)
+    assert int(people) == pytest.approx(common, rel=0.15)
+    declared = {(e.step, e.words) for e in link_exchanges(job.link or Linkage(fields=FIELDS))}
+    assert ("link/blocks", "blocks and witnesses of records" if blocks else "witnesses of records") in declared
 
 
 @pytest.mark.parametrize("linker", ["coordinator", "active"])
@@ -318,6 +340,9 @@ def test_mistakes_are_told_before_anything_is_sent(tmp_path: Path) -> None:
         ({"fields": {"a": "text"}, "threshold": 0.5, "precision": 0.9}, "give one of them"),
         ({"fields": {"a": "text"}, "blocks": ["b:sound"]}, r"fields: a\)"),
         ({"fields": {"a": "text"}, "blocks": ["a:quick"]}, "were expected"),
+        ({"fields": {"a": "text"}, "witnesses": ["a", "b"]}, "witnesses has 'b'"),
+        ({"fields": {"a": "text", "b": "text"}, "witnesses": ["a", "a+b"]}, "no field in both"),
+        ({"fields": {"a": "text", "b": "text"}, "witnesses": ["a"]}, "two sets of fields were expected"),
         ({"fields": {"a b": "text"}}, "a name of letters"),
         ({"fields": {"a": {"kind": "text", "salt": "z"}}}, "name another field"),
         ({"fields": {"a": "text"}, "bits": 300}, "multiple of 64"),

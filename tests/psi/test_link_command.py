@@ -21,7 +21,7 @@ from securevfl_psi.command.link_app import blocks_of, schema_of
 from securevfl_psi.command.link_plan import Linking, Plan
 from securevfl_psi.command.linking import run_link
 from securevfl_psi.command.records_of import Records
-from securevfl_psi.linkage import Encodings, FamilyErrors, simulate_families
+from securevfl_psi.linkage import FamilyErrors, simulate_families
 
 FILES = simulate_families(120, common=0.8, together=1.0, errors=FamilyErrors(typo=0.05), seed=4)
 FIELDS = ["given_name=text", "surname=text:1.5", "phone=code", "born=date"]
@@ -101,6 +101,26 @@ def test_both_get_the_same_people_whoever_compares(folder: Path, linker: str) ->
     assert ("could test guesses" in said) is (linker != "notary")
 
 
+@pytest.mark.parametrize("linker", ["notary", "bank"])
+def test_witnesses_tell_both_how_many_people_there_are(folder: Path, linker: str) -> None:
+    sets = blocks_of(["surname+born", "given_name+phone"], schema_of(FIELDS), "--witness")
+    more = {name: {"witnesses": sets} for name in ("bank", "shop")}
+    ended = _run(folder, linker, **more)
+    found = {name: one for name, one in ended.items() if isinstance(one, Linking)}
+    assert set(found) == set(ended), ended
+    people = len(set(FILES.people[0].tolist()) & set(FILES.people[1].tolist()))
+    for one in found.values():
+        assert one.common == pytest.approx(people, rel=0.2)
+        assert one.recall_range is not None
+        assert one.recall_range[0] <= one.recall <= one.recall_range[1]
+        assert "people in both tables" in dict(one.lines())["estimated"]
+    assert len({one.common for one in found.values()}) == 1
+    del more["shop"]
+    ended = _run(folder, linker, **more)
+    assert isinstance(ended["shop"], errors.DisagreementError)
+    assert "--witness at both" in str(ended["shop"])
+
+
 def test_three_processes_from_csv_to_csv(folder: Path, tmp_path: Path) -> None:
     with ExitStack() as stack:
         doors = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in NAMES]
@@ -147,7 +167,7 @@ def test_another_key_other_fields_and_other_blocks_end_it(folder: Path, monkeypa
     assert any("compares other fields" in str(one) for one in ended.values())
     assert not any(isinstance(one, Linking) for one in ended.values())
     ended = _run(folder, "notary", shop={"rules": blocks_of(["phone"], schema_of(FIELDS))})
-    assert any("compares other fields, weights or blocks" in str(one) for one in ended.values())
+    assert any("compares other fields, weights, blocks or witnesses" in str(one) for one in ended.values())
     ended = _run(folder, "bank", shop={"context": "another"})
     assert any(isinstance(one, errors.DisagreementError) for one in ended.values())
 
@@ -178,10 +198,11 @@ def test_more_records_than_agreed_and_forged_bytes_are_refused(folder: Path, mon
     assert isinstance(ended["notary"], errors.SetSizeError | errors.MalformedError)
     assert any("it accepts fewer records" in str(one) or "not what the protocol" in str(one) for one in ended.values())
 
-    def short(original: Any, talk: Any, encodings: Encodings, blocks: Any) -> None:
-        data = encodings.to_bytes()[:-8]
-        talk.say(linking.Kind.COUNT, len(data).to_bytes(8, "big") + bytes(8))
-        talk.say_bytes(data)
+    def short(original: Any, talk: Any, sent: Any) -> None:
+        data = sent.encodings.to_bytes()[:-8]
+        talk.say(linking.Kind.COUNT, len(data).to_bytes(5, "big") + bytes(10))
+        for part in (data, b"", b""):
+            talk.say_bytes(part)
 
     _failing(monkeypatch, "_give", short)
     ended = _run(folder, "notary")

@@ -24,6 +24,7 @@ from securevfl_psi.command.written import require_writable
 from securevfl_psi.errors import InputError, LinkageError
 from securevfl_psi.linkage import Code, Date, Field, Kind, Prefix, Schema, Soundex, Text, Whole
 from securevfl_psi.linkage.blocking import BlockKey
+from securevfl_psi.linkage.witnesses import check_witnesses
 
 __all__ = ["blocks_of", "link_command", "schema_of"]
 
@@ -59,7 +60,7 @@ def schema_of(fields: Sequence[str], bits: int = 1024) -> Schema:
         raise InputError(f"--field: {error}") from None
 
 
-def blocks_of(texts: Sequence[str], schema: Schema) -> tuple[dict[str, BlockKey], ...]:
+def blocks_of(texts: Sequence[str], schema: Schema, option: str = "--block") -> tuple[dict[str, BlockKey], ...]:
     """From texts as ``surname:sound+born:4``: fields that are joined by ``+``, whole, by sound, or by first characters.
 
     Raises:
@@ -72,8 +73,8 @@ def blocks_of(texts: Sequence[str], schema: Schema) -> tuple[dict[str, BlockKey]
             match = _PART.fullmatch(part.strip())
             if match is None or match[1] not in known:
                 raise InputError(
-                    f"--block {text!r}; names of fields joined by '+' are needed, each alone, with ':sound', or with a "
-                    f"number of characters (fields: {', '.join(sorted(known))})"
+                    f"{option} {text!r}; names of fields joined by '+' are needed, each alone, with ':sound', or with "
+                    f"a number of characters (fields: {', '.join(sorted(known))})"
                 )
             rule[match[1]] = (
                 Whole() if match[2] is None else Soundex() if match[2] == "sound" else Prefix(int(match[2]))
@@ -102,6 +103,10 @@ def link_command(
     ] = None,
     block: Annotated[
         list[str] | None, typer.Option(help="Compare only pairs that share one: 'surname:sound+born:4', 'zip', …")
+    ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option(help="Fields that are enough to know a person by, 'surname+born'; twice, for recall. See docs."),
     ] = None,
     keep_duplicates: Annotated[bool, typer.Option(help="Do not look for one person twice in the table.")] = False,
     threshold: Annotated[float | None, typer.Option(min=0, max=1, help="At the linker: least similarity.")] = None,
@@ -145,11 +150,12 @@ def link_command(
             raise InputError("--threshold and --precision; give one of them, or neither")
         records = None
         if name in plan.parties:
-            plan, records = _own(plan, table, fields or (), columns or (), block or (), delimiter, max_bytes)
+            rules = block or (), witness or ()
+            plan, records = _own(plan, table, fields or (), columns or (), rules, delimiter, max_bytes)
             if out:
                 require_writable(out, records.path)
-        elif table is not None or fields or block or out:
-            raise InputError("a third party that compares has no table, no --field, no --block and no --out")
+        elif table is not None or fields or block or witness or out:
+            raise InputError("a third party that compares has no table, --field, --block, --witness or --out")
         with ExitStack() as stack:
 
             def say(text: str) -> None:
@@ -171,7 +177,7 @@ def _own(
     table: Path | None,
     fields: Sequence[str],
     columns: Sequence[str],
-    block: Sequence[str],
+    rules: tuple[Sequence[str], Sequence[str]],
     delimiter: str,
     max_bytes: int,
 ) -> tuple[Plan, Records]:
@@ -184,4 +190,10 @@ def _own(
     if set(given) - set(names):
         raise InputError(f"--column {min(set(given) - set(names))}: no --field has that name ({', '.join(names)})")
     records = Records.read(table, names | given, delimiter, max_rows=plan.max_set_size, max_bytes=max_bytes)
-    return replace(plan, schema=schema, rules=blocks_of(block, schema)), records
+    sets = blocks_of(rules[1], schema, "--witness")
+    try:
+        if sets:
+            check_witnesses(sets)
+    except LinkageError as error:
+        raise InputError(f"--witness: {error}") from None
+    return replace(plan, schema=schema, rules=blocks_of(rules[0], schema), witnesses=sets), records

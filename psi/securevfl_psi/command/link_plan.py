@@ -25,6 +25,7 @@ class Plan:
         context: what the run is for; all must say the same.
         schema: what is compared; None at a linker without records.
         rules: blocks.
+        witnesses: two sets of fields for an estimate of recall, or none.
         deduplicate: whether to leave out rows of one person.
         threshold, precision: at the linker, see `securevfl_psi.linkage.link`.
         max_set_size: most records of another party.
@@ -36,6 +37,7 @@ class Plan:
     context: str
     schema: Schema | None = None
     rules: tuple[Mapping[str, BlockKey], ...] = ()
+    witnesses: tuple[Mapping[str, BlockKey], ...] = ()
     deduplicate: bool = True
     threshold: float | None = None
     precision: float | None = None
@@ -49,7 +51,10 @@ class Plan:
     @property
     def what(self) -> str:
         """Rules that both parties with records have to have alike; empty at a linker without records."""
-        return "" if self.schema is None else f"{self.schema.tag()} {[sorted(rule.items()) for rule in self.rules]!r}"
+        if self.schema is None:
+            return ""
+        rules, sets = ([sorted(rule.items()) for rule in some] for some in (self.rules, self.witnesses))
+        return f"{self.schema.tag()} {rules!r} {sets!r}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +69,10 @@ class Linking:
         pairs: linked pairs.
         threshold: least similarity of them.
         precision: estimated share of them that is true.
-        recall_at_most: estimated share of the true pairs that is found, of those that similarities show.
+        recall: estimated share of the true pairs that is found: of all with witnesses; else of those that similarities
+            show, which is too high where few records are in common.
+        recall_range: with witnesses, a 95 % interval of it; else None.
+        common: with witnesses, the estimated number of people in both tables; else None.
         sent, received: bytes of messages, with all others together.
         seconds: from the connections to the end.
         links: rows of this party that are linked, and their names: in an order that both share.
@@ -79,10 +87,12 @@ class Linking:
     pairs: int
     threshold: float
     precision: float
-    recall_at_most: float
+    recall: float
     sent: int
     received: int
     seconds: float
+    recall_range: tuple[float, float] | None = None
+    common: float | None = None
     links: list[tuple[int, str]] = field(default_factory=list, repr=False)
     out: str | None = None
 
@@ -90,6 +100,12 @@ class Linking:
         """All fields but the links as one JSON object."""
         fields = {name: value for name, value in asdict(self).items() if name != "links"}
         return json.dumps(fields | {"seconds": round(self.seconds, 3)}, indent=2)
+
+    def _recall(self) -> str:
+        if self.recall_range is None or self.common is None:
+            return f"recall {self.recall:.3f} of the true pairs that stand out, which tends to be too high"
+        low, high = self.recall_range
+        return f"recall {self.recall:.3f} ({low:.3f} to {high:.3f}) of about {self.common:.0f} people in both tables"
 
     def title(self) -> str:
         """The result in one line."""
@@ -104,10 +120,7 @@ class Linking:
         left_out = [("left out", f"{counted(self.duplicates, 'row')} of people who stand here twice")]
         left_out = left_out if self.duplicates else []
         return [
-            (
-                "estimated",
-                f"precision {self.precision:.4f}, recall {self.recall_at_most:.4f}, which tends to be too high",
-            ),
+            ("estimated", f"precision {self.precision:.3f}, {self._recall()}"),
             ("threshold", f"similarity {self.threshold:.3f}"),
             (f"{self.linker} learned", learned),
             *left_out,

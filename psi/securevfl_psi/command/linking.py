@@ -22,7 +22,7 @@ from securevfl_psi.command.link_plan import Linking, Plan
 from securevfl_psi.command.records_of import Records
 from securevfl_psi.command.talk import Talk
 from securevfl_psi.errors import DisagreementError, LinkageError, MalformedError, PSIError
-from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_duplicates, link
+from securevfl_psi.linkage import Encodings, blocking_tokens, encode, find_duplicates, link, witness_tokens
 from securevfl_psi.terms import parse_nonce
 from securevfl_psi.wire import Kind
 
@@ -36,9 +36,20 @@ REASONS = {
     "malformed": "what it received is not what the protocol allows",
     "error": "of an error",
 }
-_VERSION = 1
+_VERSION = 2
 _ID = 16
 _MOST_HEAD = 1 << 12
+_SIZE = 5
+_LOW, _HIGH, _COMMON = "recall_low", "recall_high", "common"
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """What the linker has of a party: encodings, and tokens of blocks and of witnesses, where there are any."""
+
+    encodings: Encodings = field(repr=False)
+    blocks: np.ndarray | None = field(default=None, repr=False)
+    witnesses: np.ndarray | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -80,7 +91,9 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         pairs=int(found.figures["pairs"]),
         threshold=found.figures["threshold"],
         precision=found.figures["precision"],
-        recall_at_most=found.figures["recall"],
+        recall=found.figures["recall"],
+        recall_range=(found.figures[_LOW], found.figures[_HIGH]) if _LOW in found.figures else None,
+        common=found.figures.get(_COMMON),
         sent=sum(talk.sent for talk in talks.values()),
         received=sum(talk.received for talk in talks.values()),
         seconds=time.perf_counter() - started,
@@ -110,16 +123,20 @@ def _run(
         rows = find_duplicates(table, plan.schema).rows
     rows = rows[np.argsort(np.frombuffer(secrets.token_bytes(8 * len(rows)), dtype=np.uint64))]
     table = {name: [values[row] for row in rows.tolist()] for name, values in table.items()}
-    encodings = encode(table, plan.schema, key, context=plan.context)
-    blocks = blocking_tokens(table, plan.schema, plan.rules, key, context=plan.context) if plan.rules else None
+    with_key = {"schema": plan.schema, "key": key, "context": plan.context}
+    own = _Sent(
+        encode(table, **with_key),  # type: ignore[arg-type]
+        blocking_tokens(table, rules=plan.rules, **with_key) if plan.rules else None,  # type: ignore[arg-type]
+        witness_tokens(table, rules=plan.witnesses, **with_key) if plan.witnesses else None,  # type: ignore[arg-type]
+    )
     if plan.linker == plan.name:
         theirs = _take(plan, talks[peer])
-        mine, other, figures = _compare(plan, (encodings, blocks), theirs)
+        mine, other, figures = _compare(plan, own, theirs)
         _tell(talks[peer], other, figures)
         found = Compared(mine, figures)
     else:
         talk = talks[plan.linker]
-        _give(talk, encodings, blocks)
+        _give(talk, own)
         found = _told(talk, len(rows))
     linked = np.flatnonzero(found.names.any(axis=1))
     links = sorted((found.names[at].tobytes().hex(), int(rows[at])) for at in linked.tolist())
@@ -141,7 +158,8 @@ def _greet(plan: Plan, talks: Mapping[str, Talk]) -> dict[str, bytes]:
         both = plan.what and name in plan.parties
         if both and said.get("rules") != plan.what:
             raise DisagreementError(
-                f"{name!r} compares other fields, weights or blocks: give the same --field and --block at both"
+                f"{name!r} compares other fields, weights, blocks or witnesses: give the same --field, --block and "
+                "--witness at both"
             )
     return found
 
@@ -154,41 +172,50 @@ def _key(plan: Plan, talk: Talk, peer: str, nonces: Mapping[str, bytes]) -> byte
     return own.seeds({peer: talk.hear(Kind.KEY)})[peer]
 
 
-def _give(talk: Talk, encodings: Encodings, blocks: np.ndarray | None) -> None:
-    data = encodings.to_bytes()
-    tokens = b"" if blocks is None else np.ascontiguousarray(blocks.astype("<u8")).tobytes()
-    talk.say(Kind.COUNT, len(data).to_bytes(8, "big") + len(tokens).to_bytes(8, "big"))
-    talk.say_bytes(data)
-    talk.say_bytes(tokens)
+def _give(talk: Talk, sent: _Sent) -> None:
+    data = sent.encodings.to_bytes()
+    tokens = [b"" if of is None else of.astype("<u8").tobytes() for of in (sent.blocks, sent.witnesses)]
+    talk.say(Kind.COUNT, b"".join(len(part).to_bytes(_SIZE, "big") for part in (data, *tokens)))
+    for part in (data, *tokens):
+        talk.say_bytes(part)
 
 
-def _take(plan: Plan, talk: Talk) -> tuple[Encodings, np.ndarray | None]:
+def _take(plan: Plan, talk: Talk) -> _Sent:
     head = talk.hear(Kind.COUNT)
-    if len(head) != 16:
-        raise MalformedError(f"{talk.peer!r} announces its records in {len(head)} bytes; 16 were expected")
-    size, tokens = int.from_bytes(head[:8], "big"), int.from_bytes(head[8:], "big")
+    if len(head) != 3 * _SIZE:
+        raise MalformedError(f"{talk.peer!r} announces its records in {len(head)} bytes; {3 * _SIZE} were expected")
+    sizes = [int.from_bytes(head[at * _SIZE : (at + 1) * _SIZE], "big") for at in range(3)]
     most = _MOST_HEAD + plan.max_set_size * 1024
-    if size > most or tokens > most:
+    if max(sizes) > most:
         raise MalformedError(
-            f"{talk.peer!r} announces {size} bytes of encodings and {tokens} of blocks; at most {most}"
+            f"{talk.peer!r} announces {sizes[0]} bytes of encodings, {sizes[1]} of blocks and {sizes[2]} of witnesses; "
+            f"at most {most}"
         )
-    encodings = Encodings.from_bytes(talk.hear_bytes(size), max_rows=plan.max_set_size)
-    data = talk.hear_bytes(tokens)
+    encodings = Encodings.from_bytes(talk.hear_bytes(sizes[0]), max_rows=plan.max_set_size)
+    return _Sent(encodings, *(_tokens(talk, size, len(encodings)) for size in sizes[1:]))
+
+
+def _tokens(talk: Talk, size: int, rows: int) -> np.ndarray | None:
+    data = talk.hear_bytes(size)
     if not data:
-        return encodings, None
-    if not len(encodings) or len(data) % (8 * len(encodings)):
-        raise MalformedError(f"{talk.peer!r} sent {len(data)} bytes of blocks for {len(encodings)} records")
-    return encodings, np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(len(encodings), -1)
+        return None
+    if not rows or len(data) % (8 * rows):
+        raise MalformedError(f"{talk.peer!r} sent {len(data)} bytes of blocks or witnesses for {rows} records")
+    return np.frombuffer(data, dtype="<u8").astype(np.uint64).reshape(rows, -1)
 
 
-def _compare(
-    plan: Plan, one: tuple[Encodings, np.ndarray | None], other: tuple[Encodings, np.ndarray | None]
-) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-    (a, blocks_a), (b, blocks_b) = one, other
-    blocks = None if blocks_a is None or blocks_b is None else (blocks_a, blocks_b)
-    if blocks is not None and blocks[0].shape[1] != blocks[1].shape[1]:
-        raise DisagreementError("the parties make blocks by other rules: give the same --block at both")
-    found = link(a, b, blocks=blocks, threshold=plan.threshold, precision=plan.precision)
+def _both(one: np.ndarray | None, other: np.ndarray | None, option: str) -> tuple[np.ndarray, np.ndarray] | None:
+    if one is None and other is None:
+        return None
+    if one is None or other is None or one.shape[1] != other.shape[1]:
+        raise DisagreementError(f"the parties do not have the same {option}: give it alike at both")
+    return one, other
+
+
+def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    a, b = one.encodings, other.encodings
+    blocks, seen = _both(one.blocks, other.blocks, "--block"), _both(one.witnesses, other.witnesses, "--witness")
+    found = link(a, b, blocks=blocks, witnesses=seen, threshold=plan.threshold, precision=plan.precision)
     names = np.frombuffer(secrets.token_bytes(_ID * len(found)), dtype=np.uint8).reshape(-1, _ID)
     given = []
     for size, rows in ((len(a), found.rows_a), (len(b), found.rows_b)):
@@ -196,7 +223,10 @@ def _compare(
         whole[rows] = names
         given.append(whole)
     figures = {"pairs": float(len(found)), "threshold": found.threshold, "precision": found.precision}
-    return given[0], given[1], figures | {"recall": found.recall}
+    figures["recall"] = found.recall
+    if found.ranges is not None and found.common is not None:
+        figures |= {_LOW: found.ranges[1][0], _HIGH: found.ranges[1][1], _COMMON: found.common}
+    return given[0], given[1], figures
 
 
 def _compare_for_both(plan: Plan, talks: Mapping[str, Talk]) -> Compared:
@@ -216,9 +246,11 @@ def _tell(talk: Talk, names: np.ndarray, figures: Mapping[str, float]) -> None:
 def _told(talk: Talk, rows: int) -> Compared:
     said = talk.hear_fields({})
     figures = {}
-    for name in ("pairs", "threshold", "precision", "recall"):
+    more = (_LOW, _HIGH, _COMMON) if _COMMON in said else ()
+    for name in ("pairs", "threshold", "precision", "recall", *more):
         value = said.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= rows + 1:
+        most = (rows + 1) ** 2 if name == _COMMON else rows + 1
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
             raise MalformedError(f"{talk.peer!r} told {name} as {value!r:.40}; a number was expected")
         figures[name] = float(value)
     parts = list(talk.hear_rows(Kind.TOKENS, _ID, rows, f"the names of {talk.peer!r}"))
