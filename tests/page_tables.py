@@ -261,6 +261,20 @@ def _planted() -> str:
     return _table([*head, "ε of labels", "ε of features", "runs"], rows)
 
 
+def _amounts() -> str:
+    rows = []
+    for (algorithm, protection), cells in _gate("amount").items():
+        best = max((cell["labels"] for cell in cells), key=lambda one: one["correlation"])
+        correlation = f"{best['correlation']:.2f} ({best['correlation_without']:.2f})"
+        figures = [_beside(cells, what, "without") for what in ("labels", "features", "attribute")]
+        says = [_severity(cells, what) for what in ("labels", "features")]
+        rows.append(
+            [f"`{algorithm}`", protection, correlation, figures[0], says[0], *figures[1:], says[1], str(len(cells))]
+        )
+    head = ["algorithm", "protection", "number: correlation", "above its median: AUC", "says"]
+    return _table([*head, "features: R²", "attribute: AUC", "says", "seeds"], rows)
+
+
 def _views() -> str:
     rows = []
     for view, found in measured().items():
@@ -279,6 +293,7 @@ def blocks() -> dict[str, str]:
         "algorithms": _algorithms(),
         "beyond": _beyond(),
         "gate": _measured(),
+        "amounts": _amounts(),
         "shares": _on_shares(),
         "planted": _planted(),
         "attack": _attack(),

@@ -1,4 +1,4 @@
-"""The cells of the gate's matrix, and the data: the credit table, and the same table with planted secrets."""
+"""The cells of the gate's matrix, and the data: the credit table, a number of it, and planted secrets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from securevfl.data import LabelBook, hold_out, label_owners
 from securevfl.privacy.mechanisms import Mechanism
 from securevfl.transport import COORDINATOR
 
-__all__ = ["ALGORITHMS", "CELLS", "PROTECTIONS", "QUICK", "Cell", "canaries", "credit", "planted"]
+__all__ = ["ALGORITHMS", "CELLS", "PROTECTIONS", "QUICK", "Cell", "amount", "canaries", "credit", "planted"]
 
 _SIZES = {"hidden": 16, "top": (16,), "lr": 0.005, "cut_lr": 1.0}
 _BOTTOM = {"bottom": (16,)} | _SIZES
@@ -84,7 +84,7 @@ class Cell:
     """One job of the matrix.
 
     Attributes:
-        data: ``"credit"``, ``"planted"`` or ``"canaries"``.
+        data: ``"credit"``, ``"amount"``, ``"planted"`` or ``"canaries"``.
         algorithm: of `ALGORITHMS`.
         protection: of `PROTECTIONS`.
         seed: of data and job.
@@ -108,11 +108,25 @@ class Cell:
         return self.protection in ("sealed", "bfv")
 
     @property
+    def secret(self) -> bool:
+        """Whether its data hold secrets that nothing else tells."""
+        return self.data in ("planted", "canaries")
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its target is a number."""
+        return self.data == "amount"
+
+    @property
     def job(self) -> sv.Job:
         """What runs."""
+        protection = PROTECTIONS[self.protection]
+        noisy = protection.dp is not None and protection.dp.labels is not None
         return sv.Job(
+            task="regression" if self.numeric else "classification",
+            target_range=_LIMITS if self.numeric and noisy else None,
             algorithm=ALGORITHMS[self.algorithm][1],
-            protection=sv.Plain() if self.trees and self.sealed else PROTECTIONS[self.protection],
+            protection=sv.Plain() if self.trees and self.sealed else protection,
             epochs=self.epochs,
             batch_size=128,
             seed=self.seed,
@@ -139,12 +153,27 @@ class Cell:
         if self.algorithm == "multi_vfl":
             return several(rows, self.seed)
         count = ALGORITHMS[self.algorithm][0]
-        return {"credit": credit, "planted": planted, "canaries": canaries}[self.data](count, rows, self.seed)
+        made = {"credit": credit, "amount": amount, "planted": planted, "canaries": canaries}
+        return made[self.data](count, rows, self.seed)
 
 
 def credit(parties: int, rows: int, seed: int) -> sv.Parties:
     """The credit table, half of the training clients common, labels of the others known to the bank."""
     return sv.datasets.limited_credit(overlap=0.5, seed=seed, rows=rows, parties=parties, labels="all")
+
+
+_LIMITS = (0.0, 500_000.0)
+"""What all parties know of a credit limit, in Taiwan dollars, where labels carry noise."""
+
+
+def amount(parties: int, rows: int, seed: int) -> sv.Parties:
+    """The credit table, of which the bank learns the credit limit, a number, instead of the default."""
+    people = credit(parties, rows, seed)
+    bank = people.active
+    columns = dict(bank.columns)
+    limits = np.asarray(columns.pop("LIMIT_BAL"), np.float64)
+    bank = replace(bank, columns=columns, label=limits, label_name="LIMIT_BAL", classes=(), book=None)
+    return sv.Parties.of(bank, *people.passive)
 
 
 def several(rows: int, seed: int) -> sv.Parties:
@@ -240,6 +269,11 @@ _WHOLE = {
     "apc_vfl": "plain, features 1, features 8",
     "distilled": _WIDE,
 }
+_AMOUNTS = {
+    "splitnn, identity": "plain, sealed",
+    "splitnn": "plain, sealed, dp 1, dp 8",
+    "zero_imputation": "plain, sealed",
+}
 _TREES = {"boosting": "plain, sealed", "boosting, shown": "plain, sealed"}
 _SHARES = dict.fromkeys(
     (
@@ -262,6 +296,7 @@ CELLS = [
     *_matrix("credit", _WHOLE, 3),
     *_matrix("credit", _SEVERAL, 3),
     *_matrix("credit", _TREES, 3),
+    *_matrix("amount", _AMOUNTS, 3),
     *_matrix("planted", _WHOLE, 3),
     *_matrix("canaries", _CANARIES, 3),
     *_matrix("credit", _SHARES, 3),
@@ -298,6 +333,7 @@ QUICK = [
         1,
     ),
     *_matrix("canaries", {"splitnn, identity": "features 1, z 1"}, 1),
+    *_matrix("amount", {"splitnn, identity": "sealed", "splitnn": "plain, dp 1"}, 1),
     Cell("credit", "splitnn, identity", "bfv", epochs=1),
 ]
 """About two minutes on two cores."""

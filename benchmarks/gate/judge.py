@@ -45,6 +45,10 @@ class Got(msgspec.Struct, frozen=True, kw_only=True):
     """as in ``measured.json``, where the cell has no noise"""
     bound: float = 1.0
     """what the planned ε permits, where nothing else tells the secret; 1 without noise or where something else does"""
+    correlation: float | msgspec.UnsetType = msgspec.UNSET
+    """of a numeric target: of the best attack with the true number, where `value` is the AUC of *above its median*"""
+    correlation_without: float | msgspec.UnsetType = msgspec.UNSET
+    """likewise of the same attacker without what he received"""
     admitted: bool = False
     """whether a policy with ``leaks = false`` of the one whose data it is accepts the job"""
 
@@ -173,7 +177,7 @@ RULES: Sequence[Callable[[Figures], Iterator[str]]] = (
 
 def controls(cells: Sequence[Figures]) -> list[str]:
     """What is wrong with the positive controls: an attacker who gets nothing where all lies open proves nothing."""
-    plain = [c for c in cells if c.protection == "plain" and c.algorithm.startswith("splitnn")]
+    plain = [c for c in cells if c.protection == "plain" and c.algorithm.startswith("splitnn") and c.data != "amount"]
     labels = [c.labels.value for c in plain if c.labels is not None]
     features = [c.features.value for c in plain if c.algorithm == "splitnn, identity" and c.features is not None]
     found = []

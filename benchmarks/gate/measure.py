@@ -28,7 +28,7 @@ from securevfl.privacy.attacks import features as on_features
 from securevfl.privacy.attacks import label_gradients as on_labels
 from securevfl.privacy.attacks.epsilon import audit
 from securevfl.privacy.attacks.learners import classify
-from securevfl.privacy.attacks.measure import auc, auc_error, draw_known, r_squared, ranked
+from securevfl.privacy.attacks.measure import auc, auc_error, correlated, draw_known, r_squared, ranked
 from securevfl.site import PartySecret
 from securevfl.transport import COORDINATOR
 
@@ -109,7 +109,7 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
     bank = views[owner]
     passive = bank.passive if every_party else bank.passive[:1]
     truth = transcript.truth(owner)
-    secret = cell.data != "credit"
+    secret = cell.secret
     labels = _worst(_labels(cell, bank, views[name], truth.y) for name in passive)
     features = _worst(_features(cell, bank, name, truth.x[name]) for name in passive)
     attribute = _worst(
@@ -206,7 +206,7 @@ def _permitted(cell: Cell, bank: View, what: str) -> float:
     """The AUC that the planned ε permits of a secret that nothing else tells; 1 where something else does."""
     protection = cell.job.planned(len(bank.passive))
     mechanism = None if protection.dp is None else getattr(protection.dp, what)
-    if cell.data == "credit" or mechanism is None or isinstance(mechanism, sv.Marvell):
+    if not cell.secret or mechanism is None or isinstance(mechanism, sv.Marvell):
         return 1.0
     return permitted(mechanism).auc
 
@@ -250,16 +250,32 @@ def _view(cell: Cell, *, labels: bool) -> str:
 
 
 def _labels(cell: Cell, bank: View, view: View, y: np.ndarray) -> Got:
-    """Labels of training rows, from gradients at one passive party, with no label known and with 40."""
+    """Labels of training rows, from gradients at one passive party, with no label known and with 40. Of a number the
+    AUC is that of *above its median*, and the best correlation stands beside it."""
     known = draw_known(view.train, y, _KNOWN_LABELS, cell.seed)
-    without = ranked(on_labels.without_gradients(view, known).without(known.rows), y, view.classes)[0]
-    floor = max(without, 0.5)
-    tried = {}
+    baseline = on_labels.without_gradients(view, known).without(known.rows)
+    above = (y > np.median(y[view.train])).astype(np.int64) if cell.numeric else y
+    floor = max(_ranked(view, baseline, above)[0], 0.5)
+    tried, correlations = {}, [(correlated(baseline, y)[0], 0.0)] if cell.numeric else []
     if view.gradients():
         for name, estimate in _label_scores(view, known).items():
-            value, error = ranked(estimate.without(known.rows), y, view.classes)
+            rest = estimate.without(known.rows)
+            value, error = _ranked(view, rest, above)
             tried[name] = value, floor, error
-    return _got(cell, bank, tried, view.party, view.owner, "labels")
+            correlations += [correlated(rest, y)] if cell.numeric else []
+    got = _got(cell, bank, tried, view.party, view.owner, "labels")
+    if not cell.numeric:
+        return got
+    best = max(value for value, _ in correlations[1:]) if tried else 0.0
+    return msgspec.structs.replace(got, correlation=best, correlation_without=max(correlations[0][0], 0.0))
+
+
+def _ranked(view: View, estimate: Estimate, classes: np.ndarray) -> tuple[float, float]:
+    """AUC of an estimate of classes, or of a number that is above its median or not; and its standard error."""
+    if not view.numeric:
+        return ranked(estimate, classes, view.classes)
+    flat = Estimate(estimate.rows, estimate.values.reshape(len(estimate.rows)), estimate.either_way)
+    return ranked(flat, classes, 2)
 
 
 def _label_scores(view: View, known: Known) -> dict[str, Estimate]:
@@ -295,7 +311,7 @@ def _explained(estimate: Estimate, known: Known, x: np.ndarray) -> float:
 def _bits(cell: Cell, x: np.ndarray) -> np.ndarray:
     """A yes-or-no attribute of each aligned row, (n,): the planted secret, or whether the first column is above its
     median."""
-    return (x[:, 0] > (0.0 if cell.data != "credit" else np.median(x[:, 0]) + 1e-6)).astype(np.int64)
+    return (x[:, 0] > (0.0 if cell.secret else np.median(x[:, 0]) + 1e-6)).astype(np.int64)
 
 
 def _attributes(cell: Cell, x: np.ndarray) -> list[np.ndarray]:

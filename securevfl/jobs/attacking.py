@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from securevfl.privacy.attacks.features import LEARNERS
 from securevfl.privacy.attacks.learners import standardised
 from securevfl.privacy.attacks.measure import Estimate, auc, auc_error, draw_known
 from securevfl.privacy.attacks.suite import QUICK, WHOLE, Effort, run_suite, score_columns
-from securevfl.privacy.attacks.verdict import CLAIMED, claims, contradiction
+from securevfl.privacy.attacks.verdict import CLAIMED, SEVERITIES, claims, contradiction
 from securevfl.report import Card
 from securevfl.report.attack_page import attack_table, write_attacks
 from securevfl.report.attack_record import AttackRecord, Claimed
@@ -96,17 +96,12 @@ def attack(
         observer: hears how the runs go on.
 
     Raises:
-        InputError: no known records, or negative ones; or a job that learns a number.
+        InputError: no known records, or negative ones.
         SecureVFLError: whatever ended a run.
     """
     if not known or min(known) < 1 or min(labels, default=0) < 0:
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
-        )
-    if job.number is not None:
-        raise InputError(
-            "attacks are scored by classes, and the job learns a number: attack the same job on classes of it (below "
-            "and above a bound). The messages are the same, and a gradient tells a number as well as it tells a class"
         )
     names = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
     job = settled(job, *names)
@@ -130,7 +125,7 @@ def attack(
             measured += _predicted(result.model(), parties, aligned, transcript, effort, seed)
     findings = _findings(job, parties)
     stated = claims(findings)
-    against = [(one, stated.get((one.attacker, one.victim), "")) for one in measured]
+    against = [(one, _stated(stated, one)) for one in measured]
     said = [(severity, contradiction(one, severity)) for one, severity in against if one.attack.startswith(CLAIMED)]
     record = AttackRecord(
         name=name,
@@ -182,6 +177,11 @@ def _findings(job: Job, parties: Parties) -> list[Finding]:
     passive = [table.name for table in parties.passive]
     owners = [table.name for table in parties.label_owners]
     return [f for owner in owners for f in job.algorithm.findings(job.protection, passive, owner)] if passive else []
+
+
+def _stated(stated: Mapping[tuple[str, str], str], one: Measured) -> str:
+    """The mildest that is stated of those an attack is about: each of them was got."""
+    return min((stated.get((one.attacker, victim), "") for victim in one.victim.split(", ")), key=SEVERITIES.index)
 
 
 def _checkpoints(folder: Path) -> dict[str, object]:
@@ -327,13 +327,16 @@ def _from_scores(
 def _members(
     train: np.ndarray, test: np.ndarray, scores: np.ndarray, truth: Truth, chief: str, seed: int
 ) -> Iterator[Measured]:
-    """Whether the final model tells the rows that it was trained on from test rows."""
+    """Whether the final model tells the rows that it was trained on from test rows. Of a number, by its error: an
+    entropy is of classes."""
     rows = np.concatenate([train, test])
     member = np.arange(len(rows)) < len(train)
-    tried = (
+    tried: list[tuple[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Estimate], str]] = [
         ("loss threshold", membership.loss_threshold, "Yeom et al., CSF 2018"),
         ("modified entropy", membership.modified_entropy, "Song and Mittal, USENIX Security 2021"),
-    )
+    ]
+    if scores.shape[1] == 1:
+        tried = [("error threshold", membership.error_threshold, "Yeom et al., CSF 2018")]
     for name, function, source in tried:
         estimate: Estimate = function(rows, scores[rows], truth.y[rows])
         value = auc(member, estimate.values)

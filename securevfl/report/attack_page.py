@@ -30,6 +30,8 @@ _GROUPS = (
     ("saved parts", "Saved files", "share that stands there as it is"),
 )
 
+_OF_NUMBERS = "correlation of the true number with what was recovered; 0 is guessing"
+
 
 def attack_table(record: AttackRecord) -> Table:
     """One row an attack: what it got with the number of known records that served it best, what the same attacker gets
@@ -89,7 +91,7 @@ def _picture(name: str, found: Sequence[Line], metric: str) -> str:
     start = 0.5 if metric == "AUC" else 0.0
     for i, line in enumerate(found):
         low, high = max(min(line.baseline, 1.0), start), max(min(line.value, 1.0), start)
-        colour = _GOT if line.gain > (0.10 if metric == "R²" else 0.05) else COMPUTE
+        colour = _GOT if line.gain > (0.05 if metric == "AUC" else 0.10) else COMPUTE
         axes.barh(i, high - low, left=low, height=0.55, color=colour)
         axes.plot([low], [i], "|", ms=11, mew=2.0, color=MUTED)
         _beside(axes, max(low, high), i, _number(line.value))
@@ -121,7 +123,7 @@ def render_attacks(record: AttackRecord) -> str:
             groups.append(
                 {
                     "title": title,
-                    "scale": scale,
+                    "scale": _OF_NUMBERS if found[0].metric == "correlation" else scale,
                     "lines": found,
                     "picture": Markup(picture),  # noqa: S704 - made here from escaped names and numbers
                 }

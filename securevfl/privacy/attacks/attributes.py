@@ -52,5 +52,5 @@ def from_predictions(view: View, known: Known) -> Estimate | None:
     """The attribute of the test rows from the model's predictions, beside own columns and labels; None without any."""
     if view.scores is None or len(view.scores) != len(view.test):
         return None
-    logits = np.log(np.clip(view.scores, 1e-9, 1.0))
+    logits = view.scores if view.numeric else np.log(np.clip(view.scores, 1e-9, 1.0))
     return classify(view.test, np.hstack([logits, view.own(view.test)]), known, 2)

@@ -25,7 +25,7 @@ def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | N
 
     Args:
         view: of the passive party.
-        labels: classes of all aligned rows, which it is taken to know.
+        labels: of all aligned rows, which it is taken to know.
         known: the columns of some records, (k, d).
     """
     rows, seen = view.gradients().training().of(view.train)
@@ -34,6 +34,10 @@ def from_gradients(view: View, labels: np.ndarray, known: Known) -> Estimate | N
     last = seen[:, -_LAST:]
     length = np.linalg.norm(last, axis=2)
     toward = last / np.maximum(length, 1e-300)[:, :, None]
+    if view.numeric:  # the label does not tell which way the row was pulled; p is the label and a share of the gradient
+        scale = max(float(last.std()), 1e-300)
+        about = [last.reshape(len(rows), -1) / scale, length / scale, (np.abs(seen) > _ZERO).mean(axis=1)]
+        return ridge(rows, np.hstack([*about, _own(view, rows, labels)]), known)
     side = np.where(labels[rows] == view.classes - 1, -1.0, 1.0)[:, None]
     about = [length * side, np.log(np.maximum(length, 1e-12)), (toward * side[:, :, None]).reshape(len(rows), -1)]
     about += [np.abs(toward).reshape(len(rows), -1), (np.abs(seen) > _ZERO).mean(axis=1)]
@@ -46,4 +50,4 @@ def from_own(view: View, labels: np.ndarray, known: Known) -> Estimate:
 
 
 def _own(view: View, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return np.hstack([view.x[rows], np.eye(view.classes)[labels[rows]]])
+    return np.hstack([view.x[rows], view.told(labels, rows)])

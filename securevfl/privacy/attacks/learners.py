@@ -62,18 +62,21 @@ def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int
 
 
 def classify(rows: np.ndarray, columns: np.ndarray, known: Known, classes: int) -> Estimate:
-    """Logistic regression; probabilities of the classes, (n, classes)."""
+    """Logistic regression; probabilities of the classes, (n, classes). For a number, which is one class, `ridge`."""
+    if classes == 1:
+        found = ridge(rows, columns, known)
+        return Estimate(rows, found.values.reshape(len(rows), 1))
     from sklearn.linear_model import LogisticRegression
 
     at, values = _at(rows, known)
     x = standardised(columns)
-    found = np.zeros((len(rows), classes))
+    likely = np.zeros((len(rows), classes))
     present = np.unique(values)
     if len(present) < 2:
-        found[:, present] = 1.0
-        return Estimate(rows, found)
+        likely[:, present] = 1.0
+        return Estimate(rows, likely)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fit = LogisticRegression(C=0.1, max_iter=300).fit(x[at], values)
-    found[:, fit.classes_.astype(int)] = fit.predict_proba(x)
-    return Estimate(rows, found)
+    likely[:, fit.classes_.astype(int)] = fit.predict_proba(x)
+    return Estimate(rows, likely)

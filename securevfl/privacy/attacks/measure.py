@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 import msgspec
 import numpy as np
 
-__all__ = ["Estimate", "Known", "Measured", "auc", "auc_error", "draw_known", "r_squared", "ranked", "score_labels"]
+__all__ = [
+    "Estimate",
+    "Known",
+    "Measured",
+    "auc",
+    "auc_error",
+    "correlated",
+    "draw_known",
+    "r_squared",
+    "ranked",
+    "score_labels",
+]
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +35,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     """what of it: "labels", "features", a column's name, "membership", …"""
     metric: str
-    """"AUC" (0.5 is guessing), "R²" (0 is guessing the mean), "Spearman", "share" """
+    """"AUC" (0.5 is guessing), "R²" (0 is guessing the mean), "correlation" (of a number with what was recovered of
+    it; 0 is guessing), "Spearman", "share" """
     value: float
     baseline: float
     """the same metric for the same learner without what was seen; 0.5 or 0 where there is nothing to learn from"""
@@ -35,7 +47,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     """of the job"""
     error: float = 0.0
-    """standard error of `value` over the scored rows, for AUC; 0 where there is none"""
+    """standard error of `value` over the scored rows, for AUC and correlation; 0 where there is none"""
     seen: str = ""
     """what it used"""
     source: str = ""
@@ -53,8 +65,10 @@ class Estimate:
 
     Attributes:
         rows: numbers, (n,).
-        values: scores that rank the rows, (n,), or estimates of columns, (n, d), or of classes, (n, classes).
-        either_way: whether a score's sign is open, which costs the attacker one bit: which class is the rarer one.
+        values: scores that rank the rows, (n,), or estimates of columns, (n, d), or of classes, (n, classes); of a
+            numeric target (n, 1).
+        either_way: whether a score's sign is open, which costs the attacker one bit: which class is the rarer one, or
+            whether large numbers are large.
     """
 
     rows: np.ndarray = field(repr=False)
@@ -88,13 +102,15 @@ def draw_known(rows: np.ndarray, target: np.ndarray, count: int, seed: int) -> K
 
     Args:
         rows: numbers to draw from, (n,).
-        target: of all numbered rows, (N,) classes or (N, d) values.
+        target: of all numbered rows, (N,) classes or numbers, or (N, d) values.
         count: how many.
         seed: of the draw.
     """
     draw = np.random.default_rng(seed)
     chosen = rows[draw.permutation(len(rows))[:count]]
-    if count and target.ndim == 1:  # an attacker who looks for known records finds one of each class
+    if (
+        count and target.ndim == 1 and target.dtype.kind in "iub"
+    ):  # an attacker who looks for known records finds one of each class
         first = [draw.permutation(rows[target[rows] == c])[:2] for c in np.unique(target[rows])]
         have = np.concatenate(first)
         chosen = np.concatenate([have, chosen[~np.isin(chosen, have)]])[: max(count, len(have))]
@@ -129,13 +145,16 @@ def auc_error(value: float, positive: int, negative: int) -> float:
 
 
 def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, float]:
-    """AUC of an estimate of classes, and its standard error.
+    """AUC of an estimate of classes, and its standard error; of a numeric target the correlation with it, see
+    `correlated`.
 
     Args:
         estimate: one score a row, or one a class; for more than two classes the mean over them, one against the rest.
         classes: true ones of all numbered rows, (N,).
-        count: number of classes.
+        count: number of classes; 1 stands for a number.
     """
+    if count == 1:
+        return correlated(estimate, classes)
     y, values = classes[estimate.rows], estimate.values
     if values.ndim == 1:
         target = y == 1 if count == 2 else y == int(np.bincount(y, minlength=count).argmax())
@@ -149,6 +168,22 @@ def ranked(estimate: Estimate, classes: np.ndarray, count: int) -> tuple[float, 
         return 0.5, 0.5
     found = float(np.mean([value for value, _ in each]))
     return found, auc_error(found, min(size for _, size in each), len(y) - min(size for _, size in each))
+
+
+def correlated(estimate: Estimate, numbers: np.ndarray) -> tuple[float, float]:
+    """Pearson's correlation of what was recovered with the true numbers, and its standard error, (1 − r²)/√(n − 1).
+
+    Args:
+        estimate: one number a row; where its sign is open, the absolute correlation counts.
+        numbers: true ones of all numbered rows, (N,), NaN where nobody knows.
+    """
+    y, values = numbers[estimate.rows], estimate.values.reshape(len(estimate.rows))
+    known = np.isfinite(y)
+    y, values = y[known], values[known]
+    if len(y) < 3 or not (y.std() > 0 and values.std() > 0):
+        return 0.0, 1.0
+    found = float(np.clip(np.corrcoef(y, values)[0, 1], -1.0, 1.0))
+    return abs(found) if estimate.either_way else found, (1 - found**2) / math.sqrt(len(y) - 1)
 
 
 def r_squared(estimate: np.ndarray, truth: np.ndarray) -> float:
@@ -181,13 +216,13 @@ def score_labels(
     seen: str = "",
     source: str = "",
 ) -> Measured:
-    """Score an estimate of classes by AUC, on rows that the attacker did not know.
+    """Score an estimate of classes by AUC, or of a number by its correlation, on rows that the attacker did not know.
 
     Args:
         attack: name.
         estimate: of the attack.
         classes: true ones of all numbered rows, (N,).
-        count: number of classes.
+        count: number of classes; 1 stands for a number.
         attacker: who.
         victim: whose labels.
         baseline: what the same learner says without having seen anything; None for guessing.
@@ -200,13 +235,14 @@ def score_labels(
     told = np.arange(0) if known is None else known.rows
     rest = estimate.without(told)
     value, error = ranked(rest, classes, count)
-    without = 0.5 if baseline is None else ranked(baseline.without(told), classes, count)[0]
+    guessing, metric = (0.0, "correlation") if count == 1 else (0.5, "AUC")
+    without = guessing if baseline is None else ranked(baseline.without(told), classes, count)[0]
     return Measured(
         attack=attack,
         attacker=attacker,
         victim=victim,
         target=target,
-        metric="AUC",
+        metric=metric,
         value=value,
         baseline=without,
         known=len(told),

@@ -12,7 +12,7 @@ import numpy as np
 
 from securevfl.privacy.attacks.measure import Estimate
 
-__all__ = ["loss_threshold", "modified_entropy"]
+__all__ = ["error_threshold", "loss_threshold", "modified_entropy"]
 
 
 def loss_threshold(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> Estimate:
@@ -25,6 +25,17 @@ def loss_threshold(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> 
     """
     own = scores[np.arange(len(rows)), labels]
     return Estimate(rows, np.log(np.clip(own, 1e-12, 1.0)))
+
+
+def error_threshold(rows: np.ndarray, scores: np.ndarray, numbers: np.ndarray) -> Estimate:
+    """The smaller the error, the likelier a member: `loss_threshold` for a number.
+
+    Args:
+        rows: numbers of rows, (n,).
+        scores: what the model predicts of them, (n, 1).
+        numbers: their targets, (n,).
+    """
+    return Estimate(rows, -np.abs(scores[:, 0] - numbers))
 
 
 def modified_entropy(rows: np.ndarray, scores: np.ndarray, labels: np.ndarray) -> Estimate:

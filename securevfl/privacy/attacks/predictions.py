@@ -34,8 +34,12 @@ def infer(view: View, victim: str, known: Known, *, learner: str = "ridge") -> E
 
 
 def infer_from_scores(view: View, scores: np.ndarray, known: Known, *, learner: str = "ridge") -> Estimate:
-    """The victim's columns of all predicted rows from final predictions (n, classes) and the attacker's own columns."""
-    rows, odds = np.arange(len(scores)), np.log(np.maximum(scores, 1e-12))
+    """The victim's columns of all predicted rows from final predictions (n, classes) and the attacker's own columns; a
+    predicted number, (n, 1), is taken as it is."""
+    rows = np.arange(len(scores))
+    if view.numeric:
+        return LEARNERS[learner](rows, np.hstack([view.x[rows], scores]), known)
+    odds = np.log(np.maximum(scores, 1e-12))
     seen = np.hstack([view.x[rows], odds[:, 1:] - odds[:, :1]])
     return LEARNERS[learner](rows, seen, known)
 

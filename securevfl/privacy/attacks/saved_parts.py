@@ -14,6 +14,9 @@ import torch
 
 __all__ = ["arrays_of", "share_found"]
 
+_SAME = 1e-5
+"""Numbers this close, as a share of the largest, are the same one in float32."""
+
 
 def arrays_of(state: object, path: str = "") -> Iterator[tuple[str, np.ndarray]]:
     """Every array in a tree of dicts, lists, tuples, tensors and numbers, with where it stands."""
@@ -42,7 +45,8 @@ def share_found(state: object, secret: np.ndarray, rows: Sequence[np.ndarray]) -
 
     Returns:
         For a secret of values the share of rows whose every value stands there; for classes the share of agreeing
-        entries beyond the most frequent class, from 0 to 1.
+        entries beyond the most frequent class, from 0 to 1; for numbers, (N,) float, the share of rows whose number
+        stands there beyond the most frequent one, as it is or scaled and shifted for all rows alike.
     """
     best, where = 0.0, ""
     for path, array in arrays_of(state):
@@ -62,8 +66,12 @@ def _agreement(array: np.ndarray, secret: np.ndarray) -> float:
         flat = array.reshape(-1)
         if len(flat) < len(secret):
             return 0.0
-        same = float((flat[: len(secret)] == secret).mean())
-        usual = float(np.bincount(secret).max()) / len(secret)
+        if secret.dtype.kind == "f":
+            same = _same_numbers(flat[: len(secret)].astype(np.float64), secret)
+            usual = float(np.unique(secret, return_counts=True)[1].max()) / len(secret)
+        else:
+            same = float((flat[: len(secret)] == secret).mean())
+            usual = float(np.bincount(secret).max()) / len(secret)
         return max(0.0, (same - usual) / (1 - usual)) if usual < 1 else 0.0
     if array.ndim != 2:
         return 0.0
@@ -71,3 +79,16 @@ def _agreement(array: np.ndarray, secret: np.ndarray) -> float:
     if array.shape[1] != secret.shape[1]:
         return 0.0
     return float(np.mean([row.tobytes() in have for row in np.round(secret, 4) + 0.0]))
+
+
+def _same_numbers(found: np.ndarray, secret: np.ndarray) -> float:
+    """The share of rows whose number stands there, as it is or standardised on both sides."""
+    close = _close(found, secret)
+    spread = secret.std()
+    if spread > 0 and np.isfinite(found).all() and found.std() > 0:
+        close = max(close, _close((found - found.mean()) / found.std(), (secret - secret.mean()) / spread))
+    return close
+
+
+def _close(found: np.ndarray, secret: np.ndarray) -> float:
+    return float((np.abs(found - secret) <= _SAME * max(float(np.abs(secret).max()), 1e-300)).mean())

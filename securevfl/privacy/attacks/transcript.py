@@ -137,8 +137,8 @@ class View:
         widths: passive party → columns after encoding; their number is public.
         aligned: how many rows are aligned: those numbered from 0.
         x: the party's own features of the aligned rows, (aligned, d).
-        y: their classes, (aligned,), where the party owns labels.
-        classes: number of classes.
+        y: their classes, or numbers, (aligned,), where the party owns labels.
+        classes: number of classes; 1 stands for a number.
         train: numbers of the training rows; likewise `valid` and `test`.
         valid: see `train`.
         test: see `train`.
@@ -146,7 +146,7 @@ class View:
         steps: at the active party, η ∂L/∂z that it handed back, step by step, as looks at a passive party's rows.
         rule: at the active party, the rule of the cut's weights.
         embed: at a passive party, its trained bottom: features (n, d) → activations (n, width).
-        scores: at the active party, probabilities of the test rows, (test, classes).
+        scores: at the active party, probabilities of the test rows, (test, classes), or predicted numbers, (test, 1).
         messages: every message, in order.
     """
 
@@ -186,8 +186,23 @@ class View:
         return self.seen(("gradient at the cut", "gradient at the activations"), self.party)
 
     def own(self, rows: np.ndarray) -> np.ndarray:
-        """The party's own columns of aligned rows, and beside them the classes where it has any, (n, d [+ classes])."""
-        return self.x[rows] if self.y is None else np.hstack([self.x[rows], np.eye(self.classes)[self.y[rows]]])
+        """The party's own columns of aligned rows, and beside them its labels where it has any, see `told`: (n, d [+
+        classes])."""
+        return self.x[rows] if self.y is None else np.hstack([self.x[rows], self.told(self.y, rows)])
+
+    def told(self, labels: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Labels as columns for a learner, (n, classes): a column of ones and zeros a class, or the number.
+
+        Args:
+            labels: of all aligned rows, (aligned,).
+            rows: which.
+        """
+        return labels[rows, None] if self.numeric else np.eye(self.classes)[labels[rows]]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the target is a number."""
+        return self.classes == 1
 
     def blinded(self, seed: int) -> View:
         """The same with noise in place of all that was seen: the negative control of every attack."""
@@ -200,7 +215,7 @@ class Truth:
 
     Attributes:
         x: party → its features of the aligned rows, (aligned, d).
-        y: classes of the aligned rows as the label owner's table has them, (aligned,).
+        y: classes, or numbers, of the aligned rows as the label owner's table has them, (aligned,).
         others: party → its features of its rows that are not aligned, (n, d), in the order of their numbers.
     """
 

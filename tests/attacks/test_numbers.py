@@ -1,0 +1,191 @@
+"""Attacks on a job that learns a number: planted numbers are recovered, and noise tells nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from attack_views import ROWS, TRAIN, linear, passive, view
+
+import securevfl as sv
+from securevfl.privacy.attacks import (
+    Look,
+    Looks,
+    Measured,
+    attributes,
+    columns,
+    completion,
+    label_gradients,
+    membership,
+    saved_parts,
+)
+from securevfl.privacy.attacks.measure import Estimate, auc, correlated, draw_known, r_squared, ranked, score_labels
+from securevfl.privacy.attacks.suite import QUICK, negative, run_suite
+from securevfl.privacy.attacks.verdict import contradiction, measures_as_leak
+from securevfl.report.attack_page import render_attacks
+
+SIGNED = {
+    "direction": label_gradients.direction,
+    "spectral": label_gradients.spectral,
+    "one look": label_gradients.single,
+}
+
+
+def _numbers(seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=ROWS)
+
+
+def _seen(y: np.ndarray) -> sv.privacy.attacks.View:  # type: ignore[name-defined]
+    return replace(passive(y, noise=0.0), classes=1)
+
+
+@pytest.mark.parametrize("name", SIGNED)
+def test_plain_gradients_tell_numbers_and_noise_does_not(name: str) -> None:
+    y = _numbers()
+    seen = _seen(y)
+    assert ranked(SIGNED[name](seen), y, 1)[0] > (0.7 if name == "direction" else 0.95)  # a cosine has no length
+    value, error = ranked(SIGNED[name](seen.blinded(0)), y, 1)
+    assert value <= 4 * error
+
+
+def test_a_learner_with_known_numbers_gains_by_gradients_alone() -> None:
+    y = _numbers()
+    seen = _seen(y)
+    known = draw_known(seen.train, y, 60, 0)
+    assert len(known) == 60
+    assert known.values.dtype == np.float64
+    with_view = correlated(label_gradients.learned(seen, known).without(known.rows), y)[0]
+    without, error = correlated(label_gradients.without_gradients(seen, known).without(known.rows), y)
+    assert with_view > 0.95
+    assert abs(without) <= 4 * error
+    told = score_labels(
+        "labels: learned", label_gradients.learned(seen, known), y, 1, attacker="a", victim="b", known=known
+    )
+    assert (told.metric, told.baseline, told.rows) == ("correlation", 0.0, TRAIN - 60)
+
+
+def test_a_bottom_that_holds_the_number_completes_it() -> None:
+    y = _numbers()
+    seen = replace(_seen(y), embed=lambda x: np.column_stack([y, y**2]))
+    found = completion.complete(seen, draw_known(seen.train, y, 30, 0))
+    assert found is not None
+    assert correlated(found, y)[0] > 0.99
+
+
+def test_others_columns_follow_from_the_error_where_the_number_is_known() -> None:
+    y, secret = _numbers(), _numbers(1)[:, None]
+    error = (0.8 * secret[:, 0] - y)[:TRAIN, None] * np.array([1.0, -0.5])
+    seen = view(
+        "shop",
+        looks={("gradient at the cut", "shop"): Looks([Look(np.arange(TRAIN), error, e) for e in (1, 2, 3)])},
+        x=np.random.default_rng(2).normal(size=(ROWS, 2)),
+        classes=1,
+    )
+    known = draw_known(seen.train, secret, 100, 0)
+    found = columns.from_gradients(seen, y, known)
+    assert found is not None
+    rest, own = found.without(known.rows), columns.from_own(seen, y, known).without(known.rows)
+    assert r_squared(rest.values, secret[rest.rows]) > 0.95
+    assert r_squared(own.values, secret[own.rows]) < 0.1
+
+
+def test_a_prediction_of_a_number_tells_an_attribute() -> None:
+    seen, x = linear()
+    yes = (x[:, 1] > 0).astype(np.int64)
+    told = replace(seen, test=np.arange(ROWS), scores=1e5 + 1e3 * x[:, 1:2], classes=1, y=_numbers())
+    known = draw_known(told.test, yes, 72, 0)
+    found = attributes.from_predictions(told, known)
+    assert found is not None
+    assert ranked(found.without(known.rows), yes, 2)[0] > 0.95
+
+
+def test_members_have_smaller_errors() -> None:
+    y, rows = _numbers(), np.arange(ROWS)
+    member = rows < TRAIN
+    scores = (y + np.where(member, 0.1, 1.0) * _numbers(3))[:, None]
+    found = membership.error_threshold(rows, scores, y)
+    assert auc(member, found.values) > 0.8
+    assert auc(member, membership.error_threshold(rows, (y + _numbers(3))[:, None], y).values) < 0.6
+
+
+@pytest.mark.parametrize("kept", [lambda y: y, lambda y: (y - 3) / 7])
+def test_numbers_in_a_file_are_found_as_they_are_and_scaled(kept: object) -> None:
+    y = 1000 + 50 * _numbers()
+    state = {"parts": [{"w": torch.zeros(4)}, {"y": torch.from_numpy(kept(y)).float()}]}  # type: ignore[operator]
+    every = [np.arange(ROWS)]
+    assert saved_parts.share_found(state, y, every) == (1.0, "/parts/1/y")
+    assert saved_parts.share_found({"w": torch.randn(ROWS)}, y, every)[0] < 0.05
+
+
+def test_correlations_have_errors_and_unknown_numbers_do_not_count() -> None:
+    y = _numbers()
+    y[:100] = np.nan
+    rows = np.arange(ROWS)
+    value, error = correlated(Estimate(rows, -np.nan_to_num(y), either_way=True), y)
+    assert (value, error) == (pytest.approx(1.0), pytest.approx(0.0, abs=1e-9))
+    assert correlated(Estimate(rows, -np.nan_to_num(y)[:, None]), y)[0] == pytest.approx(-1.0)
+    assert correlated(Estimate(rows, np.ones(ROWS)), y) == (0.0, 1.0)
+    spread = [correlated(Estimate(rows, np.random.default_rng(1000 + k).normal(size=ROWS)), y) for k in range(200)]
+    assert np.std([value for value, _ in spread]) == pytest.approx(np.mean([error for _, error in spread]), rel=0.2)
+
+
+def test_what_counts_as_a_leak_of_a_number() -> None:
+    def got(value: float, error: float = 0.01) -> Measured:
+        return Measured(
+            attack="labels: spectral",
+            attacker="shop",
+            victim="bank",
+            target="labels",
+            metric="correlation",
+            value=value,
+            baseline=0.0,
+            known=0,
+            rows=400,
+            seed=0,
+            error=error,
+        )
+
+    assert not measures_as_leak(got(0.09))
+    assert measures_as_leak(got(0.12))
+    assert not measures_as_leak(got(0.12, error=0.05)), "chance gives that much"
+    assert "correlation 0.30 of labels" in contradiction(got(0.3), "ok")
+
+
+def _people(rows: int = 300) -> sv.Parties:
+    draw = np.random.default_rng(0)
+    x, ids = draw.normal(size=(rows, 4)), [f"p{i}" for i in range(rows)]
+    amount = 1000 + 200 * (x @ [0.3, 0.5, 0.6, -0.5]) + 60 * draw.normal(size=rows)
+    bank = sv.PartyTable(name="bank", ids=ids, columns={"a": x[:, 0]}, label=amount, label_name="amount")
+    return sv.Parties.of(bank, sv.PartyTable(name="shop", ids=ids, columns={f"c{i}": x[:, i] for i in (1, 2, 3)}))
+
+
+def test_a_job_that_learns_a_number_is_attacked_and_says_that_it_leaks() -> None:
+    algorithm = sv.SplitNN(hidden=6, top=(6,), bottom=(6,), lr=0.01)
+    job = sv.Job(task="regression", algorithm=algorithm, protection=sv.Plain(), epochs=2, batch_size=64)
+    result = sv.attack(job, _people(), quick=True)
+    best: dict[str, float] = {}
+    for one in result.record.measured:
+        best[one.attack.partition(":")[0]] = max(one.value, best.get(one.attack.partition(":")[0], 0.0))
+        assert (one.metric == "correlation") == one.attack.startswith("labels"), one
+    assert best["labels"] > 0.9
+    assert best["features"] > 0.8
+    assert {"attribute", "others' columns", "predictions", "membership", "saved parts"} <= set(best)
+    assert best["saved parts"] == 0.0
+    assert not result.contradictions
+    assert not result.record.unstated
+    assert "r2" in result.record.test
+    assert "correlation of the true number" in render_attacks(result.record)
+    nothing = [one for one in run_suite(negative(result.transcripts[0]), QUICK) if one.attack.startswith("labels")]
+    assert len(nothing) >= 5
+    seen = [one for one in nothing if "completion" not in one.attack]  # a bottom is not a message
+    assert not [one for one in seen if one.gain > 0.3], seen
+
+
+def test_a_sealed_identity_bottom_gives_no_number_away() -> None:
+    job = sv.Job(task="regression", algorithm="splitnn", protection=sv.BFV(), epochs=1, batch_size=64)
+    result = sv.attack(job.replace(algorithm=sv.SplitNN(hidden=4, top=(4,))), _people(200), quick=True)
+    assert not [one for one in result.record.measured if one.attack.startswith(("labels", "others'"))]
+    assert not result.contradictions
+    assert not result.record.unstated
