@@ -148,7 +148,7 @@ class Card:
         }
 
     def __repr__(self) -> str:
-        console = Console(width=100, file=io.StringIO(), no_color=True, record=True)
+        console = Console(width=100, file=io.StringIO(), no_color=True, record=True, force_jupyter=False)
         console.print(card_table(self))
         return console.export_text(styles=False).rstrip()
 

@@ -204,7 +204,9 @@ def receipt_table(run: RunRecord) -> Table:
 
 def render_text(renderable: RenderableType, *, width: int = 110, color: bool = False) -> str:
     """What a terminal of this width would show, as text."""
-    console = Console(width=width, file=io.StringIO(), force_terminal=color, no_color=not color, record=True)
+    console = Console(
+        width=width, file=io.StringIO(), force_terminal=color, no_color=not color, record=True, force_jupyter=False
+    )
     console.print(renderable)
     return console.export_text(styles=color)
 
