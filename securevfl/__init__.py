@@ -100,6 +100,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from securevfl.jobs.aligned_rows import AlignedRows
     from securevfl.jobs.estimators import VerticalClassifier, VerticalRegressor
     from securevfl.jobs.own_sweep import SweepResult, sweep
+    from securevfl.jobs.search import search
+    from securevfl.jobs.search_result import SearchResult
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
@@ -128,6 +130,8 @@ _NAMES: Mapping[str, str] = {
     "securevfl.jobs.aligned_rows": "AlignedRows",
     "securevfl.jobs.estimators": "VerticalClassifier VerticalRegressor",
     "securevfl.jobs.own_sweep": "SweepResult sweep",
+    "securevfl.jobs.search": "search",
+    "securevfl.jobs.search_result": "SearchResult",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
@@ -202,6 +206,7 @@ __all__ = [
     "ResidualAtTheCut",
     "Result",
     "Scorecard",
+    "SearchResult",
     "SecureVFLError",
     "SelfSupervised",
     "Shares",
@@ -229,6 +234,7 @@ __all__ = [
     "read_sweep",
     "read_table",
     "run_sweep",
+    "search",
     "simulate",
     "sweep",
 ]

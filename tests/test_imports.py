@@ -10,7 +10,19 @@ import sys
 
 import pytest
 
-HEAVY = ("jinja2", "llvmlite", "matplotlib", "opacus", "pandas", "pyarrow", "scipy", "sklearn", "tenseal", "torch")
+HEAVY = (
+    "jinja2",
+    "llvmlite",
+    "matplotlib",
+    "opacus",
+    "optuna",
+    "pandas",
+    "pyarrow",
+    "scipy",
+    "sklearn",
+    "tenseal",
+    "torch",
+)
 
 
 def _loaded(code: str) -> tuple[set[str], str]:

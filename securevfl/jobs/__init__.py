@@ -3,7 +3,8 @@
 - `files`, `sweep_file`: job files and sweep files. `check`, `policy_check`: what would fail, and what
   a party's own policy refuses, before anything runs.
 - `simulation` runs every party's program over memory, `comparison` several jobs with baselines, `sweep` many.
-- `own_sweep` tries settings of a job over own tables (`grid`); `selection_cost` says what that costs in privacy.
+- `own_sweep` tries settings of a job over own tables (`grid`), `search` looks for them; `selection_cost` says what
+  that costs in privacy.
 - `model`, `checkpoint` and `store` keep what was learned. `auditing` reads ledgers; `recorder`
   notes what each party sees of a job, for `attacking`.
 

@@ -289,7 +289,9 @@ def _asked(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, title:
         claims=(),
         paper=(),
         notes=(
-            "Each seed draws a split of its own: deviations are over splits, batches and first weights together.",
+            "Each seed draws a split of its own: deviations are over splits, batches and first weights together."
+            if chief.fold is None
+            else "The label owner marks the split: deviations are over batches and first weights, on the same rows.",
             *([words] if words else []),
         ),
         settings={"over": {path: [str(one) for one in values] for path, values in over.items()}, "seeds": list(seeds)},

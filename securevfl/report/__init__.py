@@ -36,6 +36,7 @@ from securevfl.report.terminal import (
     worst_lines,
     worst_text,
 )
+from securevfl.report.trials import trials_axes, trials_table
 
 __all__ = [
     "Card",
@@ -73,6 +74,8 @@ __all__ = [
     "sweep_axes",
     "sweep_table",
     "table_html",
+    "trials_axes",
+    "trials_table",
     "verdict_table",
     "verdicts",
     "warnings_text",

@@ -9,9 +9,9 @@ from datetime import date
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from msgspec import structs
+from own_frames import frames
 
 import securevfl as sv
 from securevfl.cli import main
@@ -21,18 +21,6 @@ from securevfl.jobs.kept_tables import keep_tables, kept_tables, tables_digest
 from securevfl.jobs.own_sweep import seeds_of
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost, together
 from securevfl.report import SweepRecord
-
-ROWS = 240
-
-
-def frames(label: str = "good") -> dict[str, pd.DataFrame]:
-    generator = np.random.default_rng(0)
-    ids = [f"p{i}" for i in range(ROWS)]
-    a, b = generator.normal(size=ROWS), generator.normal(size=ROWS)
-    city = generator.choice(["Rome", "Oslo", None], size=ROWS)
-    bank = pd.DataFrame({"id": ids, "income": a, "city": city})
-    bank[label] = np.where(a + 2 * b > 0, "yes", "no") if label == "good" else 5 + a + 2 * b
-    return {"bank": bank, "shop": pd.DataFrame({"id": ids, "spent": b}).iloc[generator.permutation(ROWS)[:220]]}
 
 
 @pytest.fixture(scope="module")

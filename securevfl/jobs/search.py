@@ -1,0 +1,204 @@
+"""`search`: Optuna looks for settings of a job over own tables, by validation rows alone.
+
+One split is drawn before the first trial, and all trials have it: a row that tests the winner never validated a trial.
+Trials run one after the other; their states are in Optuna's journal file, so that a search goes on where it broke off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from securevfl.data import Parties
+from securevfl.durable import locked, make_folder
+from securevfl.errors import InputError, SecureVFLError
+from securevfl.jobs.check import Roster
+from securevfl.jobs.kept_tables import tables_digest
+from securevfl.jobs.own_sweep import seeds_of, sweep
+from securevfl.jobs.search_budget import Budget, Unbudgeted, kept_plan
+from securevfl.jobs.search_result import SearchResult, TrialRow
+from securevfl.jobs.search_space import Space, check_space, described, suggested
+from securevfl.jobs.search_study import (
+    EPOCHS,
+    ERROR,
+    FINALS,
+    complete,
+    counted,
+    make_study,
+    mark_study,
+    need_optuna,
+    spent_by,
+)
+from securevfl.jobs.search_trial import Asked, OverBudget, Pruned, final_seeds, run_trial, with_one_split
+from securevfl.jobs.selection_cost import together
+from securevfl.party import Job
+from securevfl.site import Observer
+from securevfl.training import Task
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+__all__ = ["search"]
+
+
+def search(
+    job: Job,
+    parties: Parties,
+    space: Space,
+    *,
+    trials: int = 20,
+    repeats: int = 1,
+    seeds: int | Sequence[int] | None = None,
+    budget: float | None = None,
+    folder: str | Path | None = None,
+    study: Study | None = None,
+    observer: Observer | None = None,
+) -> SearchResult:
+    """Look for settings of a job over own tables with Optuna, which has to be installed (`securevfl[optuna]`).
+
+    Args:
+        job: what the settings change.
+        parties: the parties' tables.
+        space: setting → what it may be: choices (``["relu", …]`` or label → value), a range (``{"low": 1e-4, "high":
+            0.1, "log": True}``; two whole numbers for whole numbers), or an Optuna distribution. Where settings depend
+            on each other: a function of Optuna's trial that returns setting → value.
+        trials: how many in all, those that a `folder` has from before included.
+        repeats: runs of a trial, with seeds of batches and first weights counted from the job's own; their mean is the
+            trial's value. Only the first can be pruned.
+        seeds: the winner's runs in the end, each tested: as for `sweep`, on the same split. Five unless given; of a
+            winner with noise, one. 0 for none.
+        budget: ε that all trials and the winner's runs may spend of one row's features, and of its labels, together.
+            Needed where a trial has noise; the search ends before it would be crossed. ``math.inf`` for data that are
+            public or simulated.
+        folder: where Optuna's journal is: the same search goes on there; in memory unless given.
+        study: an Optuna study of your own, that maximises, with a sampler and a pruner of your choice; the default has
+            TPE by the job's seed, and prunes below the median.
+        observer: hears how each trial goes on.
+
+    Raises:
+        InputError: a space, numbers or a folder that cannot be; noise without a budget; no trial that ended well.
+        PolicyError: a policy that refuses the job.
+    """
+    need_optuna()
+    check_space(job, space)
+    _check_counts(trials=trials, repeats=repeats)
+    if seeds is not None and seeds != 0:
+        seeds_of(seeds, job.seed)
+    parties, aligned = with_one_split(job, parties)
+    roster = Roster(
+        owners=[table.name for table in parties.label_owners], passive=[table.name for table in parties.passive]
+    )
+    metric = Task(len(parties.active.classes)).score if job.number is None else "r2"
+    asked = Asked(
+        job=job,
+        parties=parties,
+        aligned=aligned,
+        roster=roster,
+        metric=metric,
+        space=space,
+        repeats=repeats,
+        budget=Budget(budget),
+    )
+    if folder is not None and study is not None:
+        raise InputError("folder and study are both given: a study has a storage of its own; leave one out")
+    place = None if folder is None else Path(folder)
+    if place is not None:
+        make_folder(place)
+    with nullcontext() if place is None else locked(place, "wait for it to end, or give another folder"):
+        study = study or make_study(job.seed, place)
+        parts = [job.digest, tables_digest(parties), described(space), str(repeats)]
+        mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+        stopped = _trials(study, asked, trials, seeds, observer)
+        return _result(study, asked, seeds, place, stopped)
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 100_000:
+            raise InputError(f"{name} is {count!r}; a whole number from 1 to 100,000 was expected")
+
+
+def _trials(
+    study: Study,
+    asked: Asked,
+    trials: int,
+    seeds: int | Sequence[int] | None,
+    observer: Observer | None,
+) -> str:
+    """Run what is missing of so many trials; why it ended before, or nothing."""
+    from optuna.trial import TrialState
+
+    while len(counted(study)) < trials:
+        trial = study.ask()
+        try:
+            value = run_trial(study, trial, asked, seeds, observer)
+        except OverBudget as over:
+            study.tell(trial, state=TrialState.FAIL)
+            if not complete(study):
+                raise InputError(str(over)) from None
+            return str(over)
+        except Pruned:
+            study.tell(trial, state=TrialState.PRUNED)
+        except SecureVFLError as error:
+            trial.set_user_attr(ERROR, str(error))
+            study.tell(trial, state=TrialState.FAIL)
+            if isinstance(error, Unbudgeted) or not complete(study):
+                raise
+        except BaseException:
+            study.tell(trial, state=TrialState.FAIL)
+            raise
+        else:
+            study.tell(trial, value)
+    return ""
+
+
+def _result(
+    study: Study, asked: Asked, seeds: int | Sequence[int] | None, place: Path | None, stopped: str
+) -> SearchResult:
+    from optuna.trial import FixedTrial
+
+    if not complete(study):
+        raise InputError("no trial ended with a value: all were pruned; give a pruner with more patience")
+    best = study.best_trial
+    settings = suggested(asked.space, FixedTrial(best.params))
+    job = asked.ready(settings)
+    numbers = final_seeds(seeds, job)
+    final = None
+    if numbers:
+        kept, name = dict(study.user_attrs.get(FINALS, {})), f"{job.digest} {list(numbers)}"
+        if place is None:
+            name = f"{name} {len(kept)}"  # nothing keeps these runs, so they are new ones
+        cost = asked.planned(job)
+        if cost and name not in kept:
+            if not asked.budget.allows(spent_by(study), [cost] * len(numbers)):
+                raise InputError(
+                    f"the winner's {len(numbers)} runs would cross the budget of ε = {asked.budget.epsilon:g}: give a "
+                    "larger one, or fewer seeds; seeds=0 for none"
+                )
+            study.set_user_attr(FINALS, kept | {name: kept_plan(together([cost] * len(numbers)))})
+        final = sweep(job, asked.parties, {}, seeds=numbers, folder=None if place is None else place / "winner")
+    rows = tuple(
+        TrialRow(
+            number=one.number,
+            settings=dict(one.params),
+            value=one.value,
+            state=one.state.name.lower(),
+            epochs=one.user_attrs.get(EPOCHS),
+            error=one.user_attrs.get(ERROR, ""),
+        )
+        for one in counted(study)
+    )
+    return SearchResult(
+        settings=settings,
+        job=job,
+        metric=asked.metric,
+        value=float(best.values[0]),
+        trials=rows,
+        final=final,
+        spent=spent_by(study),
+        stopped=stopped,
+        study=study,
+    )

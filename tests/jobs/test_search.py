@@ -1,0 +1,246 @@
+"""Searches: what chooses, what is pruned, what noise costs over all trials, and going on where one broke off."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from own_frames import frames
+
+import securevfl as sv
+from securevfl.data.table import TEST, VALID
+from securevfl.jobs import search_trial
+from securevfl.jobs.search_budget import Budget, released
+from securevfl.jobs.search_study import make_study, spent_by
+from securevfl.jobs.search_trial import with_one_split
+from securevfl.jobs.selection_cost import Cost
+from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
+
+SPACE = {"algorithm.lr": {"low": 1e-5, "high": 0.1, "log": True}, "batch_size": [32, 64]}
+
+
+@pytest.fixture(scope="module")
+def parties() -> sv.Parties:
+    return sv.Parties.from_pandas(frames(), id="id", label="good")
+
+
+@pytest.fixture(scope="module")
+def job() -> sv.Job:
+    return sv.Job(
+        algorithm=sv.SplitNN(hidden=4), protection="plain", epochs=2, batch_size=64, valid=0.2, test=0.2, seed=3
+    )
+
+
+@pytest.fixture(scope="module")
+def found(parties: sv.Parties, job: sv.Job) -> sv.SearchResult:
+    return sv.search(job, parties, SPACE, trials=5, seeds=2)
+
+
+def noisy(job: sv.Job, epsilon: float = 4.0) -> sv.Job:
+    return job.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=epsilon))), epochs=1)
+
+
+def test_a_trial_has_the_validation_figure_of_its_job(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
+    """The winner's value, run as a job of its own with the same split, and its figures on the test rows."""
+    assert len(found.trials) == 5
+    assert found.value == max(one.value for one in found.trials if one.value is not None)
+    assert found.job.algorithm.lr == found.settings["algorithm.lr"]
+    run = sv.simulate(found.job, with_one_split(job, parties)[0]).run("plain")
+    assert run.epochs[run.best_epoch - 1].valid["auc"] == found.value
+    assert found.final is not None
+    assert found.final.record.cells[0].test == run.test
+    assert [cell.seed for cell in found.final.record.cells] == [3, 4]
+    assert not found.spent
+
+
+def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
+    """Attack: every label of a test row is turned over. Trials and winner are the same to the last bit; the winner's
+    test figures are another's. Turned over on validation rows, they change."""
+    marked, _ = with_one_split(job, parties)
+    bank = marked.active
+    assert bank.fold is not None
+    assert bank.label is not None
+
+    def turned(part: int) -> sv.SearchResult:
+        label = np.where(bank.fold == part, 1 - bank.label, bank.label)
+        return sv.search(job, sv.Parties.of(replace(bank, label=label), marked["shop"]), SPACE, trials=5, seeds=2)
+
+    after = turned(TEST)
+    assert [(one.settings, one.value) for one in after.trials] == [(one.settings, one.value) for one in found.trials]
+    assert (after.settings, after.value) == (found.settings, found.value)
+    assert found.final is not None
+    assert after.final is not None
+    values = [[cell.value for cell in one.record.cells] for one in (found.final, after.final)]
+    assert values[1] == pytest.approx([1 - value for value in values[0]])
+    assert turned(VALID).trials != found.trials
+
+
+def test_all_seeds_have_one_split(parties: sv.Parties, job: sv.Job) -> None:
+    """The split is that of the job by itself; repeats and the winner's seeds do not draw another."""
+    marked, _ = with_one_split(job, parties)
+    rows = {cut: set(np.flatnonzero(marked.active.fold == cut)) for cut in (VALID, TEST)}
+    own = sv.simulate(job.replace(epochs=1), parties)
+    assert {marked.active.ids[row] for row in rows[TEST]} == set(own.test_ids)
+    again = sv.simulate(job.replace(epochs=1, seed=9), marked)
+    assert set(again.test_ids) == set(own.test_ids)
+    assert with_one_split(job, marked)[0] is marked
+
+
+def test_hopeless_trials_are_pruned(parties: sv.Parties, job: sv.Job) -> None:
+    """A pruner that ends a trial below 2 ends it after its first epoch, and the run of all parties with it."""
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=2.0))
+    with pytest.raises(sv.InputError, match="all were pruned"):
+        sv.search(job, parties, SPACE, trials=2, study=study)
+    assert [one.state.name for one in study.trials] == ["PRUNED", "PRUNED"]
+    assert [one.user_attrs["epochs"] for one in study.trials] == [1, 1]
+
+
+def test_a_search_goes_on_where_it_broke_off(
+    parties: sv.Parties, job: sv.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, ran = search_trial.run_parties, []
+
+    def counted(*arguments: Any, **options: Any) -> object:
+        if len(ran) == 2:
+            raise KeyboardInterrupt
+        ran.append(1)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(search_trial, "run_parties", counted)
+    quick = job.replace(epochs=1)
+    with pytest.raises(KeyboardInterrupt):
+        sv.search(quick, parties, SPACE, trials=3, seeds=1, folder=tmp_path)
+    monkeypatch.setattr(search_trial, "run_parties", lambda *a, **o: ran.append(1) or real(*a, **o))
+    make_study(0, tmp_path).ask()  # as a process leaves a trial that is killed in it
+    one = sv.search(quick, parties, SPACE, trials=3, seeds=1, folder=tmp_path)
+    assert (len(ran), len(one.trials)) == (3, 3)
+    two = sv.search(quick, parties, SPACE, trials=3, seeds=1, folder=tmp_path)
+    assert len(ran) == 3
+    assert (two.settings, two.trials) == (one.settings, one.trials)
+    assert two.final is not None
+    assert one.final is not None
+    assert two.final.record.cells == one.final.record.cells  # did not run again: the seconds are the same
+    for other in (quick.replace(epochs=2), quick.replace(algorithm=sv.SplitNN(hidden=5))):
+        with pytest.raises(sv.InputError, match="of another search"):
+            sv.search(other, parties, SPACE, trials=3, folder=tmp_path)
+
+
+def test_noise_needs_a_budget_and_stays_in_it(parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
+    """The releases of all trials are composed, and the plan of the winner added; nothing crosses the budget."""
+    space = {"algorithm.lr": SPACE["algorithm.lr"]}
+    with pytest.raises(sv.InputError, match="every trial releases the same rows again"):
+        sv.search(noisy(job), parties, space, trials=2)
+    with pytest.raises(sv.InputError, match="would cross the budget of ε = 7"):
+        sv.search(noisy(job), parties, space, trials=2, budget=7.9)
+    assert len(sv.search(noisy(job), parties, space, trials=1, budget=8.0).trials) == 1
+    short = sv.search(noisy(job), parties, space, trials=30, budget=14.0, folder=tmp_path)
+    assert 1 < len(short.trials) < 30
+    assert "would cross the budget of ε = 14" in short.stopped
+    assert 8.0 < short.spent["features"].epsilon <= 14.0
+    releases = [run["shop"] for one in short.study.trials for run in one.user_attrs.get("released", ())]
+    assert len(releases) == len(short.trials)
+    every = [GaussianRelease(one["sigma"], one["times"], one["rate"]) for run in releases for one in run]
+    assert short.spent["features"].epsilon == pytest.approx(epsilon_rdp(every, 1e-5) + 4.0)
+    with pytest.raises(sv.InputError, match="winner's 3 runs would cross"):
+        sv.search(noisy(job), parties, space, trials=len(short.trials), seeds=3, budget=14.0, folder=tmp_path)
+
+
+def test_what_broke_off_counts_as_planned() -> None:
+    """A pruned trial may have released all that it planned; composing less would call a search cheaper than it was."""
+    gone = released([], [{"features": Cost(4.0, 1e-5)}] * 2)
+    assert gone["features"] == Cost(8.0, 2e-5)
+    one = {"shop": [{"sigma": 2.0, "rate": 1.0, "times": 3, "protects": ["features"], "delta": 1e-5}]}
+    alone = released([one], [])["features"].epsilon
+    both = released([one, one], [])["features"].epsilon
+    assert alone < both < 2 * alone  # the accountant composes
+    other = {"bank": [{"epsilon": 1.0, "classes": 2, "times": 1, "protects": ["labels"], "delta": 1e-5}]}
+    assert released([one, other], [])["features"].epsilon == alone
+    assert Budget(math.inf).allows({}, [{"features": Cost(math.inf, 1e-5)}])
+    with pytest.raises(sv.InputError, match="positive ε"):
+        Budget(0.0)
+
+
+def test_a_pruned_trial_with_noise_is_paid_for(parties: sv.Parties, job: sv.Job) -> None:
+    study = optuna.create_study(direction="maximize", pruner=optuna.pruners.ThresholdPruner(lower=2.0))
+    with pytest.raises(sv.InputError, match="all were pruned"):
+        sv.search(noisy(job), parties, {"batch_size": [32]}, trials=2, budget=100.0, study=study)
+    assert spent_by(study)["features"] == Cost(8.0, 2e-5)
+
+
+def test_spaces_of_all_kinds(parties: sv.Parties, job: sv.Job) -> None:
+    small = job.replace(epochs=1)
+    space = {
+        "algorithm": {"net": sv.SplitNN(hidden=3), "trees": sv.Boosting(depth=2)},
+        "epochs": IntDistribution(1, 2),
+        "clip": FloatDistribution(3.0, 5.0, step=1.0),
+        "scale": CategoricalDistribution(["standard", "robust"]),
+    }
+    found = sv.search(small, parties, space, trials=3, seeds=0)
+    assert found.final is None
+    assert found.job.algorithm == space["algorithm"][found.study.best_params["algorithm"]]  # type: ignore[index]
+    assert found.job.clip in (3.0, 4.0, 5.0)
+
+    def depends(trial: optuna.Trial) -> dict[str, object]:
+        if trial.suggest_categorical("kind", ["net", "trees"]) == "net":
+            return {"algorithm": "splitnn", "algorithm.hidden": trial.suggest_int("hidden", 2, 4)}
+        return {"algorithm": "boosting", "algorithm.depth": trial.suggest_int("depth", 2, 3)}
+
+    chosen = sv.search(small, parties, depends, trials=3, repeats=2, seeds=1)
+    assert chosen.job.algorithm.name == chosen.settings["algorithm"]
+    frame = chosen.to_pandas()
+    assert list(frame.columns[:3]) == ["state", "auc valid", "epochs run"]
+    assert "best so far" in [line.get_label() for line in chosen.plot().lines]
+    assert "complete" in chosen.table()
+    assert "on validation rows" in repr(chosen)
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        ({}, "names no setting"),
+        ({"algorithm.lrr": [1]}, "did you mean 'lr'"),
+        ({"epochs": {"low": 0, "high": 4}}, "epochs is 0"),
+        ({"epochs": {"low": 4, "high": 1}}, "low"),
+        ({"algorithm.lr": {"low": 0.1, "high": math.nan}}, "two numbers"),
+        ({"algorithm.lr": {"low": 0.0, "high": 0.1, "log": True}}, "algorithm.lr"),
+        ({"epochs": []}, "at least one"),
+        ({"epochs": [1, 1]}, "different choices"),
+        ({"epochs": 3}, "a list of choices"),
+        ({"test": [0.1, 0.2]}, "all trials have the same test"),
+        ({"seed": [1, 2]}, "seed"),
+        ({"algorithm": ["splitnn"], "algorithm.lr": [0.1]}, "give a function"),
+        (lambda trial: None, "the function of the trial returned None"),
+    ],
+)
+def test_mistakes_in_a_space_are_told(parties: sv.Parties, job: sv.Job, space: Any, words: str) -> None:
+    with pytest.raises(sv.InputError, match=words):
+        sv.search(job, parties, space, trials=1, seeds=0)
+
+
+def test_what_cannot_be_searched_is_refused(
+    parties: sv.Parties, job: sv.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for options, words in (
+        ({"trials": 0}, "trials is 0"),
+        ({"repeats": True}, "repeats is True"),
+        ({"seeds": [1, 1]}, "seeds"),
+        ({"budget": -1.0}, "budget is -1"),
+        ({"study": optuna.create_study(direction="minimize")}, "does not maximise"),
+        ({"study": optuna.create_study(direction="maximize"), "folder": tmp_path}, "both given"),
+    ):
+        with pytest.raises(sv.InputError, match=words):
+            sv.search(job, parties, SPACE, **options)
+    with pytest.raises(sv.InputError, match="leave fold out"):
+        sv.search(job.replace(fold=(1, 3)), parties, SPACE)
+    with pytest.raises(sv.InputError, match="'shop' refuses"):
+        sv.search(job.replace(policies={"shop": sv.Policy(sealed=True)}), parties, SPACE)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(sv.InputError, match=r"pip install 'securevfl\[optuna\]'"):
+        sv.search(job, parties, SPACE)
