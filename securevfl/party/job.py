@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -18,6 +19,7 @@ from securevfl.cut import Protection, Unnamed
 from securevfl.data import Scale
 from securevfl.privacy import Finding, Policy
 from securevfl.scale import check_pool
+from securevfl.shares import ERROR_BOUND
 from securevfl.training import Algorithm, Keep, Plan, find_algorithm
 from securevfl.training.objectives import LossOfNumber
 from securevfl.transport import Sight
@@ -261,6 +263,14 @@ class Job(JobOptions):
         if not found and self.device != "cpu" and self.protection.integers and not self.protection.sealed:
             found.append(f"fixed-point runs compute on the CPU, not on {self.device!r}: use device='cpu'")
         return found
+
+    @property
+    def number(self) -> LossOfNumber | None:
+        """How a numeric target is learned; None of a classification. On shares it is by the Huber loss, see there."""
+        found = super().number
+        if found is None or self.loss != "auto" or not self.protection.on_shares:
+            return found
+        return replace(found, name="huber", delta=ERROR_BOUND)
 
     @property
     def plan(self) -> Plan:

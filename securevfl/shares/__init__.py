@@ -7,10 +7,12 @@ from securevfl.shares.handing import Block, Handing, blocks
 from securevfl.shares.member import Member, input_words
 from securevfl.shares.metrics import Scores, named
 from securevfl.shares.network import Network
-from securevfl.shares.shape import INPUT_BOUND, Layer, NetworkShape, Rule
+from securevfl.shares.shape import ERROR_BOUND, INPUT_BOUND, TARGET_BOUND, Layer, NetworkShape, Rule
 
 __all__ = [
+    "ERROR_BOUND",
     "INPUT_BOUND",
+    "TARGET_BOUND",
     "Block",
     "Course",
     "Handing",

@@ -3,9 +3,10 @@
 *Clipping.* The gradient of a row is ``(p − y) (x, 1)ᵀ``. Nobody can clip it, for nobody sees it, and nobody has to:
 each party clips its own block of x, so that ``‖x‖ ≤ C`` over all parties, and ``‖p − y‖ ≤ D``. The gradient of a row is
 no longer than ``D √(C² + 1)``, and replacing what all parties hold of one row moves the sum over its batch by at most
-Δ, twice that. Both bounds hold for the integers that are computed with: rows are clipped once more than they are
-rounded, and D is that of the piecewise linear sigmoid or softmax, rounded by chance. For a hidden layer the same bound
-would have the norms of all weights above it as factors, each up to 32: noise of that size leaves nothing.
+Δ, twice that. For a number, a quarter of the clipped error stands in the place of p − y. Both bounds hold for the
+integers that are computed with: rows are clipped once more than they are rounded, and D is that of the piecewise linear
+sigmoid or softmax, rounded by chance. For a hidden layer the same bound would have the norms of all weights above it as
+factors, each up to 32: noise of that size leaves nothing.
 
 *Noise.* Each of the three computing parties adds N(0, (σΔ)²/2) to its own summand of the sum of gradients, before that
 is masked: it takes no message. A party knows its own draw; those of the two others add up to N(0, (σΔ)²). So ε holds
@@ -33,7 +34,7 @@ from securevfl_crypto.ring import FRACTION, decode, encode
 
 from securevfl.errors import InputError, RangeError
 from securevfl.privacy.noise import Entropy, clip_rows, noise_share
-from securevfl.shares.shape import NetworkShape, Rule
+from securevfl.shares.shape import CURVATURE_BITS, ERROR_BOUND, NetworkShape, Rule
 
 __all__ = ["StepNoise", "check_clipped", "check_logits", "clipped", "gradient_bound", "row_bounds"]
 
@@ -106,7 +107,8 @@ def gradient_bound(shape: NetworkShape, clip: float) -> float:
             "the gradient of one row has no small bound in a network with hidden layers, and on shares nobody can clip "
             "it: use logistic_regression"
         )
-    return _LOGIT_GAP[shape.classes == 2] * math.hypot(clip, 1.0)
+    gap = ERROR_BOUND * 2.0**-CURVATURE_BITS if shape.numeric else _LOGIT_GAP[shape.classes == 2]
+    return gap * math.hypot(clip, 1.0)
 
 
 class StepNoise:

@@ -1,13 +1,14 @@
 """Metrics of a model on rows, computed on shares: only their rounded values are opened, to the active party.
 
 Two classes: accuracy, log-loss and AUC. All follow from comparisons of the logits with a few edges: the log-loss by
-chords of softplus between them, the AUC by trapezoids. More classes: accuracy and log-loss. Opened logits of the same
-rows in each epoch would give the features back.
+chords of softplus between them, the AUC by trapezoids. More classes: accuracy and log-loss. A number: its Huber loss.
+Opened logits of the same rows in each epoch would give the features back.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from securevfl_crypto.replicated import Product, Share, concatenate
@@ -15,6 +16,7 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.engine import ONE, Engine, products, scaled
 from securevfl.shares.network import Network
+from securevfl.shares.shape import ERROR_BOUND
 
 __all__ = ["EDGES", "METRIC_BITS", "Scores", "named"]
 
@@ -52,7 +54,8 @@ class Scores:
     async def add(self, inputs: list[Share], targets: Share) -> None:
         """Judge some rows: inputs as for `Network.forward`, targets (n, outputs)."""
         logits = await self._network.forward(inputs)
-        found = await (self._two(logits, targets) if self._network.shape.classes == 2 else self._many(logits, targets))
+        judge = {1: self._number, 2: self._two}.get(self._network.shape.classes, self._many)
+        found = await judge(logits, targets)
         self._sums = found if self._sums is None else self._sums + found
         self._rows += len(targets)
 
@@ -67,6 +70,16 @@ class Scores:
         total = targets.reshape(-1).sum().reshape(1)
         return concatenate([product.reshape(1), total, bits.sum(axis=1), each[:, 0], each[:, 1]])
 
+    async def _number(self, logits: Share, targets: Share) -> Share:
+        """The sum of the Huber losses, c (r − c/2) of an error r that is c when clipped, 16 fractional bits, (1,)."""
+        engine = self._engine
+        error = logits - targets
+        bound = engine.constant(np.full(error.shape, round(ERROR_BOUND * ONE), dtype=np.uint64))
+        (done,) = await engine.products([replace(scaled(engine, error + bound, 1, 0), then="relu6")])
+        clipped = (done[0] if isinstance(done, tuple) else done) - bound
+        (found,) = await products(engine, [Product(clipped.T, error * 2 - clipped, shift=FRACTION + 1)])
+        return found.reshape(1)
+
     async def _many(self, logits: Share, targets: Share) -> Share:
         """The number of rows whose class is not the likeliest, and the sum of their losses with 16 bits, (2,)."""
         engine = self._engine
@@ -79,7 +92,8 @@ class Scores:
         return concatenate([wrong.reshape(-1).sum().reshape(1), loss.reshape(1)])
 
     async def rounded(self, scale: Share) -> Share:
-        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC.
+        """The metrics with `METRIC_BITS` fractional bits: accuracy, log-loss and, of two classes, AUC; of a number
+        the mean Huber loss alone.
 
         Args:
             scale: `scale_words`, shared.
@@ -87,6 +101,8 @@ class Scores:
         if self._sums is None:
             raise ValueError("metrics of no rows")
         engine, sums = self._engine, self._sums
+        if self._network.shape.numeric:
+            return (await self._shares_of_rows([sums], [FRACTION]))[0]
         if self._network.shape.classes > 2:
             right = self._count(self._rows) - sums[:1]
             return concatenate(await self._shares_of_rows([right, sums[1:]], [0, FRACTION]))

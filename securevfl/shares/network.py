@@ -16,7 +16,7 @@ from securevfl_crypto.ring import FRACTION
 
 from securevfl.shares.dp_steps import StepNoise
 from securevfl.shares.engine import ONE, Engine, products, scaled
-from securevfl.shares.shape import Layer, NetworkShape, Rule
+from securevfl.shares.shape import ERROR_BOUND, Layer, NetworkShape, Rule
 
 __all__ = ["Network", "Tape"]
 
@@ -69,14 +69,20 @@ class Network:
         self.moving = {name: engine.constant(np.zeros_like(words)) for name, words in first.items()}
 
     async def forward(
-        self, inputs: Sequence[Share], *, tape: Tape | None = None, last: Literal["sigmoid"] | None = None
+        self,
+        inputs: Sequence[Share],
+        *,
+        tape: Tape | None = None,
+        last: Literal["sigmoid", "relu6"] | None = None,
+        beside: Share | None = None,
     ) -> Share:
-        """Logits (n, outputs), or a function of them with `NetworkShape.finer` more fractional bits.
+        """Logits (n, outputs), or a function of them: the sigmoid with `NetworkShape.finer` more fractional bits.
 
         Args:
             inputs: each data party's, (n, d_p); parties without columns have (n, 0).
             tape: is filled where `backward` follows.
             last: the function.
+            beside: added to the logits before the function, (n, outputs).
         """
         shape = self.shape
         parts = {f"{party}": one for party, one in enumerate(inputs) if shape.inputs[party]}
@@ -90,7 +96,7 @@ class Network:
             x = self._with_ones(a)
             job = self._job(layer, x)
             if last is not None and layer == shape.tops()[-1]:
-                job = replace(job, then=last)
+                job = replace(job, then=last, add=None if beside is None else beside * ONE)
             (done,) = await self.engine.products([job])
             a = _note(tape, layer, x, done)
         return a
@@ -100,9 +106,15 @@ class Network:
 
         Args:
             inputs: as for `forward`.
-            targets: probabilities of the classes (n, outputs): of the second class where there are two.
+            targets: probabilities of the classes (n, outputs): of the second class where there are two; or scaled
+                numbers, (n, 1).
         """
         tape = Tape({}, {})
+        if self.shape.numeric:  # min(max(f − y, −3), 3) by one ReLU6 behind the last product: no round more
+            bound = _constant(self.engine, ERROR_BOUND, targets.size).reshape(*targets.shape)
+            found = await self.forward(inputs, tape=tape, last="relu6", beside=bound - targets)
+            await self.backward(tape, found - bound)
+            return
         if self.shape.classes == 2:  # the sigmoid's comparisons share the rounds of the last product
             found = await self.forward(inputs, tape=tape, last="sigmoid")
         else:

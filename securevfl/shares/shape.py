@@ -19,10 +19,20 @@ from securevfl_crypto.ring import FRACTION, encode
 from securevfl.errors import InputError
 from securevfl.site import derive_seed
 
-__all__ = ["INPUT_BOUND", "Layer", "NetworkShape", "Rule"]
+__all__ = ["CURVATURE_BITS", "ERROR_BOUND", "INPUT_BOUND", "TARGET_BOUND", "Layer", "NetworkShape", "Rule"]
 
 INPUT_BOUND = 8.0
 """Largest size of an input of the first layer: clipped features are below it, and ReLU6 ends at 6."""
+
+ERROR_BOUND = 3.0
+"""Largest error of a number that counts as it is: δ of its Huber loss, in units of the scaled target. A ReLU6 clips the
+error on both sides, once this is added to it."""
+
+CURVATURE_BITS = 2
+"""The error of a number times 2^-2 is its gradient, as at a cut: `securevfl.privacy.loss.CURVATURE`."""
+
+TARGET_BOUND = 1024.0
+"""Largest size of a scaled target."""
 
 _SLACK = 2.0
 _LARGEST = 62
@@ -86,7 +96,7 @@ class NetworkShape:
         inputs: width of each data party's input, the active party's first.
         bottom: widths of every bottom, the last one under ReLU6; empty for none.
         hidden: widths of the layers with ReLU above the joined bottoms.
-        classes: number of classes; two have one output.
+        classes: number of classes; two have one output, and so has one, which stands for a number.
 
     Raises:
         InputError: a network whose products could wrap.
@@ -103,11 +113,18 @@ class NetworkShape:
     @property
     def outputs(self) -> int:
         """Width of the logits."""
-        return 1 if self.classes == 2 else self.classes
+        return 1 if self.numeric or self.classes == 2 else self.classes
+
+    @property
+    def numeric(self) -> bool:
+        """Whether it learns a number."""
+        return self.classes == 1
 
     @property
     def finer(self) -> int:
         """Fractional bits that the gradient at the logits has beyond the others."""
+        if self.numeric:
+            return CURVATURE_BITS
         return SLOPE_BITS if self.classes == 2 else 0
 
     def bottoms(self) -> list[list[Layer]]:

@@ -8,7 +8,8 @@ import torch
 from securevfl_crypto.ring import decode
 from torch import nn
 
-from securevfl.shares import NetworkShape, Rule
+from securevfl.privacy.loss import CURVATURE
+from securevfl.shares import ERROR_BOUND, NetworkShape, Rule
 
 __all__ = ["SharedReference"]
 
@@ -58,11 +59,14 @@ class SharedReference(nn.Module):
 
         Args:
             inputs: as for `forward`.
-            targets: of the second class (n, 1), or of all classes (n, classes), float64.
+            targets: of the second class (n, 1), or of all classes (n, classes), or scaled numbers (n, 1), float64.
         """
         self._optimizer.zero_grad()
         logits = self(inputs)
-        if self.shape.classes == 2:
+        if self.shape.numeric:
+            error = nn.functional.huber_loss(logits, targets, reduction="sum", delta=ERROR_BOUND)
+            loss = CURVATURE * error
+        elif self.shape.classes == 2:
             loss = nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="sum")
         else:
             loss = nn.functional.cross_entropy(logits, targets, reduction="sum")

@@ -35,6 +35,7 @@ __all__ = ["GROUP", "Algorithm", "Looks", "Subsets", "algorithms", "find_algorit
 GROUP = "securevfl.algorithms"
 """The group of entry points that algorithms register in."""
 
+_DELTAS_ON_SHARES = (0.5, 10.0)
 
 Subsets = Literal["all", "alone", "any"]
 """Whose columns a trained model scores rows from; see `Algorithm.subsets`."""
@@ -270,10 +271,7 @@ class Algorithm(Config):
                 f"({', '.join(able)}), or make classes of the label"
             )
         if protection.on_shares:
-            raise InputError(
-                "a numeric target cannot be trained on shares: what the computing parties compute there is the cross "
-                "entropy of classes. Name a protection of the cut ('bfv', 'ckks', 'paillier'), or 'plain'"
-            )
+            _check_number_on_shares(number)
         dp = protection.dp
         if dp is None:
             return
@@ -521,6 +519,26 @@ def algorithms() -> Mapping[str, EntryPoint]:
                 f"two algorithms are called {entry.name!r}: {found[entry.name].value} and {entry.value}; uninstall one"
             )
     return dict(sorted(found.items()))
+
+
+def _check_number_on_shares(number: LossOfNumber) -> None:
+    """Refuse what the computing parties cannot learn a number by.
+
+    Raises:
+        InputError: another loss than Huber's, or a δ that numbers of 16 fractional bits are too coarse for.
+    """
+    if number.name != "huber":
+        raise InputError(
+            f"loss is {number.name!r}, and on shares a number is learned by the Huber loss, whose gradient is bounded "
+            "whatever the weights are, so that no product wraps: take loss 'auto' (errors beyond 3 deviations count "
+            "linearly there) or 'huber', or a protection of the cut ('bfv', 'ckks', 'paillier')"
+        )
+    low, high = _DELTAS_ON_SHARES
+    if not low <= number.delta <= high:
+        raise InputError(
+            f"huber_delta is {number.delta:g}, and on shares {low:g} to {high:g} deviations are possible: outside, "
+            "numbers with 16 fractional bits are too coarse"
+        )
 
 
 def find_algorithm(name: str) -> type[Algorithm]:

@@ -16,6 +16,8 @@ from securevfl.cut.share_exchanges import EPOCH, PLAN, WIDTH
 from securevfl.errors import ProtocolError, RangeError
 from securevfl.privacy import Link, fan_out
 from securevfl.shares import (
+    ERROR_BOUND,
+    TARGET_BOUND,
     Course,
     NetworkShape,
     Words,
@@ -28,6 +30,7 @@ from securevfl.shares import (
 )
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.program import ActiveProgram, PassiveProgram, Progress
+from securevfl.training.regression import Regression
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import Trained
 from securevfl.training.shared_model import SharedModel
@@ -102,6 +105,7 @@ class SharesActive(ActiveProgram):
     def __init__(self, role: ActiveRole, sharing: Sharing) -> None:
         super().__init__(role)
         half = _half_of(role)
+        role.task = role.task.clipped_at(ERROR_BOUND) if isinstance(role.task, Regression) else role.task
         self.sharing = sharing
         self.fed = _Fed(role, half, sharing.algorithm.trainable)
         self.half = half
@@ -199,6 +203,8 @@ class SharesActive(ActiveProgram):
                 "weights left the range within which products on shares do not wrap: lower lr in the protection; "
                 "nothing of this epoch was opened but that"
             )
+        if isinstance(role.task, Regression):
+            return {"huber": float(found[1]) * role.task.scale**2}
         return named(found[1:], pairs=bool(pairs))
 
     def _scored(self, parts: Sequence[np.ndarray]) -> Words:
@@ -206,8 +212,9 @@ class SharesActive(ActiveProgram):
 
         def words(number: int) -> list[np.ndarray]:
             rows = parts[number]
-            labels = role.labels(rows).clamp_min(0)  # of rows to predict, classes are not known and not used
-            return [self.fed.words(rows), _target_words(labels, role.task.classes)]
+            labels = role.labels(rows)  # of rows to predict they are not known and not used
+            known = role.task.targets(labels).nan_to_num() if role.task.numeric else labels.clamp_min(0)
+            return [self.fed.words(rows), _target_words(known, role.task.classes)]
 
         return words
 
@@ -245,6 +252,7 @@ class SharesActive(ActiveProgram):
 
     async def come_back(self, model: State) -> None:
         await _come_back(self, model)
+        self.role.task = self.role.task.restored(model.get("target"))
 
 
 class SharesPassive(PassiveProgram):
@@ -275,7 +283,9 @@ class SharesPassive(PassiveProgram):
             check_judged(self.role.site.name, len(self.role.table.split.valid))
         upstream, width = self.role.upstream, self.fed.width()
         await upstream.send(Kind.CONTROL, WIDTH, meta={"width": width})
-        widths, classes, batch_size, rows, times = await told_plan(upstream, len(self.sharing.site.passive) + 1)
+        widths, classes, batch_size, rows, times = await told_plan(
+            upstream, len(self.sharing.site.passive) + 1, numeric=self.role.plan.number is not None
+        )
         mine = dict(_named(self.sharing, widths))[self.role.site.name]
         table = self.role.table
         wanted = (width, table.classes, self.role.plan.batch_size, len(table.split.test), _times(self.role))
@@ -366,8 +376,15 @@ def _named(sharing: Sharing, widths: Sequence[int]) -> list[tuple[str, int]]:
 
 
 def _target_words(targets: torch.Tensor, classes: int) -> np.ndarray:
-    """Classes (n,) or probabilities (n, classes), as what logits are trained towards, uint64 (n, outputs)."""
+    """Classes (n,) or probabilities (n, classes), as what logits are trained towards, uint64 (n, outputs); or scaled
+    numbers (n,).
+
+    Raises:
+        RangeError: a number too far from the others.
+    """
     values = targets.detach().cpu()
+    if classes == 1:
+        return input_words("the active party", values.double()[:, None], TARGET_BOUND)
     if values.ndim == 1:
         values = torch.nn.functional.one_hot(values, classes)
     wide = values.double()

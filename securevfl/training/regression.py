@@ -6,7 +6,7 @@ where the logarithm of the mean is learned; predictions come back in the target'
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -61,6 +61,14 @@ class Regression(Task):
         spread = float(np.sqrt(np.average((y - mean) ** 2, weights=weight)))
         return cls(loss=loss, center=mean, scale=spread if spread > 0 else 1.0)
 
+    def clipped_at(self, bound: float) -> Regression:
+        """The same by the Huber loss, in units in which δ is `bound`: what is computed on shares.
+
+        Args:
+            bound: δ of what clips errors.
+        """
+        return replace(self, scale=self.scale * self.loss.delta / bound, loss=replace(self.loss, delta=bound))
+
     @property
     def numeric(self) -> bool:
         return True
@@ -87,10 +95,10 @@ class Regression(Task):
         return found
 
     def targets(self, labels: torch.Tensor) -> torch.Tensor:
-        scaled = (labels - self.center) / self.scale
         if self.loss.range is not None:
-            scaled = scaled.clamp(0.0 if self.loss.name in _LOGS else -1.0, 1.0)
-        return scaled.float()
+            low, high = self.loss.range
+            labels = labels.clamp(0.0 if self.loss.name in _LOGS else low, high)
+        return ((labels - self.center) / self.scale).float()
 
     def probabilities(self, logits: torch.Tensor) -> np.ndarray:
         """Predictions in the target's units, (n, 1) float64."""

@@ -61,7 +61,7 @@ class SharesCoordinator(Program):
 
     async def _setup(self) -> None:
         sharing, site = self.sharing, self.sharing.site
-        told = await told_plan(site.links[site.active], len(site.passive) + 1)
+        told = await told_plan(site.links[site.active], len(site.passive) + 1, numeric=sharing.plan.number is not None)
         widths, self._classes, self._batch_size, rows, times = told
         shape = sharing.shape(widths, self._classes)
         member = sharing.member(rows, self._classes, sharing.handed(shape))

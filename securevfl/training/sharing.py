@@ -33,6 +33,7 @@ from securevfl.training.halves import Architecture
 from securevfl.training.role import Role
 from securevfl.training.rows import Plan
 from securevfl.training.state import as_int
+from securevfl.training.task import Task
 from securevfl.transport import Kind, Message
 
 __all__ = ["MOST_WIDTH", "Sharing", "by_name", "notes_of", "rule_of", "told_epoch", "told_plan", "whole"]
@@ -86,17 +87,17 @@ class Sharing:
 
         Args:
             rows: that are tested, or predicted.
-            classes: number of classes.
+            classes: number of classes; 1 stands for a number.
             handed: the network that is handed out at the end; None where it stays in shares.
         """
         saved, names = self.site.keeper.saved(), self.computing
         done = 0 if saved is None else as_int(saved["epoch"])
         left = sum(self.plan.validates(epoch) for epoch in range(done + 1, self.plan.epochs + 1))
-        to, outputs = (names.index(self.site.active),), 1 if classes == 2 else classes
+        to, outputs = (names.index(self.site.active),), Task(classes).outputs
         most = self.plan.eval_rows
         openings = {
             "range": Opening(left, to, 1, each=1),
-            "metrics": Opening(left, to, 3 if classes == 2 else 2, each=1),
+            "metrics": Opening(left, to, {1: 1, 2: 3}.get(classes, 2), each=1),
             "predictions": Opening(-(-rows // most), to, min(rows, most) * outputs, total=rows * outputs),
         }
         if handed is not None:
@@ -113,8 +114,7 @@ class Sharing:
 
     def shape(self, widths: Sequence[int], classes: int) -> NetworkShape:
         """The network for inputs of these widths."""
-        outputs = 1 if classes == 2 else classes
-        found = self.algorithm.architecture(outputs)
+        found = self.algorithm.architecture(Task(classes).outputs)
         bottom = found.bottom if self.algorithm.trainable and isinstance(found.bottom, tuple) else ()
         hidden = () if found.top is None else (found.hidden, *found.top)
         return NetworkShape(tuple(widths), bottom, hidden, classes)
@@ -184,14 +184,15 @@ def by_name(computing: Sequence[str]) -> Iterator[None]:
         raise ProtocolError(f"on shares ({who}): {error}") from error
 
 
-async def told_plan(link: Link, parties: int) -> tuple[list[int], int, int, int, int]:
+async def told_plan(link: Link, parties: int, *, numeric: bool) -> tuple[list[int], int, int, int, int]:
     """Widths of the inputs, classes, rows of a batch and of the test, and uses of one row, as the active party tells
-    them."""
+    them; one class where the job learns a number."""
     message = await link.receive(Kind.CONTROL, PLAN, "widths")
     widths = np.asarray(message.arrays["widths"])
     if widths.dtype != np.int64 or widths.shape != (parties,) or not ((widths >= 0) & (widths <= MOST_WIDTH)).all():
         raise ProtocolError(f"{link.peer!r} tells widths {widths.dtype} {widths.shape}; {parties} were expected")
-    classes = whole(message, link.peer, "classes", 2, _MOST_CLASSES)
+    least, most = (1, 1) if numeric else (2, _MOST_CLASSES)
+    classes = whole(message, link.peer, "classes", least, most)
     batch_size = whole(message, link.peer, "batch_size", 1, _MOST_ROWS)
     tested = whole(message, link.peer, "test", 0, 1 << 24)
     return widths.tolist(), classes, batch_size, tested, whole(message, link.peer, "times", 1, 1 << 24)

@@ -93,11 +93,17 @@ def test_baselines_of_papers_learn_numbers(algorithm: str) -> None:
     assert np.isfinite(run.test["rmse"])
 
 
-def test_without_a_protection_a_regression_is_not_trained_on_shares() -> None:
-    with pytest.raises(sv.PolicyError, match=r"numeric target cannot be trained on shares.*'bfv'"):
+def test_on_shares_a_number_is_learned_by_the_huber_loss_alone() -> None:
+    """With two parties and no coordinator there are no three to compute."""
+    with pytest.raises(sv.PolicyError, match=r"here it cannot: .*three"):
         sv.simulate(sv.Job(task="regression", epochs=1), PEOPLE)
-    with pytest.raises(sv.InputError, match=r"cannot be trained on shares.*'paillier'"):
-        _job(protection=sv.Shares())
+    for loss in ("squared", "poisson", "tweedie"):
+        with pytest.raises(sv.InputError, match=rf"loss is '{loss}', and on shares.*Huber.*'auto'.*'paillier'"):
+            _job(protection=sv.Shares(), loss=loss)
+    with pytest.raises(sv.InputError, match=r"huber_delta is 0.1, and on shares 0.5 to 10"):
+        _job(protection=sv.Shares(), loss="huber", huber_delta=0.1)
+    assert _job(protection=sv.Shares()).number == LossOfNumber("huber", delta=3.0)
+    assert _job().number.name == "squared"
 
 
 @pytest.mark.parametrize(
@@ -240,20 +246,6 @@ def test_a_job_file_says_regression_and_a_csv_column_is_read_as_numbers(tmp_path
         sv.read_job(tmp_path / "job.toml")
 
 
-def test_a_model_of_a_number_is_not_served_as_probabilities(tmp_path) -> None:
-    from securevfl.serving.place import Place
-
-    with pytest.raises(sv.InputError, match=r"predicts a number.*securevfl predict"):
-        Place(
-            name="bank",
-            active="bank",
-            passive=("shop",),
-            job=_job(),
-            load=lambda: PEOPLE["bank"],
-            folder=tmp_path / "s",
-        )
-
-
 def test_rows_that_the_party_scores_alone_are_in_the_target_s_units_too() -> None:
     half = sv.Parties.of(PEOPLE["bank"], PEOPLE["shop"].take(np.arange(0, ROWS, 2)))
     result = sv.simulate(_job(algorithm="zero_imputation"), half)
@@ -263,11 +255,6 @@ def test_rows_that_the_party_scores_alone_are_in_the_target_s_units_too() -> Non
     alone = [(truth[name], value) for name, value, used in scored if not used[1:]]
     assert len(alone) == ROWS // 2
     assert metrics.r2_score(*zip(*alone, strict=True)) > 0.1  # far below 0 in any other unit
-
-
-def test_attacks_are_told_that_they_know_classes() -> None:
-    with pytest.raises(sv.InputError, match=r"the job learns a number.*classes of it"):
-        sv.attack(_job(epochs=1), PEOPLE)
 
 
 class _Spy(sv.Observer):
