@@ -108,7 +108,8 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
 
         Args:
             X: the parties, or some of their rows: `AlignedRows`.
-            y: nothing, or the labels of these rows as `AlignedRows.y` has them: searches hand them over.
+            y: nothing, or the labels of these rows as `AlignedRows.y` has them, or their numbers in sorted order:
+                searches hand them over.
 
         Raises:
             InputError: a label column of the wrong kind, labels that are not those of the table, or whatever a job
@@ -116,7 +117,7 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
             SecureVFLError: whatever ended the job.
         """
         rows, job = _rows(X), self._job()
-        if y is not None and not np.array_equal(np.asarray(y), rows.y):
+        if y is not None and not _same_labels(np.asarray(y), rows.y):
             raise InputError(
                 "y is not the labels of these rows: the active party's table has them, so leave y out, or give rows.y"
             )
@@ -135,6 +136,15 @@ class _Vertical(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         place = {one: i for i, one in enumerate(found.ids)}
         scores: np.ndarray = found.probabilities[[place[one] for one in rows.ids]]
         return scores
+
+
+def _same_labels(given: np.ndarray, own: np.ndarray) -> bool:
+    """Whether labels are the table's own, or their numbers in sorted order, which `cross_val_predict` makes of them."""
+    if np.array_equal(given, own):
+        return True
+    if given.shape != own.shape or given.dtype.kind not in "iu" or own.dtype.kind == "f":
+        return False
+    return np.array_equal(np.unique(given, return_inverse=True)[1], np.unique(own, return_inverse=True)[1])
 
 
 def _rows(given: Parties | AlignedRows) -> AlignedRows:

@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    KFold,
+    cross_val_predict,
+    cross_val_score,
+    cross_validate,
+    train_test_split,
+)
 
 import securevfl as sv
 
@@ -102,6 +109,25 @@ def test_a_search_tries_settings_of_the_algorithm() -> None:
     assert search.best_params_ == {"algorithm__lr": 0.05, "epochs": 4}
     assert search.best_estimator_.algorithm.hidden == 8
     assert search.score(rows, rows.y) > 0.8
+
+
+def test_scikit_learns_tools_cut_and_score_the_rows() -> None:
+    """Probabilities of held-out rows are those of a model that never saw them, in the order of the rows."""
+    rows = sv.AlignedRows(people())
+    folds = KFold(2)
+    found = cross_val_predict(classifier(epochs=2), rows, rows.y, cv=folds, method="predict_proba")
+    assert found.shape == (len(rows), 2)
+    train, test = next(folds.split(rows))
+    assert np.array_equal(found[test], classifier(epochs=2).fit(rows[train]).predict_proba(rows[test]))
+    left, right, y_left, y_right = train_test_split(rows, rows.y, test_size=0.25, random_state=0, stratify=rows.y)
+    assert not set(left.ids) & set(right.ids)
+    assert np.array_equal(left.y, y_left)
+    assert np.array_equal(right.y, y_right)
+    several = cross_validate(classifier(epochs=1), left, y_left, cv=2, scoring=["roc_auc", "neg_log_loss"])
+    assert np.isfinite(several["test_neg_log_loss"]).all()
+    swapped = (rows.y == "no").astype(int)  # numbers of the labels, but not in sorted order
+    with pytest.raises(sv.InputError, match="y is not the labels"):
+        classifier().fit(rows, swapped)
 
 
 def test_boosting_and_a_sealed_cut_are_estimators_too() -> None:
