@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from helpers import ready_keys, scarce
@@ -19,8 +20,9 @@ from hypothesis.extra import numpy as hnp
 
 import securevfl as sv
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.categories import NUMBER, packed, unpacked
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, grow
+from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow
 from securevfl.algorithms.boosting.histograms import fixed, merged_bins, plain_sums
 from securevfl.algorithms.boosting.splits import Rule, best_split
 from securevfl.algorithms.boosting.trees import (
@@ -55,20 +57,27 @@ class Pooled:
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
-        sides = [self.bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left) for c in chosen]
-        owned = [(0, c.column, self.bins.threshold(c.column, c.bin)) for c in chosen]
+    @property
+    def kinds(self) -> np.ndarray:
+        return self.bins.kinds
+
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+        bins, sides, owned = self.bins, [], []
+        for c in chosen:
+            sides.append(bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left, left=c.codes))
+            threshold = bins.threshold(c.column, c.bin) if c.codes == NUMBER else 0.0
+            owned.append(Owned(0, c.column, threshold, bins.levels_of(c.column, c.codes)))
         return np.asarray(sides).reshape(len(chosen), len(self.codes)), owned
 
 
 def pooled_forest(
-    x: np.ndarray, y: np.ndarray, config: sv.Boosting, trees: int
+    x: np.ndarray, y: np.ndarray, config: sv.Boosting, trees: int, levels: Sequence[int] = ()
 ) -> tuple[list[Tree], np.ndarray, np.ndarray]:
     """Trees over a pooled table, the raw scores of its rows, and what they began with."""
     from securevfl.training.objectives import objective
 
     loss = objective("logistic")
-    bins = fit_bins(x, config.bins)
+    bins = fit_bins(x, config.bins, levels)
     codes, start = bins.codes(x), loss.start(y)
     raw, forest = np.tile(start, (len(x), 1)), []
     for _ in range(trees):
@@ -114,6 +123,93 @@ def test_pooled_trees_are_those_of_scikit_learn(depth: int, leaves: int, missing
     ).fit(x, y)
     mine = 1 / (1 + np.exp(-raw[:, 0]))
     np.testing.assert_allclose(mine, theirs.predict_proba(x)[:, 1], atol=2e-4)
+
+
+def with_levels(x: np.ndarray, seed: int = 3) -> tuple[np.ndarray, tuple[int, ...]]:
+    """Two columns of levels beside numbers: one of 8 that matter by their parity, one of 30, most of them rare."""
+    generator = np.random.default_rng(seed)
+    rare = np.minimum(np.floor(generator.exponential(4, len(x))), 29)
+    found = np.column_stack([x[:, 0], generator.integers(0, 8, len(x)), rare, x[:, 1]])
+    return found, (0, 8, 30, 0)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("leaves", [0, 9])
+def test_trees_over_categories_are_those_of_scikit_learn(missing: bool, leaves: int) -> None:
+    """Subsets of levels, levels with few rows, missing values as one more level."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x, levels = with_levels(table(800)[0])
+    generator = np.random.default_rng(1)
+    logit = np.where(x[:, 1] % 2 == 0, 1.5, -1.5) + np.where(np.isin(x[:, 2], (1, 4, 7)), 1.0, -0.5) + x[:, 0]
+    y = (generator.random(len(x)) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    if missing:
+        x[generator.random(x.shape) < 0.15] = np.nan
+    config = sv.Boosting(depth=4, leaves=leaves, bins=32, l2=1.0, min_hessian=0.001, bits=24)
+    forest, raw, start = pooled_forest(x, y, config, 8, levels)
+    theirs = HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_iter=8,
+        max_depth=4,
+        max_leaf_nodes=leaves or None,
+        l2_regularization=1.0,
+        min_samples_leaf=1,
+        max_bins=32,
+        early_stopping=False,
+        categorical_features=[1, 2],
+    ).fit(x, y)
+    np.testing.assert_allclose(1 / (1 + np.exp(-raw[:, 0])), theirs.predict_proba(x)[:, 1], atol=2e-4)
+    assert any(one > 0 for tree in forest for one in tree.levels)
+    again = start + sum(np.asarray(tree.value)[tree.leaves_of(x, {}, len(x))] for tree in forest)
+    np.testing.assert_allclose(again, raw[:, 0], rtol=0, atol=1e-12)
+
+
+def test_levels_that_no_order_parts_are_parted_by_one_split() -> None:
+    x, levels = with_levels(table(600)[0])
+    y = (x[:, 1] % 2).astype(np.int64)
+    (tree,), _, _ = pooled_forest(x, y, sv.Boosting(depth=1, bins=32, min_hessian=0.001), 1, levels)
+    assert tree.split[0] == 1
+    assert tree.levels[0] in (0b01010101, 0b10101010)
+    assert read_trees(write_trees([tree]), owners=0, outputs=1, columns=4) == [tree]
+
+
+def slow_category(sums: np.ndarray, rule: Rule, rows: int) -> float:
+    """The best gain over one column of categories, as scikit-learn says it in words."""
+    whole = sums.sum(axis=0).astype(float)
+
+    def score(part: np.ndarray) -> float:
+        return float(part[0] ** 2 / (part[1] + rule.l2)) if part[1] + rule.l2 > 0 else 0.0
+
+    used = [c for c in range(len(sums)) if sums[c, 1] * rows / whole[1] >= 10 - 1e-6]
+    used.sort(key=lambda c: sums[c, 0] / (sums[c, 1] + 10))
+    best = 0.0
+    for scan, most in ((used, (len(used) + 1) // 2), (used[::-1], (len(used) + 1) // 2 - 1)):
+        for size in range(1, most + 1 if len(used) > 1 else 1):
+            left = sums[scan[:size]].sum(axis=0).astype(float)
+            if min(left[1], whole[1] - left[1]) >= rule.min_hessian:
+                best = max(best, (score(left) + score(whole - left) - score(whole)) / 2)
+    return best
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.data(), st.sampled_from([0.0, 1.0]))
+def test_the_best_set_of_levels_is_found(data: st.DataObject, l2: float) -> None:
+    size = data.draw(st.integers(2, 7))
+    h = data.draw(hnp.arrays(np.int64, size, elements=st.integers(0, 30)))
+    g = np.where(h > 0, data.draw(hnp.arrays(np.int64, size, elements=st.integers(-30, 30))), 0)
+    sums, rule = np.stack([g, h], axis=1), Rule(l1=0.0, l2=l2, min_gain=0.0, min_hessian=1.0)
+    rows = int(h.sum())
+    found = best_split(sums, [size], sums.sum(axis=0), rule, kinds=np.array([True]), rows=rows)
+    assert (0.0 if found is None else found.gain) == pytest.approx(slow_category(sums, rule, rows) if rows else 0.0)
+    if found is not None:
+        left = [code for code in range(size) if found.codes >> code & 1]
+        assert np.array_equal(sums[left].sum(axis=0), found.left)
+        assert found.missing_left == (size - 1 in left)
+
+
+@given(st.lists(st.one_of(st.just(NUMBER), st.integers(0, 2**255 - 1)), max_size=5))
+def test_sets_are_read_as_they_were_packed(sets: list[int]) -> None:
+    assert unpacked(packed(sets)) == sets
 
 
 def constrained(x: np.ndarray, y: np.ndarray, trees: int, directions: Sequence[int], leaves: int) -> list[Tree]:
@@ -216,7 +312,7 @@ def test_codes_and_thresholds_say_the_same() -> None:
         assert codes[:, column].max() < bins.counts[column] <= 8 + 1
         for b in range(bins.counts[column] - 1):
             for missing_left in (False, True):
-                told = OwnSplits([column], [bins.threshold(column, b)], [missing_left])
+                told = OwnSplits([column], [bins.threshold(column, b)], [missing_left], [NUMBER])
                 here = bins.goes_left(codes, column, b, missing_left=missing_left)
                 assert np.array_equal(told.sides(x)[0], here)
 
@@ -273,6 +369,72 @@ def test_vertical_trees_are_pooled_ones_split_by_split(settings_: dict[str, Any]
                 splits = theirs[owner - 1][number]
                 told = (owner, splits.column[mine.split[node]]), splits.threshold[mine.split[node]]
             assert told == (found, threshold)
+
+
+def mixed(rows: int, *, missing: bool = False) -> sv.Parties:
+    """Two parties with numbers and levels; those of the shop matter by sets that no order parts."""
+    generator = np.random.default_rng(4)
+    ids = [f"c{i}" for i in range(rows)]
+    level, colour = generator.integers(0, 6, rows), generator.integers(0, 9, rows)
+    x = generator.normal(size=rows)
+    logit = np.where(np.isin(colour, (0, 3, 4, 8)), 2.0, -2.0) + np.where(level % 2, 1.0, -1.0) + x
+    label = (generator.random(rows) < 1 / (1 + np.exp(-logit))).astype(np.int64)
+    names = [None if missing and c == 4 else f"colour {c}" for c in colour]
+    bank = pd.DataFrame({"id": ids, "level": [f"level {n}" for n in level], "x": x, "y": label})
+    shop = pd.DataFrame({"id": ids, "colour": names, "z": generator.normal(size=rows)})
+    return sv.Parties.from_pandas({"bank": bank, "shop1": shop}, id="id", label="y")
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_vertical_trees_over_categories_are_pooled_ones(missing: bool) -> None:
+    people, work = mixed(400, missing=missing), job(sv.Plain(), bins=16)
+    with roles_begun() as roles:
+        ran = run(work, people)
+    by_name: dict[str, Any] = {role.site.name: role for role in roles}
+    train = ran.split.train
+    columns = [by_name[name].columns_of(train) for name in ("bank", "shop1")]
+    levels = [level for name in ("bank", "shop1") for level in by_name[name].table.codes]
+    y = by_name["bank"].labels(train).numpy()
+    config = sv.Boosting.of(work.algorithm.describe())
+    forest, raw, start = pooled_forest(np.concatenate(columns, axis=1), y, config, 3, levels)
+    mine = read_trees(part(ran, "bank")["trees"], owners=1, outputs=1, columns=columns[0].shape[1])
+    theirs = read_splits(part(ran, "shop1"), columns=columns[1].shape[1])
+    found = np.full(len(train), float(start[0]))
+    for tree, whole, splits in zip(mine, forest, theirs, strict=True):
+        assert tree.left == whole.left
+        assert tree.value == whole.value
+        found += np.asarray(tree.value)[tree.leaves_of(columns[0], {1: splits.sides(columns[1])}, len(train))]
+    np.testing.assert_array_equal(found, raw[:, 0])
+    assert any(one > 0 for splits in theirs for one in splits.levels)
+    if missing:
+        assert any(any(splits.missing_left) for splits in theirs)
+    assert ran.trained["bank"].test["auc"] > 0.8
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_sealed_trees_over_categories_are_the_plain_ones(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)
+    people = mixed(150, missing=True)
+    plain = run(job(sv.Plain(), nodes=nodes, merge=6).replace(epochs=2), people)
+    sealed = run(job(sv.Paillier(bits=2048), nodes=nodes, merge=6).replace(epochs=2), people)
+    assert same_trees(plain, sealed)
+    assert any(one > 0 for splits in read_splits(part(sealed, "shop1"), columns=2) for one in splits.levels)
+
+
+@pytest.mark.parametrize("merge", [1, 8])
+def test_where_bins_are_put_together_rows_go_where_their_groups_go(merge: int) -> None:
+    """Scores of the training rows are those that trees give them when they are read again."""
+    people, work = mixed(300, missing=True), job(sv.Plain(), nodes="shown", merge=merge)
+    with roles_begun() as roles:
+        ran = run(work, people)
+    by_name: dict[str, Any] = {role.site.name: role for role in roles}
+    train = ran.split.train
+    bank, shop = (by_name[name].columns_of(train) for name in ("bank", "shop1"))
+    trees = read_trees(part(ran, "bank")["trees"], owners=1, outputs=1, columns=2)
+    found = np.full(len(train), float(part(ran, "bank")["start"][0]))
+    for tree, splits in zip(trees, read_splits(part(ran, "shop1"), columns=2), strict=True):
+        found += np.asarray(tree.value)[tree.leaves_of(bank, {1: splits.sides(shop)}, len(train))]
+    np.testing.assert_array_equal(found, by_name["bank"].fitted[:, 0])
 
 
 @pytest.mark.parametrize("nodes", ["hidden", "shown"])

@@ -93,7 +93,7 @@ class BoostingActive(ActiveRole):
         self.fitted: np.ndarray | None = None
         if len(train):
             x = self.columns_of(train)
-            bins = fit_bins(x, self.config.bins)
+            bins = fit_bins(x, self.config.bins, self.table.codes)
             config, mine = self.config, self.table
             check_parties((*config.rising, *config.falling), (self.site.name, *self.trained_with))
             directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)

@@ -10,7 +10,8 @@ import securevfl_crypto as crypto
 from securevfl_crypto.sums import SealedSums, SumOwner, SumPlan
 
 from securevfl.algorithms.boosting.bins import Bins
-from securevfl.algorithms.boosting.growing import Chosen
+from securevfl.algorithms.boosting.categories import NUMBER, packed
+from securevfl.algorithms.boosting.growing import Chosen, Owned
 from securevfl.algorithms.boosting.histograms import plain_sums
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
@@ -82,6 +83,7 @@ class Asking:
         self._role, self._bins, self._codes = role, bins, codes
         self._theirs: dict[str, tuple[int, ...]] = {}
         self._counts: tuple[int, ...] = bins.counts
+        self._kinds = bins.kinds
         self._values = np.empty((0, _VALUES), dtype=np.int64)
         self._seen = np.empty(0, dtype=bool)
         self._numbers: dict[str, int] = {}
@@ -92,6 +94,11 @@ class Asking:
     def counts(self) -> Sequence[int]:
         """Codes of all candidate columns: the active party's own first, then party by party."""
         return self._counts
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Which of them hold categories."""
+        return self._kinds
 
     @property
     def subtracts(self) -> bool:
@@ -109,8 +116,8 @@ class Asking:
         """
         role = self._role
         for link in self._links():
-            message = await link.receive(Kind.CONTROL, "boost/columns", "bins", "directions")
-            bins, directions = np.asarray(message.arrays["bins"]), np.asarray(message.arrays["directions"])
+            message = await link.receive(Kind.CONTROL, "boost/columns", "bins", "directions", "kinds")
+            bins, directions, kinds = (np.asarray(message.arrays[name]) for name in ("bins", "directions", "kinds"))
             if bins.dtype != np.int64 or bins.ndim != 1 or len(bins) > MOST_COLUMNS:
                 raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape}, and not the bins of its columns")
             if len(bins) and not 2 <= bins.min() <= bins.max() <= role.config.bins + 1:
@@ -120,7 +127,10 @@ class Asking:
                 )
             if directions.dtype != np.int64 or directions.shape != bins.shape or (np.abs(directions) > 1).any():
                 raise ProtocolError(f"{link.peer!r} does not say along which of its columns scores may only rise")
+            if kinds.dtype != np.int64 or kinds.shape != bins.shape or ((kinds != 0) & (kinds != 1)).any():
+                raise ProtocolError(f"{link.peer!r} does not say which of its columns hold categories")
             self.directions = np.concatenate([self.directions, directions])
+            self._kinds = np.concatenate([self._kinds, kinds > 0])
             self._theirs[link.peer] = tuple(bins.tolist())
             self._counts = (*self._counts, *self._theirs[link.peer])
         protection = role.protection
@@ -240,17 +250,20 @@ class Asking:
             raise ProtocolError(f"{link.peer!r} sent sums that do not add up to those of all rows")
         return sums
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
         """See `Sources.sides`."""
         rows = len(self._codes)
         sides = np.zeros((len(chosen), rows), dtype=bool)
-        owned: list[tuple[int, int, float]] = [(0, 0, 0.0)] * len(chosen)
+        owned = [Owned(0, 0)] * len(chosen)
         mine = len(self._bins.counts)
         first, asked = mine, dict[str, list[int]]()
         for k, one in enumerate(chosen):
             if one.column < mine:
-                sides[k] = self._bins.goes_left(self._codes, one.column, one.bin, missing_left=one.missing_left)
-                owned[k] = (0, one.column, self._bins.threshold(one.column, one.bin))
+                sides[k] = self._bins.goes_left(
+                    self._codes, one.column, one.bin, missing_left=one.missing_left, left=one.codes
+                )
+                threshold = self._bins.threshold(one.column, one.bin) if one.codes == NUMBER else 0.0
+                owned[k] = Owned(0, one.column, threshold, self._bins.levels_of(one.column, one.codes))
         for link in self._links():
             name = link.peer
             asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
@@ -259,16 +272,16 @@ class Asking:
             ]
             first += len(self._theirs[name])
             await link.send(Kind.CONTROL, "boost/next", meta={"do": "split"})
-            await link.send(
-                Kind.CONTROL, "boost/splits", splits=np.asarray(table, dtype=np.int64).reshape(len(table), 4)
-            )
+            splits = np.asarray(table, dtype=np.int64).reshape(len(table), 4)
+            sets = packed(chosen[k].codes for k in asked[name])
+            await link.send(Kind.CONTROL, "boost/splits", splits=splits, sets=sets)
         for link in self._links():
             name = link.peer
             bits = await self.received_sides(link, "boost/sides", len(asked[name]), rows)
             place = 1 + self._role.trained_with.index(name)
             for k, side in zip(asked[name], bits, strict=True):
                 sides[k] = side
-                owned[k] = (place, self._numbers[name], 0.0)
+                owned[k] = Owned(place, self._numbers[name])
                 self._numbers[name] += 1
         return sides, owned
 

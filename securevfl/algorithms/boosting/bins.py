@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from securevfl.algorithms.boosting.categories import NUMBER, flags, in_levels
 
 __all__ = ["Bins", "fit_bins"]
 
@@ -18,9 +21,17 @@ class Bins:
 
     Attributes:
         edges: of each column, ascending float64, one less than it has bins of values.
+        levels: how many levels a column of categories has, whose values are their numbers; 0 for one of numbers. Empty
+            where all columns hold numbers.
     """
 
     edges: tuple[np.ndarray, ...] = field(repr=False)
+    levels: tuple[int, ...] = ()
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Which columns hold categories, bool (columns,)."""
+        return np.asarray(self.levels, dtype=np.int64) > 0 if self.levels else np.zeros(len(self.edges), dtype=bool)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -40,7 +51,9 @@ class Bins:
             found[np.isnan(column), j] = len(edges) + 1
         return found
 
-    def goes_left(self, codes: np.ndarray, column: int, bin_: int, *, missing_left: bool) -> np.ndarray:
+    def goes_left(
+        self, codes: np.ndarray, column: int, bin_: int, *, missing_left: bool, left: int = NUMBER
+    ) -> np.ndarray:
         """Which rows go left at a split, bool (n,).
 
         Args:
@@ -48,8 +61,12 @@ class Bins:
             column: that splits.
             bin_: rows with a code up to this one go left.
             missing_left: whether rows without a value do.
+            left: at a split of categories, the set of codes that go left, in the place of all this.
         """
         code = codes[:, column]
+        if left != NUMBER:
+            inside: np.ndarray = flags(left)[code]
+            return inside
         missing = code == self.counts[column] - 1
         found: np.ndarray = np.where(missing, missing_left, code <= bin_)
         return found
@@ -59,8 +76,15 @@ class Bins:
         edges = self.edges[column]
         return float(edges[bin_]) if bin_ < len(edges) else float("inf")
 
+    def levels_of(self, column: int, left: int) -> int:
+        """The set of levels of a column whose codes are in a set; `NUMBER` for numbers."""
+        if left == NUMBER:
+            return NUMBER
+        numbers = np.arange(self.levels[column], dtype=np.float64)
+        return in_levels(left, np.searchsorted(self.edges[column], numbers, side="left").tolist())
 
-def fit_bins(x: np.ndarray, most: int) -> Bins:
+
+def fit_bins(x: np.ndarray, most: int, levels: Sequence[int] = ()) -> Bins:
     """Bins with about as many rows each; a column with fewer distinct values gets one for each.
 
     Edges are those of scikit-learn's histogram boosting: midway between values where there are few, else quantiles.
@@ -68,6 +92,7 @@ def fit_bins(x: np.ndarray, most: int) -> Bins:
     Args:
         x: training rows, float64 (n, columns); NaN where missing.
         most: bins of values in a column, from 2 to 255.
+        levels: as `Bins.levels`. Levels above `most` share bins with their neighbours, the next less frequent ones.
     """
     edges = []
     for j in range(x.shape[1]):
@@ -79,4 +104,4 @@ def fit_bins(x: np.ndarray, most: int) -> Bins:
             shares = np.linspace(0, 100, num=most + 1)[1:-1]
             found = np.unique(np.percentile(column[~np.isnan(column)], shares, method="averaged_inverted_cdf"))
         edges.append(np.ascontiguousarray(found, dtype=np.float64))
-    return Bins(tuple(edges))
+    return Bins(tuple(edges), tuple(levels))

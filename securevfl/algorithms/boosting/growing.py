@@ -9,14 +9,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from securevfl.algorithms.boosting.categories import NUMBER
 from securevfl.algorithms.boosting.splits import Rule, Split, best_split, leaf_value
 from securevfl.algorithms.boosting.trees import Tree
 
-__all__ = ["Chosen", "Grown", "Limits", "Sources", "grow"]
+__all__ = ["Chosen", "Grown", "Limits", "Owned", "Sources", "grow"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +42,30 @@ class Chosen:
         column: among all candidates.
         bin: as `Split.bin`.
         missing_left: as `Split.missing_left`.
+        codes: as `Split.codes`.
     """
 
     node: int
     column: int
     bin: int
     missing_left: bool
+    codes: int = NUMBER
+
+
+class Owned(NamedTuple):
+    """What the active party knows of a split.
+
+    Attributes:
+        owner: as `Tree.owner`.
+        number: as `Tree.split`.
+        threshold: where the owner is the active party.
+        levels: likewise, of a column of categories: the set of levels that go left.
+    """
+
+    owner: int
+    number: int
+    threshold: float = 0.0
+    levels: int = NUMBER
 
 
 class Sources(Protocol):
@@ -55,6 +74,11 @@ class Sources(Protocol):
     @property
     def counts(self) -> Sequence[int]:
         """Codes of all candidate columns, party by party."""
+        ...
+
+    @property
+    def kinds(self) -> np.ndarray:
+        """Which of them hold categories, bool (columns,)."""
         ...
 
     @property
@@ -72,9 +96,8 @@ class Sources(Protocol):
         """
         ...
 
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[tuple[int, int, float]]]:
-        """Whether rows go left at each split, bool (splits, n); and of each split its owner, its number there, and its
-        threshold where the owner is the active party."""
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+        """Whether rows go left at each split, bool (splits, n); and what the active party knows of each."""
         ...
 
 
@@ -110,6 +133,7 @@ class _Growth:
         self.totals = {0: values.sum(axis=0)}
         self.open: dict[int, _Open] = {}
         self.allowed: np.ndarray | None = None
+        self.kinds = sources.kinds if sources.kinds.any() else None
         self.directions: np.ndarray | None = None
         self.within: dict[int, tuple[float, float]] = {0: (-np.inf, np.inf)}
 
@@ -127,8 +151,17 @@ class _Growth:
 
     def consider(self, node: int, sums: np.ndarray, depth: int) -> None:
         """Find the best split of a node."""
-        counts = self.sources.counts
-        split = best_split(sums, counts, self.totals[node], self.rule, self.allowed, self.directions, self.within[node])
+        split = best_split(
+            sums,
+            self.sources.counts,
+            self.totals[node],
+            self.rule,
+            self.allowed,
+            self.directions,
+            self.within[node],
+            self.kinds,
+            int(np.count_nonzero((self.leaf == node) & (self.values[:, 1] > 0))) if self.kinds is not None else 0,
+        )
         if split is not None:
             self.open[node] = _Open(sums, depth, split)
 
@@ -147,13 +180,13 @@ class _Growth:
         for node in nodes:
             split = self.open[node].split
             if split is not None:
-                chosen.append(Chosen(node, split.column, split.bin, split.missing_left))
+                chosen.append(Chosen(node, split.column, split.bin, split.missing_left, split.codes))
         sides, owned = await self.sources.sides(chosen)
         pairs = []
-        for one, goes_left, (owner, number, threshold) in zip(chosen, sides, owned, strict=True):
+        for one, goes_left, what in zip(chosen, sides, owned, strict=True):
             node, was = one.node, self.open.pop(one.node)
             left, right = tree.add(), tree.add()
-            tree.owner[node], tree.split[node], tree.threshold[node] = owner, number, threshold
+            tree.owner[node], tree.split[node], tree.threshold[node], tree.levels[node] = what
             tree.missing_left[node], tree.left[node], tree.right[node] = one.missing_left, left, right
             tree.gain[node] = was.split.gain if was.split is not None else 0.0
             here = self.leaf == node

@@ -59,10 +59,11 @@ class Merged:
     Attributes:
         codes: of the node's rows, int64 (n, columns): numbers of groups.
         ends: of each column, the last bin of each group.
+        tables: of each column, the group of each code.
     """
 
-    def __init__(self, codes: np.ndarray, ends: list[list[int]]) -> None:
-        self.codes, self.ends = codes, ends
+    def __init__(self, codes: np.ndarray, ends: list[list[int]], tables: list[np.ndarray]) -> None:
+        self.codes, self.ends, self.tables = codes, ends, tables
 
 
 def merged_bins(codes: np.ndarray, counts: Sequence[int], least: int) -> Merged:
@@ -76,7 +77,7 @@ def merged_bins(codes: np.ndarray, counts: Sequence[int], least: int) -> Merged:
         counts: codes of each column.
         least: fewest rows of a group.
     """
-    new, ends = np.empty(codes.shape, dtype=np.int64), []
+    new, ends, tables = np.empty(codes.shape, dtype=np.int64), [], []
     for j, count in enumerate(counts):
         tally = np.bincount(codes[:, j], minlength=count)
         values = int(tally[:-1].sum())
@@ -94,4 +95,5 @@ def merged_bins(codes: np.ndarray, counts: Sequence[int], least: int) -> Merged:
         table[-1] = count - 1 if alone else len(stops) - 1
         new[:, j] = table[codes[:, j]]
         ends.append(stops)
-    return Merged(new, ends)
+        tables.append(table)
+    return Merged(new, ends, tables)

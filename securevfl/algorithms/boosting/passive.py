@@ -11,8 +11,9 @@ from securevfl_crypto.sums import SealedSums, SumHolder
 
 from securevfl.algorithms.boosting.asking import plan_of
 from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpacked
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.histograms import merged_bins, plain_sums
+from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
@@ -87,7 +88,7 @@ class BoostingPassive(PassiveRole):
         train = self.table.split.train
         if len(train):
             x = self.columns_of(train)
-            self.bins: Bins = fit_bins(x, self.config.bins)
+            self.bins: Bins = fit_bins(x, self.config.bins, self.table.codes)
             self.codes = self.bins.codes(x).astype(np.int16)
             config, mine = self.config, self.table
             self.directions = column_directions(self.site.name, mine.encoded, mine.codes, config.rising, config.falling)
@@ -117,7 +118,8 @@ class BoostingPassive(PassiveRole):
     async def introduce(self) -> None:
         """Say how many bins the columns have, and take the key where sums are sealed."""
         counts = np.asarray(self.bins.counts, dtype=np.int64)
-        await self.upstream.send(Kind.CONTROL, "boost/columns", bins=counts, directions=self.directions)
+        kinds = self.bins.kinds.astype(np.int64)
+        await self.upstream.send(Kind.CONTROL, "boost/columns", bins=counts, directions=self.directions, kinds=kinds)
         protection = self.protection
         if not isinstance(protection, Paillier):
             return
@@ -152,7 +154,7 @@ class _OneTree:
         self._role, self._link = role, role.upstream
         self._values: np.ndarray | None = None
         self._sealed: Batch | None = None
-        self._ends: dict[int, list[list[int]]] = {}
+        self._merged: dict[int, Merged] = {}
         self._splits = OwnSplits()
 
     async def run(self) -> None:
@@ -223,7 +225,7 @@ class _OneTree:
             for k, number in enumerate(numbers.tolist()):
                 here = np.flatnonzero(place == k)
                 merged = merged_bins(role.codes[here], role.bins.counts, role.config.merge)
-                codes[here], self._ends[number] = merged.codes, merged.ends
+                codes[here], self._merged[number] = merged.codes, merged
         await self._answer(codes, place.astype(np.int64), nodes)
 
     async def _answer(self, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
@@ -245,24 +247,44 @@ class _OneTree:
 
     async def _split(self) -> None:
         role = self._role
-        message = await self._link.receive(Kind.CONTROL, "boost/splits", "splits")
-        splits, counts = np.asarray(message.arrays["splits"]), role.bins.counts
+        message = await self._link.receive(Kind.CONTROL, "boost/splits", "splits", "sets")
+        splits, sets = np.asarray(message.arrays["splits"]), np.asarray(message.arrays["sets"])
+        counts = role.bins.counts
         if splits.dtype != np.int64 or splits.ndim != 2 or splits.shape[1] != 4 or len(splits) > _MOST_NODES:
             raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape}, and not its choice of splits")
+        if sets.dtype != np.uint8 or sets.shape != (len(splits), CODES // 8):
+            raise ProtocolError(f"{self._link.peer!r} sent {sets.dtype} {sets.shape}, and not a set for each split")
         sides = np.empty((len(splits), len(role.codes)), dtype=bool)
-        for k, (node, column, bin_, missing) in enumerate(splits.tolist()):
+        for k, ((node, column, bin_, missing), codes) in enumerate(zip(splits.tolist(), unpacked(sets), strict=True)):
             if not (0 <= column < len(counts) and 0 <= bin_ < counts[column] - 1 and missing in (0, 1)):
                 raise ProtocolError(f"{self._link.peer!r} chose bin {bin_} of column {column}, which is not there")
-            last = self._last_bin(node, column, bin_) if role.config.merges else bin_
-            sides[k] = role.bins.goes_left(role.codes, column, last, missing_left=bool(missing))
+            if (codes != NUMBER) != bool(role.bins.kinds[column]) or codes >> counts[column] > 0 or codes == 0:
+                raise ProtocolError(f"{self._link.peer!r} chose codes of column {column} that it does not have")
+            last, missing_left, left = bin_, bool(missing), codes
+            if codes == NUMBER:
+                last = self._last_bin(node, column, bin_) if role.config.merges else bin_
+            else:
+                left = self._whole(node, column, codes) if role.config.merges else codes
+                missing_left = bool(left >> (counts[column] - 1) & 1)
+            sides[k] = role.bins.goes_left(role.codes, column, last, missing_left=missing_left, left=left)
             self._splits.column.append(column)
-            self._splits.threshold.append(role.bins.threshold(column, last))
-            self._splits.missing_left.append(bool(missing))
+            self._splits.threshold.append(role.bins.threshold(column, last) if left == NUMBER else 0.0)
+            self._splits.missing_left.append(missing_left)
+            self._splits.levels.append(role.bins.levels_of(column, left))
         await self._link.send(Kind.CONTROL, "boost/sides", bits=np.packbits(sides, axis=1))
 
     def _last_bin(self, node: int, column: int, group: int) -> int:
         """The last bin of a group of bins that were put together for a node."""
-        ends = self._ends.get(node)
-        if ends is None:
-            raise ProtocolError(f"{self._link.peer!r} splits node {node}, whose sums it never saw")
+        ends = self._put_together(node).ends
         return ends[column][group] if group < len(ends[column]) else self._role.bins.counts[column] - 2
+
+    def _whole(self, node: int, column: int, groups: int) -> int:
+        """The set of bins in a set of groups."""
+        table = self._put_together(node).tables[column]
+        return sum(1 << code for code, group in enumerate(table.tolist()) if groups >> group & 1)
+
+    def _put_together(self, node: int) -> Merged:
+        found = self._merged.get(node)
+        if found is None:
+            raise ProtocolError(f"{self._link.peer!r} splits node {node}, whose sums it never saw")
+        return found

@@ -107,8 +107,8 @@ class Settings(Algorithm):
                 PASSIVE,
                 ACTIVE,
                 "how many bins its columns have",
-                reveals="how many columns it has, and how many distinct values up to the number of bins; which of "
-                "them the job lets scores only rise or fall along",
+                reveals="how many columns it has, how many distinct values up to the number of bins, and whether these "
+                "are categories; which of them the job lets scores only rise or fall along",
             ),
             Exchange(
                 "boost/next",
@@ -149,7 +149,7 @@ class Settings(Algorithm):
                 ACTIVE,
                 PASSIVE,
                 "which of its splits were chosen",
-                reveals="which of its own columns and thresholds tell labels apart: enough to rank "
+                reveals="which of its own columns, thresholds and categories tell labels apart: enough to rank "
                 "labels about as well as its columns can",
                 severity="leak",
                 sights=(_CHOSEN,),

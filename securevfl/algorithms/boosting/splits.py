@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from securevfl.algorithms.boosting.categories import NUMBER, Arranged, arrange, places, set_of
+
 __all__ = ["Rule", "Split", "best_split", "leaf_value"]
 
 
@@ -40,6 +42,7 @@ class Split:
         bin: rows with a code up to this one go left.
         missing_left: where rows without a value go.
         left: sums of g and h of the left side, in the histograms' integers, int64 (2,).
+        codes: of categories, the set of codes that go left, missing values among them; `NUMBER` else.
     """
 
     gain: float
@@ -47,6 +50,7 @@ class Split:
     bin: int
     missing_left: bool
     left: np.ndarray = field(repr=False)
+    codes: int = NUMBER
 
 
 def _shrunk(g: np.ndarray, l1: float) -> np.ndarray:
@@ -95,6 +99,8 @@ def best_split(
     allowed: np.ndarray | None = None,
     directions: np.ndarray | None = None,
     within: tuple[float, float] = (-np.inf, np.inf),
+    kinds: np.ndarray | None = None,
+    rows: int = 0,
 ) -> Split | None:
     """The split with the largest gain; of several with the same one the first, by column, then bin, then missing values
     to the right.
@@ -108,6 +114,8 @@ def best_split(
         directions: of each column, 1 where the right side's value may not be below the left one's, −1 where it may not
             be above, int64 (columns,); None where no column has one.
         within: least and largest value that leaves below this node may have, where columns have directions.
+        kinds: which columns hold categories, bool (columns,); None for none.
+        rows: of the node, where there are categories.
 
     Returns:
         None where no split gains anything.
@@ -121,16 +129,24 @@ def best_split(
     parent = float(_score(whole[:1], whole[1:], rule)[0])
     if directions is not None:
         parent = float(_held_score(whole[:1], whole[1:], _held_values(whole[:1], whole[1:], rule, within), rule)[0])
-    sofar = np.cumsum(sums, axis=0)
+    arranged: Arranged | None = None
+    if kinds is not None and kinds.any():
+        arranged = arrange(sums, sizes, kinds, total, rule.scales, rows)
+    sofar = np.cumsum(sums if arranged is None else sums[arranged.order], axis=0)
     before = np.concatenate([np.zeros((1, 2), dtype=np.int64), sofar[ends - 1]])[:-1]
     lefts = sofar - before[column]
     missing = sums[ends - 1][column]
+    stops = [values, values & missing.any(axis=1)]
+    if arranged is not None and kinds is not None:
+        holds = kinds[column]
+        missing = np.where(holds[:, None], arranged.spare[column], missing)
+        stops = [np.where(holds, one, stop) for one, stop in zip(places(arranged, column, sizes), stops, strict=True)]
     if allowed is not None:
-        values &= allowed[column]
+        stops = [stop & allowed[column] for stop in stops]
     gains = []
-    for left in (lefts, lefts + missing):
+    for left, stop in zip((lefts, lefts + missing), stops, strict=True):
         low, high = left * np.asarray(rule.scales), (total - left) * np.asarray(rule.scales)
-        enough = values & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
+        enough = stop & (np.minimum(low[:, 1], high[:, 1]) >= rule.min_hessian)
         if directions is None:
             gain = _score(low[:, 0], low[:, 1], rule) + _score(high[:, 0], high[:, 1], rule) - parent
         else:
@@ -139,7 +155,6 @@ def best_split(
             gain -= parent
             enough &= (other - one) * directions[column] >= 0
         gains.append(np.where(enough, gain / 2, -np.inf))
-    gains[1][~missing.any(axis=1)] = -np.inf
     most = max(float(one.max(initial=-np.inf)) for one in gains)
     if not most > max(rule.min_gain, 0.0):
         return None
@@ -148,4 +163,7 @@ def best_split(
     )
     found = int(column[at])
     chosen = lefts[at] + missing[at] if side else lefts[at]
+    if arranged is not None and kinds is not None and kinds[found]:
+        codes = set_of(arranged, sizes, found, at, spare=bool(side))
+        return Split(most, found, 0, bool(codes >> int(sizes[found] - 1) & 1), chosen, codes)
     return Split(most, found, at - int(ends[found] - sizes[found]), bool(side), chosen)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from securevfl.algorithms.boosting.categories import CODES, NUMBER, flags, packed, unpacked
 from securevfl.errors import InputError
 from securevfl.training.state import State, as_tensor
 
@@ -26,7 +27,8 @@ class Tree:
         owner: of each node: `LEAF`, 0, or the place of a passive party, counted from 1.
         split: of each node: its column among the active party's own; or the number of its owner's split in this tree.
         threshold: of the active party's own nodes: rows up to it go left.
-        missing_left: of these: where rows without a value go.
+        levels: of its own nodes that split categories: the set of levels that go left; `NUMBER` else.
+        missing_left: of its own nodes: where rows without a value go.
         left: number of the left child.
         right: number of the right child.
         value: of leaves, what they add.
@@ -37,6 +39,7 @@ class Tree:
     owner: list[int] = field(default_factory=list)
     split: list[int] = field(default_factory=list)
     threshold: list[float] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
     missing_left: list[bool] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
     right: list[int] = field(default_factory=list)
@@ -50,6 +53,7 @@ class Tree:
             numbers.append(0)
         for values in (self.threshold, self.value, self.gain):
             values.append(0.0)
+        self.levels.append(NUMBER)
         self.missing_left.append(False)
         return len(self.owner) - 1
 
@@ -68,7 +72,7 @@ class Tree:
             here = np.flatnonzero(at == node)
             if owner == 0:
                 x = own[here, self.split[node]]
-                goes = np.where(np.isnan(x), self.missing_left[node], x <= self.threshold[node])
+                goes = _side(x, self.threshold[node], self.levels[node], missing_left=self.missing_left[node])
             else:
                 goes = sides[owner][self.split[node], here]
             at[here] = np.where(goes, self.left[node], self.right[node])
@@ -87,11 +91,13 @@ class OwnSplits:
         column: of its own.
         threshold: rows up to it go left.
         missing_left: where rows without a value go.
+        levels: of categories, the set of levels that go left; `NUMBER` else.
     """
 
     column: list[int] = field(default_factory=list)
     threshold: list[float] = field(default_factory=list)
     missing_left: list[bool] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.column)
@@ -99,16 +105,36 @@ class OwnSplits:
     def sides(self, x: np.ndarray) -> np.ndarray:
         """Whether rows go left, bool (splits, n), by their columns x, float64 (n, columns)."""
         found = np.empty((len(self), len(x)), dtype=bool)
-        for k, (column, threshold, missing) in enumerate(
-            zip(self.column, self.threshold, self.missing_left, strict=True)
-        ):
-            values = x[:, column]
-            found[k] = np.where(np.isnan(values), missing, values <= threshold)
+        columns = zip(self.column, self.threshold, self.missing_left, self.levels, strict=True)
+        for k, (column, threshold, missing, levels) in enumerate(columns):
+            found[k] = _side(x[:, column], threshold, levels, missing_left=missing)
         return found
+
+
+def _side(x: np.ndarray, threshold: float, levels: int, *, missing_left: bool) -> np.ndarray:
+    """Which rows go left by one column, bool (n,)."""
+    missing = np.isnan(x)
+    if levels == NUMBER:
+        by_value = x <= threshold
+    else:
+        by_value = flags(levels)[np.clip(np.where(missing, 0, x), 0, CODES - 1).astype(np.int64)]
+    found: np.ndarray = np.where(missing, missing_left, by_value)
+    return found
 
 
 _INTEGERS = ("owner", "split", "left", "right")
 _FLOATS = ("threshold", "value", "gain")
+
+
+def _sets(sets: list[int]) -> torch.Tensor:
+    return torch.from_numpy(packed(sets).copy())
+
+
+def _read_sets(tensor: object) -> list[int]:
+    found = as_tensor(tensor)
+    if found.dtype != torch.uint8 or found.ndim != 2 or found.shape[1] != CODES // 8:
+        raise InputError("a part of a boosted model whose sets of levels are none: it is damaged")
+    return unpacked(found.numpy())
 
 
 def write_trees(trees: list[Tree]) -> State:
@@ -120,6 +146,7 @@ def write_trees(trees: list[Tree]) -> State:
     state: State = {name: all_of(name, torch.int64) for name in _INTEGERS}
     state |= {name: all_of(name, torch.float64) for name in _FLOATS}
     state["missing_left"] = all_of("missing_left", torch.bool)
+    state["levels"] = _sets([one for tree in trees for one in tree.levels])
     state["sizes"] = torch.tensor([len(tree.owner) for tree in trees], dtype=torch.int64)
     state["outputs"] = torch.tensor([tree.output for tree in trees], dtype=torch.int64)
     return state
@@ -138,6 +165,7 @@ def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list
         InputError: lengths differ, or a number names what is not there.
     """
     whole = {name: as_tensor(state[name]).tolist() for name in (*_INTEGERS, *_FLOATS, "missing_left")}
+    whole["levels"] = _read_sets(state["levels"])
     sizes, which = as_tensor(state["sizes"]).tolist(), as_tensor(state["outputs"]).tolist()
     if len(sizes) != len(which) or {len(values) for values in whole.values()} != {sum(sizes)}:
         raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
@@ -171,6 +199,7 @@ def write_splits(trees: list[OwnSplits]) -> State:
         "column": torch.tensor([one for tree in trees for one in tree.column], dtype=torch.int64),
         "threshold": torch.tensor([one for tree in trees for one in tree.threshold], dtype=torch.float64),
         "missing_left": torch.tensor([one for tree in trees for one in tree.missing_left], dtype=torch.bool),
+        "levels": _sets([one for tree in trees for one in tree.levels]),
         "sizes": torch.tensor([len(tree) for tree in trees], dtype=torch.int64),
     }
 
@@ -188,13 +217,14 @@ def read_splits(state: State, *, columns: int) -> list[OwnSplits]:
     column, threshold, missing, sizes = (
         as_tensor(state[name]).tolist() for name in ("column", "threshold", "missing_left", "sizes")
     )
-    if not len(column) == len(threshold) == len(missing) == sum(sizes):
+    levels = _read_sets(state["levels"])
+    if not len(column) == len(threshold) == len(missing) == len(levels) == sum(sizes):
         raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
     if any(not 0 <= one < columns for one in column):
         raise InputError("a part of a boosted model with a split by a column that is not there: it is damaged")
     found, start = [], 0
     for size in sizes:
         end = start + size
-        found.append(OwnSplits(column[start:end], threshold[start:end], missing[start:end]))
+        found.append(OwnSplits(column[start:end], threshold[start:end], missing[start:end], levels[start:end]))
         start = end
     return found
