@@ -99,9 +99,10 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
     from securevfl.jobs.aligned_rows import AlignedRows
     from securevfl.jobs.estimators import VerticalClassifier, VerticalRegressor
-    from securevfl.jobs.own_sweep import SweepResult, sweep
+    from securevfl.jobs.own_sweep import sweep
     from securevfl.jobs.search import search
     from securevfl.jobs.search_result import SearchResult
+    from securevfl.jobs.sweep_result import SweepResult
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
     from securevfl.site import Observer
@@ -129,9 +130,10 @@ _NAMES: Mapping[str, str] = {
     ),
     "securevfl.jobs.aligned_rows": "AlignedRows",
     "securevfl.jobs.estimators": "VerticalClassifier VerticalRegressor",
-    "securevfl.jobs.own_sweep": "SweepResult sweep",
+    "securevfl.jobs.own_sweep": "sweep",
     "securevfl.jobs.search": "search",
     "securevfl.jobs.search_result": "SearchResult",
+    "securevfl.jobs.sweep_result": "SweepResult",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",

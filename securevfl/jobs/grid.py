@@ -147,7 +147,8 @@ def grid_of(job: Job, over: Over, axis: str | None = None) -> Grid:
             continue
         place = 0 if chosen is None else picked[chosen.name]
         x = float(chosen.labels[place]) if chosen is not None and chosen.numeric else float(place)
-        points.append(Point(settings=shown, job=made, method=words or job.algorithm.title, x=x))
+        title = "the job" if chosen is not None and chosen.path == "algorithm" else job.algorithm.title
+        points.append(Point(settings=shown, job=made, method=words or title, x=x))
     if found:
         more = f"\n  and {len(found) - 10} more" if len(found) > 10 else ""
         raise InputError(("\n  ".join(found[:10])) + more)

@@ -6,13 +6,9 @@ pool, one failed cell stopping no other. All tables are in this process, and row
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, PolicyError
@@ -22,133 +18,16 @@ from securevfl.jobs.kept_tables import tables_digest
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost
 from securevfl.jobs.sweep import run_sweep
 from securevfl.jobs.sweep_file import Spec, Sweep
+from securevfl.jobs.sweep_result import SweepResult
 from securevfl.jobs.sweep_sections import Axis
-from securevfl.jobs.tables import frame_of
 from securevfl.party import Job, settled, wrong_parties
-from securevfl.report import (
-    Cell,
-    Shown,
-    SweepRecord,
-    failures_text,
-    render_text,
-    sweep_axes,
-    sweep_table,
-    table_html,
-    write_sweep,
-)
+from securevfl.report import Cell
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from pandas import DataFrame
-
-__all__ = ["SweepResult", "ready", "seeds_of", "sweep"]
+__all__ = ["ready", "seeds_of", "sweep"]
 
 SEEDS = 5
 """Below five, no difference can be told from chance (`securevfl.report.statistics`)."""
 _MOST_SEEDS = 1_000
-_WENT = ("epochs run", "best epoch", "seconds")
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class SweepResult:
-    """What a sweep over own tables measured.
-
-    Attributes:
-        record: every cell, as in `sweep.json`.
-        points: the combinations of settings, in order.
-    """
-
-    record: SweepRecord = field(repr=False)
-    points: tuple[Point, ...] = field(repr=False)
-
-    def cells(self, point: Point) -> list[Cell]:
-        """The runs of a point, one a seed."""
-        return [cell for cell in self.record.cells if (cell.method, cell.x) == (point.method, point.x)]
-
-    @property
-    def best(self) -> Point:
-        """The point whose mean on the *validation* rows is highest; the test rows have no say in it.
-
-        Raises:
-            InputError: no point ran.
-        """
-        ran = [point for point in self.points if self.cells(point)]
-        if not ran:
-            raise InputError(f"no cell ran: {'; '.join(failures_text(self.record)) or 'there was none'}")
-        return max(ran, key=lambda point: statistics.fmean(cell.valid for cell in self.cells(point)))
-
-    def table(self, width: int = 110) -> Shown:
-        """Mean ± deviation over the seeds as text; a table where a notebook shows it."""
-        names = dict.fromkeys(cell.data for cell in self.record.cells)
-        tables = [sweep_table(self.record, name) for name in names]
-        text = "\n".join([*(render_text(one, width=width) for one in tables), *failures_text(self.record)])
-        return Shown(text, "".join(table_html(one) for one in tables))
-
-    def to_pandas(self, what: Literal["points", "runs"] = "points") -> DataFrame:
-        """The figures as a DataFrame.
-
-        Args:
-            what: ``"points"``, one row a combination of settings with mean and standard deviation (n − 1) over its
-                seeds, of the test rows' metrics and of the validation rows'; ``"runs"``, one row for each seed.
-
-        Raises:
-            InputError: another word, or pandas is not installed.
-        """
-        if what not in ("points", "runs"):
-            raise InputError(f"what is {what!r}; give 'points' or 'runs'")
-        rows = []
-        for point in self.points:
-            cells = self.cells(point)
-            if what == "runs":
-                rows += [{**point.settings, "seed": cell.seed, **_figures(cell)} for cell in cells]
-            elif cells:
-                each = [_figures(cell) for cell in cells]
-                found: dict[str, object] = {**point.settings, "seeds": len(cells)}
-                for name in each[0]:
-                    values = [figures[name] for figures in each if name in figures]
-                    found[name] = statistics.fmean(values)
-                    if len(values) > 1 and name not in _WENT:
-                        found[f"{name} deviation"] = statistics.stdev(values)
-                rows.append(found)
-        return frame_of(rows)
-
-    def plot(self, ax: Axes | None = None) -> Axes:
-        """Mean ± deviation on the test rows against the axis, a line for each of the other settings' combinations.
-
-        Args:
-            ax: axes to draw on; new ones unless given.
-        """
-        return sweep_axes(self.record, ax)
-
-    def report(self, folder: str | Path) -> Path:
-        """Write `sweep.json` and `report.html` to `folder`; returns the page's path."""
-        return write_sweep(self.record, Path(folder))
-
-    def __repr__(self) -> str:
-        failed = f", {len(self.record.failed)} failed" if self.record.failed else ""
-        lines = [f"SweepResult({len(self.points)} points, {len(self.record.cells)} runs{failed})"]
-        if self.record.cells:
-            best, cells = self.best, self.cells(self.best)
-            settings = ", ".join(f"{name} {value}" for name, value in best.settings.items()) or best.method
-            lines.append(f"  best on validation rows: {settings}; test {cells[0].metric} {_plus_minus(cells)}")
-        return "\n".join([*lines, *(f"  {line}" for line in failures_text(self.record))])
-
-    def _repr_html_(self) -> str:
-        failed = "".join(f"<div>{escape(line)}</div>" for line in failures_text(self.record))
-        return f"<div>{self.table()._repr_html_()}{failed}</div>"
-
-
-def _plus_minus(cells: Sequence[Cell]) -> str:
-    values = [cell.value for cell in cells]
-    spread = f" ± {statistics.stdev(values):.4f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.4f}{spread}"
-
-
-def _figures(cell: Cell) -> dict[str, float]:
-    """Of a run: the test metrics, the validation metric, ε, and how it went."""
-    noise = {name: value for name, value in cell.extra.items() if name.startswith("ε of ")}
-    went = dict(zip(_WENT, (float(cell.epochs), float(cell.best_epoch), cell.seconds), strict=True))
-    return {cell.metric: cell.value, f"{cell.metric} valid": cell.valid, **cell.test, **noise, **went}
 
 
 def sweep(
@@ -192,17 +71,19 @@ def sweep(
     """
     grid = ready(grid_of(job, over, axis), parties)
     numbers = seeds_of(seeds, job.seed)
+    marked = any(table.fold is not None for table in parties.label_owners)
+    overlap = 0.0 if marked else job.test / (1 - job.test)
     asked = _asked(grid, parties, numbers, name, title, over)
     if folder is not None:
         record = run_sweep(
             asked, folder, workers=workers, pool=pool, command=command, progress=progress, parties=parties
         )
-        return SweepResult(record=record, points=grid.points)
+        return SweepResult(record=record, points=grid.points, overlap=overlap)
     with tempfile.TemporaryDirectory(prefix="securevfl-sweep-") as place:
         record = run_sweep(
             asked, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties
         )
-    return SweepResult(record=record, points=grid.points)
+    return SweepResult(record=record, points=grid.points, overlap=overlap)
 
 
 def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from securevfl.jobs.own_sweep import SweepResult
 from securevfl.jobs.selection_cost import Cost
+from securevfl.jobs.sweep_result import SweepResult
 from securevfl.jobs.tables import frame_of
 from securevfl.party import Job
 from securevfl.report import Shown, render_text, table_html, trials_axes, trials_table

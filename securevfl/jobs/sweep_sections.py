@@ -120,7 +120,7 @@ class SweepSections(Config):
     title: str = ""
     size: str = "quick"
     notes: tuple[str, ...] = ()
-    seeds: tuple[Annotated[int, Meta(ge=0)], ...] = (0,)
+    seeds: tuple[Annotated[int, Meta(ge=0)], ...] = (0, 1, 2, 3, 4)
     axis: Axis = msgspec.field(default_factory=Axis)
     job: Settings = msgspec.field(default_factory=dict)
     data: tuple[DataSection, ...] = ()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 from own_frames import frames
+from scipy import stats
 
 import securevfl as sv
 from securevfl.cli import main
@@ -20,6 +21,7 @@ from securevfl.jobs.grid import grid_of, read_over, with_setting
 from securevfl.jobs.kept_tables import keep_tables, kept_tables, tables_digest
 from securevfl.jobs.own_sweep import seeds_of
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost, together
+from securevfl.jobs.sweep_result import resampled
 from securevfl.report import SweepRecord
 
 
@@ -279,3 +281,45 @@ id = "id"
         with pytest.raises(SystemExit) as ended:
             main(["sweep", str(tmp_path / "job.toml"), "--over", wrong, "--out", str(out)])
         assert ended.value.code == 2
+
+
+def test_differences_are_held_against_chance(found: sv.SweepResult) -> None:
+    """Two seeds decide nothing; of five, a difference that all show is told, and one that goes both ways is not."""
+    assert set(found.differences()["verdict"]) == {"undecided"}
+    base, near, far, _ = found.points
+    cells = [
+        structs.replace(found.record.cells[0], method=point.method, x=point.x, seed=seed, value=value)
+        for point, values in (
+            (base, (0.60, 0.62, 0.61, 0.63, 0.60)),
+            (near, (0.61, 0.61, 0.62, 0.62, 0.60)),
+            (far, (0.80, 0.83, 0.80, 0.84, 0.79)),
+        )
+        for seed, value in enumerate(values)
+    ]
+    record = structs.replace(found.record, cells=cells)
+    told = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).differences(base)
+    assert list(told["verdict"]) == ["undecided", "better"]
+    values = np.array([0.20, 0.21, 0.19, 0.21, 0.19])
+    half = stats.t.ppf(0.975, 4) * values.std(ddof=1) * math.sqrt(1 / 5 + 0.25)
+    assert told.loc[1, "auc difference"] == pytest.approx(0.2)
+    assert told.loc[1, "high"] == pytest.approx(0.2 + half)
+    assert told.loc[1, "p"] == pytest.approx(2 * stats.ttest_1samp(values, 0).pvalue, abs=1e-3)
+    less = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).differences(far)
+    assert list(less["verdict"]) == ["worse", "worse"]
+
+
+def test_overlapping_test_rows_decide_too_often_without_the_correction() -> None:
+    """Two methods that are right equally often, over 2,000 tables of 200 rows: each seed tests 40 of the same rows.
+    Student's t decides in twice as many as the 5 % that it should, the corrected test in 5 %."""
+    generator = np.random.default_rng(0)
+    decided = {0.0: 0, 0.25: 0}
+    for _ in range(2_000):
+        one, two = (generator.random((2, 200)) < 0.7).astype(float)
+        tested = [generator.permutation(200)[:40] for _ in range(5)]
+        differences = [float((one - two)[rows].mean()) for rows in tested]
+        for overlap in decided:
+            decided[overlap] += (resampled(differences, overlap).p or 0.0) <= 0.05
+    assert decided[0.0] > 220  # 13 %
+    assert 70 < decided[0.25] < 130  # 5 % of 2,000, and three standard errors
+    assert resampled([0.1], 0.0).p is None
+    assert resampled([0.1] * 5, 0.0).p == 1.0
