@@ -312,6 +312,9 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
 def runs_command(
     folders: Annotated[list[Path], typer.Argument(help="Folders of finished runs.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+    page: Annotated[
+        Path | None, typer.Option("--html", help="Write a page; runs that differ by their seed alone are one line.")
+    ] = None,
 ) -> None:
     """Compare finished runs: a line for each run of each folder."""
     import json
@@ -331,3 +334,7 @@ def runs_command(
         terminal.out.print(json.dumps(runs_rows(records), indent=2), soft_wrap=True, highlight=False, markup=False)
     else:
         terminal.out.print(runs_table(records))
+    if page is not None:
+        from securevfl.report.runs_page import write_runs
+
+        terminal.say(f"Page: {write_runs(records, page)}")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
@@ -60,6 +60,12 @@ class Result:
     test_ids: Sequence[str]
     models: dict[str, Model] = field(default_factory=dict)
     signing: Ledgers = field(default_factory=Ledgers, repr=False, compare=False)
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a result is not pickled or copied: it holds the parties' signing keys and identifiers of the test rows. "
+            "Keep it with result.report(FOLDER), its models with result.model().save(FOLDER)"
+        )
 
     @property
     def keys(self) -> Mapping[str, PublicKey]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-__all__ = ["Line", "arrow", "box", "chart", "picture", "word"]
+__all__ = ["Line", "arrow", "box", "chart", "dot", "picture", "stroke", "word"]
 
 WIDTH, HEIGHT = 360, 250
 """Of a chart, in its own units; it is shown as wide as its column."""
@@ -66,6 +66,20 @@ def box(x: float, y: float, width: float, height: float, *, color: str, title: s
     return Markup(
         '<rect x="{}" y="{}" width="{}" height="{}" rx="2" class="{}" style="fill:{}"><title>{}</title></rect>'
     ).format(_n(x), _n(y), _n(max(width, 0)), _n(height), kind, color, _plain(title))
+
+
+def dot(x: float, y: float, *, color: str, title: str = "") -> Markup:
+    """A round mark, through which others are seen."""
+    return Markup(
+        '<circle cx="{}" cy="{}" r="4" style="fill:{}" fill-opacity="0.55"><title>{}</title></circle>'
+    ).format(_n(x), _n(y), color, _plain(title))
+
+
+def stroke(x: float, y: float, to: tuple[float, float], *, color: str, width: float = 1.0) -> Markup:
+    """A line without a head."""
+    return Markup('<line x1="{}" y1="{}" x2="{}" y2="{}" style="stroke:{};stroke-width:{}"/>').format(
+        _n(x), _n(y), _n(to[0]), _n(to[1]), color, _n(width)
+    )
 
 
 def arrow(x: float, y: float, to: tuple[float, float], *, color: str, title: str = "") -> Markup:

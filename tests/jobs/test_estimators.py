@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +24,7 @@ from sklearn.model_selection import (
 )
 
 import securevfl as sv
+from securevfl.errors import InputError
 
 ROWS = 240
 
@@ -182,3 +186,19 @@ def test_the_page_says_what_its_code_does(capsys: pytest.CaptureFixture[str], tm
     script.write_text("\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL)), encoding="utf-8")
     runpy.run_path(str(script))
     assert capsys.readouterr().out == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
+
+
+def test_a_fitted_estimator_keeps_its_keys_and_searches_go_on() -> None:
+    """What holds signing keys is not pickled; clones and searches in other processes need none of it."""
+    parties = people()
+    model = sv.VerticalClassifier(sv.SplitNN(hidden=4), epochs=1, batch_size=64).fit(parties)
+    ways: tuple[Callable[[object], object], ...] = (pickle.dumps, copy.deepcopy, copy.copy)
+    for make in ways:
+        with pytest.raises(InputError, match=r"signing keys.*model\(\).save"):
+            make(model.result_)
+    with pytest.raises(InputError, match="signing keys"):
+        pickle.dumps(model)
+    assert clone(model).get_params()["epochs"] == 1
+    rows = sv.AlignedRows(parties)
+    found = cross_val_score(clone(model), rows, rows.y, cv=2, n_jobs=2)
+    assert len(found) == 2

@@ -7,6 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,6 +20,7 @@ from securevfl.report import Record, render, render_text
 from securevfl.report.drawing import Line, chart
 from securevfl.report.holdings import flow, holdings, overlap
 from securevfl.report.quality import chosen_by, pictures_of, privacy_price
+from securevfl.report.runs_page import alike, render_runs, write_runs
 from securevfl.report.runs_table import runs_table
 
 EVIL = '"><script>alert(1)</script>'
@@ -177,3 +179,39 @@ def test_runs_compares_folders_and_names_each_that_is_none(
     assert ended.value.code == 2
     said = capsys.readouterr().err
     assert said.count("does not exist") == 2
+
+
+def test_the_page_of_runs_puts_seeds_together(binary: Record, number: Record, tmp_path: Path) -> None:
+    """Three seeds of one job are one line, mean and deviation; another job, another target and baselines are others."""
+    records = {}
+    for seed in range(3):
+        runs = [msgspec.structs.replace(run, test={**run.test, "auc": 0.7 + 0.02 * seed}) for run in binary.runs]
+        job = json.loads(json.dumps(binary.job, default=str))
+        records[f"seed {seed}"] = msgspec.structs.replace(binary, job=_seeded(job, seed), runs=runs)
+    records["<script>"] = number
+    groups = alike(records)
+    assert len(groups) == len(binary.runs) + len(number.runs)
+    first = groups[0]
+    assert list(first.runs) == ["seed 0", "seed 1", "seed 2"]
+    assert first.metrics["auc"] == pytest.approx((0.7, 0.72, 0.74))
+    text = render_runs(records)
+    assert "0.7200" in text
+    assert "± 0.0200" in text
+    assert "<script>" not in text
+    other = {
+        **records,
+        "seed 9": msgspec.structs.replace(records["seed 0"], job={**records["seed 0"].job, "epochs": 999}),
+    }
+    assert len(alike(other)) == len(groups) + len(binary.runs)
+    for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
+        ET.fromstring(svg)  # noqa: S314 - made by ourselves
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "report.html").write_text("")
+    page = write_runs({str(tmp_path / "a"): binary}, tmp_path / "pages" / "runs.html")
+    assert 'href="../a/report.html"' in page.read_text()
+
+
+def _seeded(value: Any, seed: int) -> Any:
+    if isinstance(value, dict):
+        return {key: seed if key == "seed" else _seeded(one, seed) for key, one in value.items()}
+    return value
