@@ -211,12 +211,20 @@ def _settings(over: Over) -> list[_Setting]:
             labels, taken = tuple(map(str, values)), tuple(values.values())
         else:
             taken = tuple(values)
-            labels = tuple(_label(value) for value in taken)
+            labels = _labels(taken)
         doubled = sorted({str(one) for one in labels if labels.count(one) > 1})
         if doubled:
             raise InputError(f"over[{path!r}] has {doubled[0]} twice: leave one out, or label them {{label: value}}")
         found.append(_Setting(path=path, name=name, values=taken, labels=labels))
     return found
+
+
+def _labels(values: Sequence[object]) -> tuple[Any, ...]:
+    """How values are shown: configurations in full where their titles are alike."""
+    found = tuple(_label(value) for value in values)
+    if len(set(map(str, found))) == len(found):
+        return found
+    return tuple(repr(value) if isinstance(value, Config) else _label(value) for value in values)
 
 
 def _label(value: object) -> Any:

@@ -132,6 +132,11 @@ def ready(grid: Grid, parties: Parties) -> Grid:
     return Grid(axis=grid.axis, points=tuple(points))
 
 
+def _spaced(name: str) -> str:
+    """A name that a narrow column can break."""
+    return name.replace("_", " ")
+
+
 def _asked(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, title: str, over: Over) -> Sweep:
     """The grid as what runs sweeps reads."""
     source = {"tables": tables_digest(parties)}
@@ -165,7 +170,7 @@ def _asked(grid: Grid, parties: Parties, seeds: Sequence[int], name: str, title:
         name=name,
         title=title or (name if name != "sweep" else f"Settings for {data}"),
         size="own tables",
-        axis=Axis(name=grid.axis.name, unit=unit, values=grid.axis.labels or (0,)),
+        axis=Axis(name=_spaced(grid.axis.name), unit=unit, values=tuple(map(_spaced, grid.axis.labels)) or (0,)),
         specs=specs,
         claims=(),
         paper=(),

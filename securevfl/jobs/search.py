@@ -87,13 +87,13 @@ def search(
     _check_counts(trials=trials, repeats=repeats)
     if seeds is not None and seeds != 0:
         seeds_of(seeds, job.seed)
-    parties, aligned = with_one_split(job, parties)
+    one_split, parties, aligned = with_one_split(job, parties)
     roster = Roster(
         owners=[table.name for table in parties.label_owners], passive=[table.name for table in parties.passive]
     )
     metric = Task(len(parties.active.classes)).score if job.number is None else "r2"
     asked = Asked(
-        job=job,
+        job=one_split,
         parties=parties,
         aligned=aligned,
         roster=roster,
@@ -112,7 +112,7 @@ def search(
         parts = [job.digest, tables_digest(parties), described(space), str(repeats)]
         mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
         stopped = _trials(study, asked, trials, seeds, observer)
-        return _result(study, asked, seeds, place, stopped)
+        return _result(job, study, asked, seeds, place, stopped)
 
 
 def _check_counts(**counts: int) -> None:
@@ -156,7 +156,7 @@ def _trials(
 
 
 def _result(
-    study: Study, asked: Asked, seeds: int | Sequence[int] | None, place: Path | None, stopped: str
+    given: Job, study: Study, asked: Asked, seeds: int | Sequence[int] | None, place: Path | None, stopped: str
 ) -> SearchResult:
     from optuna.trial import FixedTrial
 
@@ -193,7 +193,7 @@ def _result(
     )
     return SearchResult(
         settings=settings,
-        job=job,
+        job=job.replace(split_by=given.split_by, stratify=given.stratify),
         metric=asked.metric,
         value=float(best.values[0]),
         trials=rows,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from securevfl.data import Parties
-from securevfl.data.table import TEST, VALID
+from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.jobs.check import Roster, refusals
 from securevfl.jobs.own_sweep import seeds_of
@@ -20,7 +20,7 @@ from securevfl.jobs.search_study import EPOCHS, PLANNED, RELEASED, spent_by
 from securevfl.jobs.selection_cost import Cost, planned_cost, together
 from securevfl.jobs.simulation import Aligned, join_parties, run_parties
 from securevfl.party import Job, settled, wrong_parties
-from securevfl.party.numbering import own_split
+from securevfl.party.numbering import barred, own_split
 from securevfl.privacy import Spent
 from securevfl.site import Observer, PartySecret
 
@@ -104,9 +104,10 @@ class Asked:
         return valid[self.metric], {name: one.spent for name, one in ran.trained.items()}
 
 
-def with_one_split(job: Job, parties: Parties) -> tuple[Parties, Aligned]:
-    """The parties with the job's split marked in the active party's table, so that every seed has the same; and their
-    alignment.
+def with_one_split(job: Job, parties: Parties) -> tuple[Job, Parties, Aligned]:
+    """The parties with the job's split marked in the active party's table, so that every seed has the same; the job as
+    it runs with such marks; and the alignment. Rows that all do not hold, but that a split by group or by time bars
+    from training, are marked as test rows: nothing scores them.
 
     Raises:
         InputError: several label owners, a job that is a fold, or too few rows.
@@ -117,15 +118,17 @@ def with_one_split(job: Job, parties: Parties) -> tuple[Parties, Aligned]:
         raise InputError(f"the job is fold {job.fold[0]} of {job.fold[1]}; a search draws one split: leave fold out")
     aligned = join_parties(parties, job)
     if chief.fold is not None:
-        return parties, aligned
+        return job, parties, aligned
     own = aligned.parties[chief.name]
     split = own_split(chief, own, job.replace(valid_rows=None), PartySecret.derived(job.seed, chief.name))
     marks = np.zeros(chief.rows, dtype=np.int8)
+    marks[barred(chief, own.rows, split, job)] = TEST
+    marks[own.rows[split.train]] = TRAIN
     marks[own.rows[split.valid]] = VALID
     marks[own.rows[split.test]] = TEST
     tables = [replace(chief, fold=marks) if name == chief.name else table for name, table in parties.items()]
     marked = Parties.of(*tables, description=parties.description, active=chief.name)
-    return marked, join_parties(marked, job)
+    return job.replace(split_by="rows", stratify=False), marked, join_parties(marked, job)
 
 
 def final_seeds(seeds: int | Sequence[int] | None, job: Job) -> tuple[int, ...]:

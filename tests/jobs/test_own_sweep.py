@@ -206,6 +206,8 @@ def test_settings_reach_into_the_job(job: sv.Job) -> None:
     grid = grid_of(job, {"algorithm.lr": [0.1], "algorithm": ["splitnn"], "epochs": [1, 3]})
     assert grid.points[0].job.algorithm.lr == 0.1  # the whole before its parts
     assert grid.axis.name == "epochs"
+    alike = grid_of(job, {"algorithm": [sv.SplitNN(hidden=4), sv.SplitNN(hidden=8)]})
+    assert alike.axis.labels == ("SplitNN(hidden=4)", "SplitNN(hidden=8)")
     same = grid_of(job, {"algorithm.lr": [0.1, 0.2], "algorithm.cut_lr": [0.5]}, axis="algorithm.cut_lr")
     assert (same.axis.name, same.points[1].method) == ("cut_lr", "lr 0.2")
     assert read_over(["algorithm.lr=0.01,1e-1", "algorithm=splitnn, boosting", "stratify=[true]"]) == {

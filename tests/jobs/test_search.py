@@ -52,7 +52,7 @@ def test_a_trial_has_the_validation_figure_of_its_job(found: sv.SearchResult, pa
     assert len(found.trials) == 5
     assert found.value == max(one.value for one in found.trials if one.value is not None)
     assert found.job.algorithm.lr == found.settings["algorithm.lr"]
-    run = sv.simulate(found.job, with_one_split(job, parties)[0]).run("plain")
+    run = sv.simulate(found.job, with_one_split(job, parties)[1]).run("plain")
     assert run.epochs[run.best_epoch - 1].valid["auc"] == found.value
     assert found.final is not None
     assert found.final.record.cells[0].test == run.test
@@ -63,7 +63,7 @@ def test_a_trial_has_the_validation_figure_of_its_job(found: sv.SearchResult, pa
 def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
     """Attack: every label of a test row is turned over. Trials and winner are the same to the last bit; the winner's
     test figures are another's. Turned over on validation rows, they change."""
-    marked, _ = with_one_split(job, parties)
+    _, marked, _ = with_one_split(job, parties)
     bank = marked.active
     assert bank.fold is not None
     assert bank.label is not None
@@ -84,13 +84,38 @@ def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job:
 
 def test_all_seeds_have_one_split(parties: sv.Parties, job: sv.Job) -> None:
     """The split is that of the job by itself; repeats and the winner's seeds do not draw another."""
-    marked, _ = with_one_split(job, parties)
+    _, marked, _ = with_one_split(job, parties)
     rows = {cut: set(np.flatnonzero(marked.active.fold == cut)) for cut in (VALID, TEST)}
     own = sv.simulate(job.replace(epochs=1), parties)
     assert {marked.active.ids[row] for row in rows[TEST]} == set(own.test_ids)
     again = sv.simulate(job.replace(epochs=1, seed=9), marked)
     assert set(again.test_ids) == set(own.test_ids)
-    assert with_one_split(job, marked)[0] is marked
+    assert with_one_split(job, marked)[1] is marked
+
+
+@pytest.mark.parametrize("by", ["group", "time"])
+def test_a_split_by_a_column_stays_one(job: sv.Job, by: str) -> None:
+    """Groups stay together, and time's order: also for rows of the active party that nobody else holds."""
+    own = frames()
+    own["bank"][by] = np.arange(len(own["bank"])) // 8
+    tables = sv.Parties.from_pandas(own, id="id", label="good", **{by: by})
+    asked = job.replace(split_by=by, epochs=1)
+    one, marked, aligned = with_one_split(asked, tables)
+    fold, values = marked.active.fold, np.arange(len(own["bank"])) // 8
+    assert fold is not None
+    rows = aligned.parties["bank"].rows
+    held = np.isin(fold[rows], (VALID, TEST))
+    others = np.setdiff1d(np.flatnonzero(fold == 0), rows)
+    if by == "group":
+        assert not set(values[rows[held]]) & set(values[rows[~held]])
+        assert not set(values[rows[held]]) & set(values[others])
+    else:
+        assert values[rows[~held]].max() <= values[rows[held]].min()
+        assert values[others].max() < values[rows[held]].min()
+    assert len(others) > 0
+    assert one.split_by == "rows"
+    found = sv.search(asked, tables, {"epochs": [1]}, trials=1, seeds=1)
+    assert found.job.split_by == by
 
 
 def test_hopeless_trials_are_pruned(parties: sv.Parties, job: sv.Job) -> None:
