@@ -1,4 +1,4 @@
-"""Commands of many runs: sweep, attack."""
+"""Commands of many runs: sweep, search, attack."""
 
 from __future__ import annotations
 
@@ -119,6 +119,45 @@ def _show_sweep(record: SweepRecord, folder: Path) -> None:
         terminal.out.print(f"Where they failed: {folder / 'failures.log'}", soft_wrap=True, highlight=False)
         terminal.say(f"try them again with: {terminal.command()}")
         raise typer.Exit(sv.SecureVFLError.exit_code)
+
+
+@app.command("search")
+def search_command(
+    file: Annotated[Path, typer.Argument(help="A job file, TOML.")],
+    space: Annotated[
+        list[str],
+        typer.Option(
+            help="A setting and what it may be: algorithm.lr=0.0001..0.1:log, or batch_size=32,64; once for each."
+        ),
+    ],
+    trials: Annotated[int, typer.Option(help="How many, those of an earlier search in the folder included.")] = 20,
+    seeds: Annotated[
+        int | None, typer.Option(help="Runs of the winner, each tested; 5 if not given, 1 with noise.")
+    ] = None,
+    budget: Annotated[
+        float | None, typer.Option(help="ε over all trials and the winner's runs; needed where the job has noise.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Where trials are kept; runs/<name>-search if not given.")
+    ] = None,
+    accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
+) -> None:
+    """Look for settings of a job file with Optuna, over its own tables, by validation rows; go on where an earlier
+    search broke off. Prints the winner as sections of a job file, and its figures on the test rows.
+    """
+    from securevfl.jobs.interrupts import resumable
+    from securevfl.jobs.search_space import read_space
+    from securevfl.jobs.toml_text import settings_text
+
+    asked = read_space(space)
+    job = sv.read_job(file, accept_leak=accept_leak)
+    folder = folder or Path("runs") / f"{job.name}-search"
+    with resumable(terminal.command(), terminal.say), terminal.err.status("trying settings"):
+        found = sv.search(job.job, job.parties, asked, trials=trials, seeds=seeds, budget=budget, folder=folder)
+    terminal.out.print(found.table())
+    terminal.out.print(settings_text(found.settings), markup=False, highlight=False)
+    for line in repr(found).splitlines()[1:]:
+        terminal.out.print(line.strip(), markup=False, highlight=False, soft_wrap=True)
 
 
 @app.command("attack")

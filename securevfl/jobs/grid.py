@@ -174,9 +174,9 @@ def read_over(texts: Sequence[str]) -> dict[str, list[Any]]:
         path, equals, values = text.partition("=")
         path = path.strip()
         if not equals or not path or not values.strip():
-            raise InputError(f"--over is {text!r}; a setting and its values were expected: algorithm.lr=0.01,0.1")
+            raise InputError(f"{text!r} is no setting with values; write it like algorithm.lr=0.01,0.1")
         if path in found:
-            raise InputError(f"--over names {path!r} twice: give all of its values at once")
+            raise InputError(f"{path!r} is given twice: give all of its values at once")
         bare = values.strip()
         try:
             whole = tomllib.loads(f"x = {bare}" if bare.startswith("[") else f"x = [{bare}]")["x"]

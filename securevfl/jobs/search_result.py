@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from securevfl.jobs.selection_cost import Cost
-from securevfl.jobs.sweep_result import SweepResult
+from securevfl.jobs.sweep_result import SweepResult, plus_minus
 from securevfl.jobs.tables import frame_of
 from securevfl.party import Job
-from securevfl.report import Shown, render_text, table_html, trials_axes, trials_table
+from securevfl.report import Shown, failures_text, render_text, table_html, trials_axes, trials_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -100,7 +100,10 @@ class SearchResult:
             f"SearchResult({len(self.trials)} trials; {settings}: {self.metric} {self.value:.4f} on validation rows)"
         ]
         if self.final is not None:
-            lines.append(f"  {self.final}".replace("\n", "\n  "))
+            cells = self.final.record.cells
+            many = f"{len(cells)} seed{'s' if len(cells) > 1 else ''}"
+            lines += [f"  test {self.metric} {plus_minus(cells)} over {many}"] if cells else []
+            lines += [f"  {line}" for line in failures_text(self.final.record)]
         lines += [
             f"  all of it spent at most ε = {one.epsilon:.4g} (δ = {one.delta:.2g}) of {what}"
             for what, one in self.spent.items()

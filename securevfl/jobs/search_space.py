@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from securevfl.config import Config
 from securevfl.errors import InputError
-from securevfl.jobs.grid import with_setting
+from securevfl.jobs.grid import read_over, with_setting
 from securevfl.party import Job
 
 if TYPE_CHECKING:
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
     from optuna.trial import BaseTrial
 
-__all__ = ["Space", "check_space", "described", "job_of", "suggested"]
+__all__ = ["Space", "check_space", "described", "job_of", "read_space", "suggested"]
 
 Space = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 """Setting → its choices (a list, or label → value), its range (`{"low": …, "high": …}`), or an Optuna distribution; or
@@ -55,6 +55,44 @@ def check_space(job: Job, space: Space) -> None:
             found.append(str(error))
     if found:
         raise InputError("\n  ".join(found))
+
+
+def read_space(texts: Sequence[str]) -> dict[str, Any]:
+    """A space as the command line has it.
+
+    Args:
+        texts: ``algorithm.lr=0.0001..0.1:log`` for a range, with ``:log`` or without; ``batch_size=32,64`` for choices.
+
+    Raises:
+        InputError: one of another form, or a setting twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        path, _, given = text.partition("=")
+        low, dots, high = given.partition("..")
+        if not dots:
+            more: dict[str, Any] = read_over([text])
+        else:
+            high, _, scale = high.partition(":")
+            if scale not in ("", "log"):
+                raise InputError(f"{text!r} ends with :{scale}; a range ends with :log, or with nothing")
+            try:
+                ends = {"low": _number(low), "high": _number(high)}
+            except ValueError:
+                raise InputError(f"{text!r} is from {low!r} to {high!r}; two numbers were expected") from None
+            more = {path.strip(): ends | ({"log": True} if scale else {})}
+        doubled = found.keys() & more.keys()
+        if doubled:
+            raise InputError(f"{sorted(doubled)[0]!r} is given twice: give all that it may be at once")
+        found |= more
+    return found
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
 
 
 def job_of(job: Job, settings: Mapping[str, Any]) -> Job:

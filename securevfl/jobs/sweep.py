@@ -129,10 +129,11 @@ def _run_sweep(
     file = target / "cells.jsonl"
     done = _finished(file)
     todo = _by_source([spec for spec in sweep.specs if spec.key not in done])
+    tables = target / "tables.safetensors"
     failed: dict[str, _Ended] = {}
     try:
         with file.open("a", encoding="utf-8") as log:
-            for spec, cell in _run(todo, workers, pool, parties, target / "tables.safetensors"):
+            for spec, cell in _run(todo, workers, pool, parties, tables):
                 if isinstance(cell, _Ended):
                     failed[spec.key] = cell
                     continue
@@ -144,6 +145,8 @@ def _run_sweep(
     except BaseException:  # an interrupt: what is there can be read; the page takes too long
         write_whole(target / "sweep.json", _record(sweep, done, failed, command).to_json())
         raise
+    finally:
+        tables.unlink(missing_ok=True)
     record = _record(sweep, done, failed, command)
     write_sweep(record, target)
     traces = "\n".join(ended.trace for ended in failed.values())
@@ -211,7 +214,7 @@ def _finished(file: Path) -> dict[str, Cell]:
 def _run(
     specs: Sequence[Spec], workers: int, pool: str, parties: Parties | None, file: Path
 ) -> Iterator[tuple[Spec, Cell | _Ended]]:
-    """Cells as they finish, or what ended them; own tables are in a file while workers need them."""
+    """Cells as they finish, or what ended them; own tables are in `file` for workers."""
     if not pool and workers > 1 and len(specs) > 1:
         pool = f"process:{workers}"
     if pool in ("", "local"):
@@ -225,20 +228,14 @@ def _run(
         opened = open_pool(pool)
     except PoolError as error:
         raise InputError(str(error)) from error
-    try:
-        with opened:  # after an interrupt, too: nobody waits for the cells that are under way
-            own: tuple[str, ...] = ()
-            if parties is not None and specs:
-                keep_tables(parties, file)
-                own = (str(file.resolve()),)
-            waiting = {
-                opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec), *own): spec for spec in specs
-            }
-            for future in as_completed(waiting):
-                yield waiting[future], _read(future)
-    finally:
-        if parties is not None:
-            file.unlink(missing_ok=True)
+    with opened:  # after an interrupt, too: nobody waits for the cells that are under way
+        own: tuple[str, ...] = ()
+        if parties is not None and specs:
+            keep_tables(parties, file)
+            own = (str(file.resolve()),)
+        waiting = {opened.submit(f"{__name__}:cell_task", msgspec.msgpack.encode(spec), *own): spec for spec in specs}
+        for future in as_completed(waiting):
+            yield waiting[future], _read(future)
 
 
 def cell_task(spec: bytes, tables: str = "") -> bytes:
@@ -285,6 +282,8 @@ def _rows_of(spec: Spec, tables: str = "") -> Parties:
     if source in _kept and _checksum(_kept[source][0]) == _kept[source][1]:
         return _kept[source][0]
     _kept.clear()
+    if tables and not Path(tables).exists():
+        raise InputError(f"a worker does not see {tables}: give the sweep a folder on storage that all workers share")
     parties = kept_tables(Path(tables)) if tables else _load(spec)
     _kept[source] = (parties, _checksum(parties))
     return parties

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from securevfl.config import Config, Mistaken, take_all
 from securevfl.errors import InputError
 
-__all__ = ["raise_all", "read_sections", "read_toml"]
+__all__ = ["raise_all", "read_sections", "read_toml", "settings_text"]
 
 Sections = TypeVar("Sections", bound=Config)
 
@@ -39,6 +40,22 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
     if _too_wide(content):
         raise InputError(f"{file} is not TOML: it has a whole number of more than 64 bits")
     return content
+
+
+def settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings of a job as sections of a job file.
+
+    Args:
+        settings: path → number, truth value or text: ``{"algorithm.lr": 0.05, "epochs": 3}``.
+    """
+    sections: dict[str, list[str]] = {}
+    for path, value in settings.items():
+        *where, name = path.split(".")
+        first = ".".join(where) or (path if path in ("algorithm", "protection") else "job")
+        key = "name" if first == path else name
+        shown = json.dumps(value) if isinstance(value, str | bool) else repr(value)
+        sections.setdefault(first, []).append(f"{key} = {shown}")
+    return "\n".join("\n".join([f"[{name}]", *lines]) for name, lines in sections.items())
 
 
 def _too_wide(value: object) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import re
 import statistics
+import tomllib
 from datetime import date
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 from msgspec import structs
@@ -20,8 +22,12 @@ from securevfl.data import Categories, LabelBook
 from securevfl.jobs.grid import grid_of, read_over, with_setting
 from securevfl.jobs.kept_tables import keep_tables, kept_tables, tables_digest
 from securevfl.jobs.own_sweep import seeds_of
+from securevfl.jobs.search_space import read_space
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost, together
+from securevfl.jobs.sweep import cell_task
+from securevfl.jobs.sweep_file import Spec
 from securevfl.jobs.sweep_result import resampled
+from securevfl.jobs.toml_text import settings_text
 from securevfl.report import SweepRecord
 
 
@@ -97,6 +103,22 @@ def test_own_tables_run_on_a_pool_and_leave_nothing(
     again = sv.sweep(job, parties, {"algorithm.lr": [1e-6, 0.05]}, seeds=2, folder=tmp_path).record
     assert again.cells == pooled.cells  # nothing ran: the seconds are those of the first time
     assert SweepRecord.read(tmp_path / "sweep.json") == again
+
+
+def test_an_interrupt_leaves_no_tables(parties: sv.Parties, job: sv.Job, tmp_path: Path) -> None:
+    there = []
+
+    def stop(*_: object) -> None:
+        there.append((tmp_path / "tables.safetensors").exists())
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sv.sweep(job, parties, {"epochs": [1]}, seeds=2, pool="process:1", folder=tmp_path, progress=stop)
+    assert there == [True]
+    assert not (tmp_path / "tables.safetensors").exists()
+    spec = Spec(data="d", method="m", x=0.0, seed=0, source={}, algorithm={}, protection={}, job={})
+    _, ended = msgspec.msgpack.decode(cell_task(msgspec.msgpack.encode(spec), str(tmp_path / "elsewhere")))
+    assert "folder on storage that all workers share" in ended["words"]
 
 
 def test_other_tables_are_other_cells(job: sv.Job, tmp_path: Path) -> None:
@@ -250,7 +272,8 @@ def test_what_cannot_run_is_refused_before_anything_runs(parties: sv.Parties, jo
     assert seeds_of(3, 4) == (4, 5, 6)
 
 
-def test_the_command_sweeps_a_job_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def job_file(tmp_path: Path) -> Path:
     for name, frame in frames().items():
         frame.drop(columns="city", errors="ignore").to_csv(tmp_path / f"{name}.csv", index=False)
     (tmp_path / "job.toml").write_text(
@@ -271,8 +294,12 @@ id = "id"
 """,
         encoding="utf-8",
     )
-    out = tmp_path / "out"
-    asked = ["sweep", str(tmp_path / "job.toml"), "--over", "algorithm.lr=0.01,0.1", "--seeds", "1"]
+    return tmp_path / "job.toml"
+
+
+def test_the_command_sweeps_a_job_file(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = job_file.parent / "out"
+    asked = ["sweep", str(job_file), "--over", "algorithm.lr=0.01,0.1", "--seeds", "1"]
     with pytest.raises(SystemExit) as ended:
         main([*asked, "--out", str(out)])
     assert ended.value.code == 0
@@ -281,8 +308,31 @@ id = "id"
     assert len(SweepRecord.read(out / "sweep.json").cells) == 2
     for wrong in ("algorithm.lr", "algorithm.lr=", "=3"):
         with pytest.raises(SystemExit) as ended:
-            main(["sweep", str(tmp_path / "job.toml"), "--over", wrong, "--out", str(out)])
+            main(["sweep", str(job_file), "--over", wrong, "--out", str(out)])
         assert ended.value.code == 2
+
+
+def test_the_command_searches_a_job_file(job_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it prints pastes into the job file; the same command goes on, and mistakes are no tracebacks."""
+    asked = ["search", str(job_file), "--space", "algorithm.lr=0.001..0.1:log", "--seeds", "1", "--trials", "2"]
+    asked += ["--space", "epochs=1..2", "--space", "scale=standard,robust", "--out", str(job_file.parent / "out")]
+    for _ in range(2):
+        with pytest.raises(SystemExit) as ended:
+            main(asked)
+        assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    sections = tomllib.loads(printed[printed.rindex("[algorithm]") : printed.rindex("test auc")])
+    assert 0.001 <= sections["algorithm"]["lr"] <= 0.1
+    assert sections["job"]["epochs"] in (1, 2)
+    assert sections["job"]["scale"] in ("standard", "robust")
+    assert sv.Job.of({**sections["job"], "algorithm": {"name": "splitnn", **sections["algorithm"]}})
+    for wrong in ("epochs", "epochs=1..b", "epochs=1..3:exp", "epochs=3..1"):
+        with pytest.raises(SystemExit) as ended:
+            main(["search", str(job_file), "--space", wrong])
+        assert ended.value.code == 2
+    with pytest.raises(sv.InputError, match="given twice"):
+        read_space(["epochs=1..2", "epochs=1,2"])
+    assert settings_text({"algorithm": "splitnn", "algorithm.lr": 0.1}) == '[algorithm]\nname = "splitnn"\nlr = 0.1'
 
 
 def test_differences_are_held_against_chance(found: sv.SweepResult) -> None:

@@ -58,6 +58,8 @@ def test_a_trial_has_the_validation_figure_of_its_job(found: sv.SearchResult, pa
     assert found.final.record.cells[0].test == run.test
     assert [cell.seed for cell in found.final.record.cells] == [3, 4]
     assert not found.spent
+    cells = [cell.value for cell in found.final.record.cells]
+    assert f"test auc {np.mean(cells):.4f} ± {np.std(cells, ddof=1):.4f} over 2 seeds" in repr(found)
 
 
 def test_test_rows_have_no_say(found: sv.SearchResult, parties: sv.Parties, job: sv.Job) -> None:
