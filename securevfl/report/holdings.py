@@ -62,8 +62,8 @@ def overlap(record: Record) -> Markup | None:
         if not party.rows:
             parts.append(word(0, top + 28, "rows not known to the writer of this report", kind="muted"))
             continue
-        length = 240 * party.rows / largest
-        shared = 240 * min(common, party.rows) / largest
+        length = 200 * party.rows / largest
+        shared = 200 * min(common, party.rows) / largest
         parts.append(box(0, top + 16, length, 16, color="var(--rule)", title=f"{party.rows:,} rows"))
         parts.append(box(0, top + 16, shared, 16, color="var(--accent)", title=f"{common:,} common rows"))
         parts.append(word(length + 7, top + 29, f"{party.rows:,}, {common / party.rows:.0%} common", kind="muted"))

@@ -62,9 +62,12 @@ def _headlines(record: Record) -> list[Headline]:
     alone, pooled, plain = baseline(record, "alone"), baseline(record, "pooled"), baseline(record, "plain")
     name, title, _ = next(iter(metrics_of(record)), ("auc", "AUC", 4))
     if alone and plain and name in alone.test and name in plain.test:
+        boosted = baseline(record, "pooled_boosted")
         ceiling = (
             f"pooled in the clear: {pooled.test[name]:.3f}" if pooled and name in pooled.test else "on the test rows"
         )
+        if boosted and name in boosted.test:
+            ceiling += f"; boosted trees, pooled: {boosted.test[name]:.3f}"
         found.append(
             Headline(f"{alone.test[name]:.3f} → {plain.test[name]:.3f}", f"{title}, alone → together", ceiling)
         )

@@ -3,6 +3,7 @@ privacy."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -251,31 +252,51 @@ def _epochs(last: int) -> list[tuple[float, str]]:
     return [(float(e), str(e)) for e in range(step if step > 1 else 1, last + 1, step)]
 
 
+_EPSILON = re.compile(r",? ?ε = [0-9.]+")
+_GROUPS = (("blue", "var(--accent)"), ("orange", "#c2571a"), ("green", "#138a6b"), ("purple", "#7a4ea3"))
+_MOST_MARKS = 6
+
+
 def privacy_price(record: Record) -> Picture | None:
     """Quality against ε, where two runs or more have one; with the deviation where runs were repeated."""
     entries = metrics_of(record)
     if not entries:
         return None
     name, title, _ = entries[0]
-    found = sorted(
-        (epsilon, run.test[name], run.deviation.get(name))
-        for run in record.runs
-        if (epsilon := epsilon_of(run)) is not None and name in run.test
-    )
-    if len(found) < 2:
+    groups: dict[str, list[tuple[float, float, float | None]]] = {}
+    for run in record.runs:
+        epsilon = epsilon_of(run)
+        if epsilon is not None and name in run.test:
+            kind = _EPSILON.sub("", run.title)
+            groups.setdefault(kind, []).append((epsilon, run.test[name], run.deviation.get(name)))
+    points = [point for group in groups.values() for point in group]
+    if len(points) < 2:
         return None
     alone = baseline(record, "alone")
     level = None if alone is None else alone.test.get(name)
     says = f"{title} on the test rows of each run with differential privacy, by the largest ε of any party"
+    if len(groups) > 1:
+        says += "; " + ", ".join(
+            f"{word}: {kind}" for (word, _), kind in zip(_GROUPS, list(groups)[: len(_GROUPS)], strict=False)
+        )
     says += "; dashed: the active party alone" if level is not None else ""
-    bars = [(epsilon, value, deviation) for epsilon, value, deviation in found if deviation]
+    bars = [(epsilon, value, deviation) for epsilon, value, deviation in points if deviation]
     says += "; bars: one standard deviation over repeated runs" if bars else ""
-    points = [(epsilon, value) for epsilon, value, _ in found]
-    return Picture(
-        "Quality against ε",
-        says,
-        chart([Line(points=points, dots=True)], x="ε", y=title, label="Quality against ε", level=level, bars=bars),
-    )
+    lines = [
+        Line(
+            points=[(epsilon, value) for epsilon, value, _ in sorted(group, key=lambda point: point[0])],
+            dots=True,
+            color=_GROUPS[place][1] if place < len(_GROUPS) else "var(--muted)",
+            title=kind,
+        )
+        for place, (kind, group) in enumerate(groups.items())
+    ]
+    values = sorted({round(epsilon, 2) for epsilon, *_ in points})
+    marks = [(value, f"{value:g}") for value in values] if len(values) <= _MOST_MARKS else None
+    low, high = values[0], values[-1]
+    span = (low - 1, high + 1) if high - low < 0.05 * high else None  # budgets that are all but the same
+    svg = chart(lines, x="ε", y=title, label="Quality against ε", level=level, bars=bars, x_span=span, x_marks=marks)
+    return Picture("Quality against ε", says, svg)
 
 
 def _classes(found: Evaluation, curves: dict[str, list[tuple[float, float]]]) -> list[Line]:

@@ -149,6 +149,17 @@ def test_quality_against_epsilon_needs_two_of_them(binary: Record) -> None:
     assert picture is not None
     assert "one standard deviation" in picture.says
     assert picture.svg.count("<circle") == 2
+    near = [msgspec.structs.replace(run.epsilon[0], epsilon_rdp=8 + place / 1e5) for place, run in enumerate(noisy)]
+    unlike = [
+        msgspec.structs.replace(run, title=f"SplitNN, DP on {what}, ε = 8", epsilon=[epsilon])
+        for run, what, epsilon in zip(noisy, ("labels", "features"), near, strict=True)
+    ]
+    other = privacy_price(msgspec.structs.replace(binary, runs=[*binary.runs, *unlike]))
+    assert other is not None
+    assert "blue: SplitNN, DP on labels, orange: SplitNN, DP on features" in other.says
+    assert other.svg.count(">8</text>") == 1  # one mark for budgets that are all but the same
+    joined = [path for path in re.findall(r'<path d="([^"]*)"', other.svg) if "L" in path]
+    assert len(joined) < len([path for path in re.findall(r'<path d="([^"]*)"', picture.svg) if "L" in path])
 
 
 def test_a_chart_of_one_value_has_room_around_it() -> None:
