@@ -44,7 +44,7 @@ class LogisticRegression(SplitNN):
 
     name: ClassVar[str] = "logistic_regression"
     label: ClassVar[str] = "logistic regression"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop", "joint"})
     on_shares: ClassVar[bool] = True
 
@@ -69,7 +69,7 @@ class Local(SplitNN):
 
     name: ClassVar[str] = "local"
     label: ClassVar[str] = "local"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     protects: ClassVar[frozenset[str]] = frozenset({"model", "stop"})
     uses_others: ClassVar[bool] = True
     subsets: ClassVar[Subsets] = "alone"
@@ -144,7 +144,7 @@ class ZeroImputation(SplitNN):
 
     name: ClassVar[str] = "zero_imputation"
     label: ClassVar[str] = "local + VFL (zeros)"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True
@@ -173,7 +173,7 @@ class RandomMatch(SplitNN):
 
     name: ClassVar[str] = "random_match"
     label: ClassVar[str] = "random match"
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     protects: ClassVar[frozenset[str]] = frozenset({"marvell", "stop"})
     on_shares: ClassVar[bool] = True
     uses_others: ClassVar[bool] = True

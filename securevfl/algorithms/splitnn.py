@@ -25,7 +25,6 @@ from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
 from securevfl.training.rows import Plan
 from securevfl.training.sides import active_side, widened
 from securevfl.training.state import State
-from securevfl.training.task import Task
 
 __all__ = ["Active", "Passive", "Rate", "SplitNN"]
 
@@ -56,7 +55,7 @@ class SplitNN(Algorithm):
     counts_looks: ClassVar[bool] = True
     not_frozen: ClassVar[str] = ""
     on_shares: ClassVar[bool] = True
-    learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    learns: ClassVar[frozenset[str]] = frozenset({"labels", "numbers", "weights"})
     hidden: Width = 16
     top: tuple[Width, ...] = (16,)
     bottom: Bottom = ()
@@ -234,7 +233,7 @@ class Passive(PassiveRole):
     def build(self) -> None:
         self.noise = FeatureNoise(self)
         with seeded(self.seed("model")):
-            self.half = self.build_half(self.config.architecture(Task(self.table.classes).outputs))
+            self.half = self.build_half(self.config.architecture(self.task_outputs))
         self.parts["half"] = self.half
 
     def build_half(self, architecture: Architecture) -> PassiveHalf:

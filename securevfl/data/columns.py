@@ -20,7 +20,7 @@ from securevfl.errors import InputError, UnknownNameError
 
 __all__ = ["ColumnUse", "Target", "column_names", "labels"]
 
-Target = Literal["classes", "number"]
+Target = Literal["classes", "number", "labels"]
 """What a label column holds."""
 
 _MOST_IDS = 16
@@ -33,16 +33,17 @@ class ColumnUse:
 
     Attributes:
         id: the identifier column; several, in order, where they make an identifier together.
-        label: the label column, or None.
+        label: the label column, or None; the first one where there are several.
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
         preparation: how features are prepared, which may hold anything then; None for numbers and categories alone.
         as_text: features that are read as texts, because some of their values are no numbers.
-        target: what the label column holds: ``"classes"``, or a ``"number"`` to learn.
+        target: what the label column holds: ``"classes"``, a ``"number"`` to learn, or one of several ``"labels"``.
         weight: the column with weights of rows, or None.
         group: the column whose values stay together in a split, or None.
         time: the column by which rows are split, or None.
+        labels: the label columns of which a row can have several, each of zeros and ones; none unless `target` says so.
     """
 
     id: str | tuple[str, ...]
@@ -56,13 +57,14 @@ class ColumnUse:
     weight: str | None = None
     group: str | None = None
     time: str | None = None
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def of(
         cls,
         *,
         id: str | Sequence[str],
-        label: str | None,
+        label: str | Sequence[str] | None,
         features: Sequence[str] | None,
         categorical: Iterable[str],
         classes: Sequence[object] | None,
@@ -75,13 +77,25 @@ class ColumnUse:
         """From the loaders' arguments.
 
         Raises:
-            InputError: a wrong target, classes of a number, a role without a label, or `prepare` is no preparation.
+            InputError: a wrong target, classes of a number, a role without a label, several labels that are not two or
+                more, or `prepare` is no preparation.
         """
-        if target not in ("classes", "number"):
+        several: tuple[str, ...] = ()
+        if label is not None and not isinstance(label, str):
+            several, target = tuple(label), "labels" if target == "classes" else target
+        if target not in ("classes", "number", "labels"):
             raise InputError(
-                f"target is {target!r}; 'classes' and 'number' are known (of ordered classes take 'classes', which "
-                "forgets their order, or 'number' with ranks for labels; of several labels in a row train a job each)"
+                f"target is {target!r}; 'classes', 'number' and 'labels' are known (of ordered classes take 'classes', "
+                "which forgets their order, or 'number' with ranks for labels)"
             )
+        if (target == "labels") != bool(several) or (several and not 2 <= len(set(several)) == len(several)):
+            raise InputError(
+                f"target is {target!r} and label is {list(several) or label!r}: several labels of a row are two "
+                "columns or more, each named once, label=['a', 'b'], and target='labels'; one column of zeros and ones "
+                "holds two classes"
+            )
+        if several and classes is not None:
+            raise InputError("classes are given, and each of several labels is 0 or 1: leave classes out")
         if target == "number" and classes is not None:
             raise InputError("classes are given, and target='number' has none: leave one of the two out")
         roles = {"target='number'": target == "number" or None, "weight": weight, "group": group, "time": time}
@@ -93,7 +107,8 @@ class ColumnUse:
         named = frozenset() if prepare is None else prepare.categories
         return cls(
             id=id if isinstance(id, str) else tuple(id),
-            label=label,
+            label=several[0] if several else str(label) if label is not None else None,
+            labels=several,
             features=None if features is None else tuple(features),
             categorical=frozenset([categorical] if isinstance(categorical, str) else categorical)
             | (named if features is None else named & set(features)),
@@ -115,12 +130,13 @@ class ColumnUse:
         """Role → column: what is read as numbers, groups or times beside features, identifiers and classes."""
         found = {"weight": self.weight, "group": self.group, "time": self.time}
         found |= {"label": self.label if self.target == "number" else None}
+        found |= {f"label {place}": column for place, column in enumerate(self.labels)}
         return {role: column for role, column in found.items() if column is not None}
 
     @property
     def apart(self) -> tuple[str | None, ...]:
         """Columns that are no features unless they are listed."""
-        return (*self.ids, self.label, self.weight, self.group, self.time)
+        return (*self.ids, self.label, *self.labels, self.weight, self.group, self.time)
 
     def chosen(self, names: Sequence[str]) -> list[str]:
         """The feature columns of a table with these columns."""
@@ -148,7 +164,7 @@ class ColumnUse:
         ]
         for what, wanted in (
             ("id column", self.ids),
-            ("label column", [self.label] if self.label else []),
+            ("label column", self.labels or ([self.label] if self.label else [])),
             ("weight column", [self.weight] if self.weight else []),
             ("group column", [self.group] if self.group else []),
             ("time column", [self.time] if self.time else []),
@@ -156,10 +172,10 @@ class ColumnUse:
         ):
             found += [UnknownNameError(f"{what} of {where}:", c, names) for c in wanted if c not in there]
         found += self.wrong_ids(where)
-        if set(self.ids) & set(chosen) or (self.label and self.label in chosen):
-            named = " or ".join(map(repr, (*self.ids, self.label)))
+        if set(self.ids) & set(chosen) or {self.label, *self.labels} & set(chosen):
+            named = " or ".join(map(repr, (*self.ids, *(self.labels or [self.label]))))
             found.append(InputError(f"{where}: {named} is listed as a feature too; a column has one use"))
-        if self.weight and self.weight in {*self.ids, self.label, *chosen}:
+        if self.weight and self.weight in {*self.ids, self.label, *self.labels, *chosen}:
             found.append(InputError(f"{where}: the weight {self.weight!r} has another use, too; a column has one use"))
         if not chosen and (self.features is None or not self.label):
             hint = "; an owner of labels alone says features=[]" if self.label else ""
@@ -176,8 +192,9 @@ class ColumnUse:
         if len(set(self.ids)) < len(self.ids):
             twice = max(self.ids, key=self.ids.count)
             found.append(InputError(f"{where}: id names column {twice!r} twice; name it once"))
-        if self.label in self.ids:
-            found.append(InputError(f"{where}: {self.label!r} is the label and in id; a column has one use"))
+        for label in self.labels or [self.label]:
+            if label in self.ids:
+                found.append(InputError(f"{where}: {label!r} is the label and in id; a column has one use"))
         return found
 
     @property

@@ -18,7 +18,7 @@ from securevfl.data.lake import BATCH, source_of
 from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
-from securevfl.data.roles import gatherers
+from securevfl.data.roles import gatherers, named, several_labels
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.data.table import PartyTable, raise_together
 from securevfl.errors import InputError
@@ -33,7 +33,7 @@ def read_table(
     *,
     name: str,
     id: str | Sequence[str],
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
@@ -62,13 +62,15 @@ def read_table(
         name: the party.
         id: the identifier column; read as text, so that ``007`` stays ``007``. Several, up to 16, where
             they make an identifier together: all parties name theirs in the same order.
-        label: the label column, at the active party.
+        label: the label column, at the active party; or several columns of zeros and ones, of which a row can have more
+            than one, for a job with task="multilabel".
         features: the feature columns; all others but id and label if None.
         categorical: those of them that hold categories.
         classes: the label's values in the order of their indexes; those found, sorted, if None.
         prepare: ``"auto"`` or a `Preparation`: features may hold missing values, texts, dates and truth values then,
             and are prepared when a job trains. None for numbers and categories, all of them there.
-        target: ``"number"`` where the label is an amount or a count to learn, for a job with task="regression".
+        target: ``"number"`` where the label is an amount or a count to learn, for a job with task="regression";
+            ``"labels"`` where there are several.
         weight: at the active party, a column of numbers from 0 up: how much each row counts in training and in metrics.
         group: at the active party, a column whose values stay together in a split (``split_by="group"``).
         time: at the active party, the column by which rows are split (``split_by="time"``).
@@ -140,7 +142,7 @@ def from_arrow(
     *,
     name: str,
     id: str | Sequence[str],
-    label: str | None = None,
+    label: str | Sequence[str] | None = None,
     features: Sequence[str] | None = None,
     categorical: Iterable[str] = (),
     classes: Sequence[object] | None = None,
@@ -186,7 +188,7 @@ def _party(
     area = storage.empty((len(chosen), most_rows), np.float32)
     features = {column: use.gathers(column, where, area[i], limits, storage) for i, column in enumerate(chosen)}
     ids = identifier_of(use.ids, where)
-    labels = None if use.label is None or use.target == "number" else LabelColumn(use.label, where)
+    labels = LabelColumn(use.label, where) if use.label is not None and use.target == "classes" else None
     roles = gatherers(use.roles, where)
     rows = 0
     for batch in _full(batches):
@@ -205,6 +207,9 @@ def _party(
         raise InputError(f"{where} has no rows")
     indexes, known = (None, ()) if labels is None else encode_labels(labels.whole(), use.classes, where)
     own = {role: gathered.whole() for role, (_, gathered) in roles.items()}
+    if use.labels:
+        several = {column: own.pop(f"label {place}") for place, column in enumerate(use.labels)}
+        own["label"], known = several_labels(several, where), use.labels
     return PartyTable(
         name=name,
         ids=ids.whole(),
@@ -212,7 +217,7 @@ def _party(
         categorical=use.categorical,
         label=own.get("label", indexes),
         classes=known,
-        label_name=use.label or "",
+        label_name=named(use.labels) if use.labels else use.label or "",
         weight=own.get("weight"),
         group=own.get("group"),
         time=own.get("time"),

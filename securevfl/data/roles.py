@@ -10,7 +10,20 @@ import numpy as np
 
 from securevfl.errors import InputError
 
-__all__ = ["GroupColumn", "NumberTarget", "TimeColumn", "WeightColumn", "check_target", "check_weight", "gatherers"]
+__all__ = [
+    "FlagColumn",
+    "GroupColumn",
+    "NumberTarget",
+    "TimeColumn",
+    "WeightColumn",
+    "check_flags",
+    "check_several",
+    "check_target",
+    "check_weight",
+    "gatherers",
+    "named",
+    "several_labels",
+]
 
 _SHOWN = 3
 
@@ -49,6 +62,13 @@ class NumberTarget:
     def whole(self) -> np.ndarray:
         """All of them, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse."""
         return np.concatenate(self._parts) if self._parts else np.empty(0)
+
+
+class FlagColumn(NumberTarget):
+    """One of several labels of a row, zeros and ones, or truth values; arguments as for `NumberTarget`."""
+
+    _what = "label"
+    _cure = "each of several labels is 0 or 1 in every row: correct the column"
 
 
 class WeightColumn(NumberTarget):
@@ -155,6 +175,62 @@ def check_target(target: np.ndarray, rows: int, where: str) -> None:
     _refuse(~np.isfinite(target), f"{where}: the target", "null or not finite")
 
 
+_LONGEST = 60
+
+
+def named(labels: tuple[str, ...]) -> str:
+    """Several labels in a few words."""
+    whole = ", ".join(labels)
+    return whole if len(whole) <= _LONGEST else f"{labels[0]} and {len(labels) - 1} more labels"
+
+
+def check_flags(values: np.ndarray, name: str, where: str) -> None:
+    """Checks one of several labels, of a whole table or of some of its rows, (n,) float64.
+
+    Raises:
+        InputError: something else than 0 and 1.
+    """
+    _refuse(~np.isin(values, (0.0, 1.0)), f"{where}: the label {name!r}", "neither 0 nor 1")
+
+
+def several_labels(columns: Mapping[str, np.ndarray], where: str) -> np.ndarray:
+    """Several labels of each row, (rows, labels) int64.
+
+    Args:
+        columns: name of the label → its zeros and ones, (rows,) float64, in the order of the labels.
+        where: the table, for messages.
+
+    Raises:
+        InputError: something else than 0 and 1, or a label that no row has, or all.
+    """
+    for name, values in columns.items():
+        check_flags(values, name, where)
+    found = np.column_stack([*columns.values()]).astype(np.int64)
+    check_several(found, tuple(columns), len(found), where)
+    return found
+
+
+def check_several(label: np.ndarray, names: tuple[object, ...], rows: int, where: str) -> None:
+    """Checks `PartyTable.label` of several labels.
+
+    Raises:
+        InputError: another shape, something else than 0 and 1, or a label that no row has, or all.
+    """
+    if label.dtype != np.int64 or label.shape != (rows, len(names)) or len(names) < 2:
+        raise InputError(
+            f"{where}: labels are {label.dtype} {label.shape} and {len(names)} are named; int64 ({rows}, labels) with "
+            "two labels or more, and their names in classes, was expected"
+        )
+    bad: np.ndarray = np.asarray(~np.isin(label, (0, 1)).all(axis=1))
+    _refuse(bad, f"{where}: a label", "neither 0 nor 1")
+    for place, name in enumerate(names):
+        if len(np.unique(label[:, place])) < 2:
+            raise InputError(
+                f"{where}: the label {name!r} is {label[0, place]} in all {rows:,} rows; there is nothing to learn: "
+                "leave it out"
+            )
+
+
 def check_weight(weight: np.ndarray, rows: int, where: str) -> None:
     """Checks `PartyTable.weight`.
 
@@ -180,8 +256,13 @@ def gatherers(roles: Mapping[str, str | None], where: str) -> dict[str, tuple[st
     """What gathers each column with a role: role → (column, gatherer).
 
     Args:
-        roles: ``"label"`` of a numeric target, ``"weight"``, ``"group"``, ``"time"`` → column, or None.
+        roles: ``"label"`` of a numeric target, ``"label 0"`` and on of several labels, ``"weight"``, ``"group"``,
+            ``"time"`` → column, or None.
         where: the table, for messages.
     """
     kinds = {"label": NumberTarget, "weight": WeightColumn, "group": GroupColumn, "time": TimeColumn}
-    return {role: (column, kinds[role](column, where)) for role, column in roles.items() if column is not None}
+    return {
+        role: (column, kinds.get(role, FlagColumn)(column, where))
+        for role, column in roles.items()
+        if column is not None
+    }

@@ -20,7 +20,7 @@ from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.names import Names
 from securevfl.data.places import place_of
 from securevfl.data.prepare import fit_columns
-from securevfl.data.roles import check_target, check_weight, gatherers
+from securevfl.data.roles import check_flags, check_target, check_weight, gatherers
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
@@ -65,7 +65,8 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
         found += [f"{where}: {problem}" for problem in prepared.problems]
     for role, (column, gatherer) in gatherers(use.roles, where).items():
         if column in single:
-            found += _mistake(partial(_check_role, table[column], role, gatherer, where))
+            told = f"label {column}" if role.startswith("label ") else role
+            found += _mistake(partial(_check_role, table[column], told, gatherer, where))
     if label is not None and label in single and use.target == "classes":
         found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
     return found
@@ -82,6 +83,8 @@ def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
     for part in values.chunks:
         gatherer.add(part)
     found = gatherer.whole()
+    if role.startswith("label "):
+        check_flags(found, role.removeprefix("label "), where)
     if role == "label":
         check_target(found, len(found), where)
     if role == "weight":

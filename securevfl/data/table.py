@@ -14,7 +14,7 @@ import numpy as np
 from securevfl.data.categories import Categories, Column
 from securevfl.data.names import Names
 from securevfl.data.prepare.rules import Preparation
-from securevfl.data.roles import check_target, check_weight
+from securevfl.data.roles import check_several, check_target, check_weight
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.fields.names import wrong_name
@@ -66,8 +66,9 @@ class PartyTable:
             of images, (rows, height, width) or (rows, channels, height, width). A party that owns labels may have none.
         categorical: names of the columns that hold categories.
         label: class of each row, (rows,) int64 indexes into `classes`; or, of a numeric target, the number of each row,
-            (rows,) float64. None at a passive party.
-        classes: the label's values, in the order of their indexes; empty of a numeric target.
+            (rows,) float64; or, of several labels, zeros and ones, (rows, labels) int64. None at a passive party.
+        classes: the label's values, in the order of their indexes; empty of a numeric target; the names of several
+            labels.
         label_name: the label's column.
         fold: at the active party, which rows it keeps for validation (`VALID`) and test (`TEST`), (rows,) int8; all
             others train. None leaves the choice to the job.
@@ -123,6 +124,8 @@ class PartyTable:
         raise_together([partial(self._check_column, column, where) for column in self.columns])
         if self.label is not None and self.target == "number":
             check_target(self.label, len(self.ids), where)
+        elif self.label is not None and self.target == "labels":
+            check_several(self.label, self.classes, len(self.ids), where)
         elif self.label is not None:
             _check_label(self.label, self.classes, len(self.ids), where)
         self._check_roles(where)
@@ -151,8 +154,9 @@ class PartyTable:
                 raise InputError(f"{where}: {role} has shape {values.shape}; ({len(self.ids)},) was expected")
         if self.weight is not None:
             check_weight(self.weight, len(self.ids), where)
-        if self.book is not None and self.target == "number":
-            raise InputError(f"{where} has a label book and a numeric target; books hold classes: leave one out")
+        if self.book is not None and self.target != "classes":
+            kind = "a numeric target" if self.target == "number" else "several labels"
+            raise InputError(f"{where} has a label book and {kind}; books hold classes: leave one out")
 
     def _check_column(self, column: str, where: str) -> None:
         values = self.columns[column]
@@ -185,8 +189,10 @@ class PartyTable:
         return len(self.ids)
 
     @property
-    def target(self) -> Literal["classes", "number"]:
+    def target(self) -> Literal["classes", "number", "labels"]:
         """What its labels are."""
+        if self.label is not None and self.label.ndim == 2:
+            return "labels"
         numbers = self.label is not None and self.label.dtype.kind == "f" and not self.classes
         return "number" if numbers else "classes"
 

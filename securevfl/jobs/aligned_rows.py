@@ -57,7 +57,8 @@ class AlignedRows:
 
     @property
     def y(self) -> np.ndarray:
-        """The rows' labels, (n,): values of the classes as the table has them, or numbers.
+        """The rows' labels, (n,): values of the classes as the table has them, or numbers; or zeros and ones of several
+        labels, (n, labels).
 
         Raises:
             InputError: the active party has none.
@@ -66,7 +67,7 @@ class AlignedRows:
         if table.label is None:
             raise InputError(f"{table.name!r} has no labels")
         found: np.ndarray = table.label[self.rows]
-        if table.target == "number":
+        if table.target != "classes":
             return found
         values: np.ndarray = np.asarray(table.classes)[found]
         return values

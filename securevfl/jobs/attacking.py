@@ -96,12 +96,17 @@ def attack(
         observer: hears how the runs go on.
 
     Raises:
-        InputError: no known records, or negative ones.
+        InputError: no known records, or negative ones; or a job that learns several labels.
         SecureVFLError: whatever ended a run.
     """
     if not known or min(known) < 1 or min(labels, default=0) < 0:
         raise InputError(
             f"known is {tuple(known)} and labels {tuple(labels)}: give numbers of records from 1, and of labels from 0"
+        )
+    if job.several:
+        raise InputError(
+            "attacks are scored by one label, and the job learns several: attack the same job on each label by itself. "
+            "A gradient of several labels tells each of them as that of one does"
         )
     names = [table.name for table in parties.label_owners], [table.name for table in parties.passive]
     job = settled(job, *names)

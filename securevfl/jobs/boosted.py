@@ -18,6 +18,7 @@ from securevfl.party.numbering import own_labels
 from securevfl.party.weights import class_weights
 from securevfl.training import Split, Trained
 from securevfl.training.regression import Regression
+from securevfl.training.several import Labels
 from securevfl.training.task import Task
 
 __all__ = ["boosted"]
@@ -44,10 +45,14 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
     encoder = FeatureEncoder.fit(table, rows[train], view="coded")
     x = encoder.transform(table, rows)
     x = x.reshape(len(x), -1)
-    model = _model(job, [0 < count <= _CODES for count in encoder.codes])
+    categorical = [0 < count <= _CODES for count in encoder.codes]
     counts = _counts(job, table, y, train, weight)
     task: Task
-    if job.number is None:
+    if job.several:
+        if not (y[train].min(axis=0) < y[train].max(axis=0)).all():
+            raise InputError("boosted trees need training rows with and without each label: leave this baseline out")
+        task = Labels(len(table.classes))
+    elif job.number is None:
         if len(np.unique(y[train])) < 2:
             raise InputError("boosted trees need training rows of two classes: leave this baseline out")
         task = Task(len(table.classes))
@@ -55,14 +60,15 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
         task = Regression.fitted(job.number, y[train], None if weight is None else weight[train])
         if job.number.name == "poisson" and not (y[train].min() >= 0 and y[train].sum() > 0):
             raise InputError("loss is 'poisson', and training rows have a negative target, or none above 0")
-    model.fit(x[train], y[train], sample_weight=counts)
+    targets = y.T if job.several else y[None]
+    models = [_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
     trained = Trained(rows=len(train), classes=tuple(map(str, table.classes)), target=table.label_name, split=split)
     trained.labels = y[test]
     trained.weight = None if weight is None else weight[test]
-    staged = [_staged(model, x[valid], len(table.classes)), _staged(model, x[test], len(table.classes))]
+    staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
     stages = [task.metrics(one, y[valid], None if weight is None else weight[valid]) for one in staged[0]]
-    best = int(np.argmin([one[task.loss_name] for one in stages])) if len(valid) else model.n_iter_ - 1
-    trained.stopped = f"{best + 1} of {model.n_iter_} rounds of trees, chosen on the validation rows"
+    best = int(np.argmin([one[task.loss_name] for one in stages])) if len(valid) else models[0].n_iter_ - 1
+    trained.stopped = f"{best + 1} of {models[0].n_iter_} rounds of trees, chosen on the validation rows"
     trained.valid_scores, trained.scores = staged[0][best], staged[1][best]
     if len(test):
         trained.test = task.metrics(trained.scores, trained.labels, trained.weight)
@@ -70,7 +76,7 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
 
 
 def _known(y: np.ndarray, job: Job) -> np.ndarray:
-    found: np.ndarray = np.isfinite(y) if job.number is not None else y >= 0
+    found: np.ndarray = np.isfinite(y) if job.number is not None else y.reshape(len(y), -1).min(axis=1) >= 0
     return found
 
 
@@ -92,14 +98,22 @@ def _counts(
     job: Job, table: PartyTable, y: np.ndarray, train: np.ndarray, weight: np.ndarray | None
 ) -> np.ndarray | None:
     """How much each training row counts in the loss; None where all count alike."""
-    classes = (
-        None if job.number is not None else class_weights(job.class_weight, tuple(map(str, table.classes)), y[train])
-    )
+    classes = None
+    if job.number is None and not job.several:
+        classes = class_weights(job.class_weight, tuple(map(str, table.classes)), y[train])
     own = None if weight is None else weight[train] / weight[train].mean()
     if classes is None:
         return own
     found: np.ndarray = classes[y[train]] if own is None else own * classes[y[train]]
     return found
+
+
+def _all_staged(models: list[Any], x: np.ndarray, classes: int) -> list[np.ndarray]:
+    """`_staged` of one model, or the likely answers for several labels, each by a model of its own, (n, labels)."""
+    if len(models) == 1:
+        return _staged(models[0], x, classes)
+    each = [_staged(model, x, 2) for model in models]
+    return [np.column_stack([one[:, 1] for one in together]) for together in zip(*each, strict=True)]
 
 
 def _staged(model: Any, x: np.ndarray, classes: int) -> list[np.ndarray]:

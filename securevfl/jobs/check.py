@@ -136,7 +136,7 @@ def _table_mistakes(party: PartySection, folder: Path) -> list[str]:
         if column not in names
     ]
     if party.features is None:
-        used = {*party.use.ids, party.label, *party.link.values()}
+        used = {*party.use.apart, *party.link.values()}
         party = party.replace(features=tuple(name for name in names if name not in used))
     return found + table_mistakes(path, party.use, form=party.form)
 

@@ -60,6 +60,7 @@ class _Table:
     table: Any = field(repr=False)
     id: str = ""
     label: str = ""
+    labels: tuple[str, ...] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -79,17 +80,18 @@ class _Table:
         return len(self.distinct(column)) == len(values)
 
 
-def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label: str = "") -> Draft:
+def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label: str | Sequence[str] = ()) -> Draft:
     """Draft a job file for tables, one a party.
 
     Args:
         paths: of the tables: CSV, Parquet or Arrow.
         folder: where the file will be; paths in it are relative to that.
         id: the column that joins them, by the same name in all; guessed unless given.
-        label: the label's column; guessed unless given.
+        label: the label's column, or several of zeros and ones in one table; guessed unless given.
 
     Raises:
-        InputError: a table that cannot be read, fewer than two, or a label that several have.
+        InputError: a table that cannot be read, fewer than two, a label that several have, or several labels that no
+            table has together.
         UnknownNameError: a column that was named and is not there.
     """
     if len(paths) < 2:
@@ -97,7 +99,11 @@ def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label:
     tables = [_read(Path(path), number) for number, path in enumerate(paths)]
     _name_apart(tables)
     _find_ids(tables, id)
-    _find_label(tables, label)
+    several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
+    if len(several) > 1:
+        _find_labels(tables, several)
+    else:
+        _find_label(tables, *(several or ("",)))
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.id]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
     found = tuple(_told(one) for one in tables)
@@ -183,6 +189,20 @@ def _find_label(tables: list[_Table], told: str) -> None:
         likely[0][0].label = likely[0][1]
 
 
+def _find_labels(tables: list[_Table], told: tuple[str, ...]) -> None:
+    """The table that has all of several labels."""
+    for name in told:
+        if not any(name in one.columns for one in tables):
+            raise UnknownNameError("label column", name, sorted({name for one in tables for name in one.columns}))
+    owners = [one for one in tables if set(told) <= set(one.columns)]
+    if len(owners) != 1:
+        raise InputError(
+            f"{len(owners)} tables have all of the labels {', '.join(told)}; they belong to one party: rename or "
+            "move the others"
+        )
+    owners[0].label, owners[0].labels = told[0], told
+
+
 def _told(one: _Table) -> str:
     written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
     more = " or more" if one.table.num_rows >= _ROWS else ""
@@ -200,6 +220,8 @@ def _task(tables: list[_Table]) -> str:
     import pyarrow as pa
 
     for one in tables:
+        if one.labels:
+            return "multilabel"
         if one.label:
             kind = one.table[one.label].type
             numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
@@ -214,7 +236,7 @@ def _left_out(one: _Table) -> dict[str, str]:
 
     found = {}
     for column in one.columns:
-        if column in (one.id, one.label):
+        if column in (one.id, one.label, *one.labels):
             continue
         values = one.distinct(column)
         different = pa.types.is_string(one.table[column].type) and len(values) > _FREE_TEXT * one.table.num_rows
@@ -249,8 +271,8 @@ def _text(tables: list[_Table], folder: Path) -> str:
         ]
     else:
         lines += ["# No [protection]: three parties or more train on secret shares where they can.", ""]
-        if task == "regression":
-            lines += ["[protection]", 'name = "bfv"       # numbers are not learned on shares', ""]
+        if task == "multilabel":
+            lines += ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
     for one in tables:
         lines += _party(one, folder)
     return "\n".join(lines) + "\n"
@@ -273,10 +295,11 @@ def _party(one: _Table, folder: Path) -> list[str]:
     else:
         lines.append('id = "FILL IN"   # no column with a value for each row is shared by all tables')
     if one.label:
-        lines.append(f"label = {quoted(one.label)}")
+        several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
+        lines.append(f"label = {several if one.labels else quoted(one.label)}")
     left = _left_out(one)
     if left:
-        features = [column for column in one.columns if column not in {*left, one.id, one.label}]
+        features = [column for column in one.columns if column not in {*left, one.id, one.label, *one.labels}]
         lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
         lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
     lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')

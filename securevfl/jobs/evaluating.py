@@ -21,8 +21,9 @@ from securevfl.report.evaluation import (
 )
 from securevfl.training import Trained
 from securevfl.training.calibration import FEWEST_TO_CHOOSE, expected_calibration_error
+from securevfl.training.several import HALF, Labels
 
-__all__ = ["evaluate_classes", "evaluate_numbers", "evaluation_of", "population_stability"]
+__all__ = ["evaluate_classes", "evaluate_labels", "evaluate_numbers", "evaluation_of", "population_stability"]
 
 _BINS = 10
 _POINTS = 101
@@ -45,7 +46,8 @@ def evaluation_of(trained: Trained) -> Evaluation | None:
             more=trained.test,
         )
         return found
-    return evaluate_classes(
+    evaluate = evaluate_labels if labels.ndim == 2 else evaluate_classes
+    return evaluate(
         scores,
         labels,
         trained.classes,
@@ -109,6 +111,74 @@ def evaluate_classes(
         lift={classes[k]: _lift(labels == k, scores[:, k]) for k in shown if rows[k]},
         roc={classes[k]: _thinned(curve) for k in shown if (curve := curves[k]) is not None},
         **_stability(_one_score(scores), None if expected is None else _one_score(expected)),
+    )
+
+
+def evaluate_labels(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    classes: Sequence[str],
+    *,
+    expected: np.ndarray | None = None,
+    weight: np.ndarray | None = None,
+    target: str = "",
+) -> Evaluation:
+    """Of several labels of a row.
+
+    Args:
+        scores: probabilities (n, labels), each by itself.
+        labels: zeros and ones, (n, labels).
+        classes: names of the labels.
+        expected: probabilities of the validation rows; what a row's largest one is, is held against the test rows'.
+        weight: of the rows in the metrics, (n,); equal unless given.
+        target: the labels in a few words.
+    """
+    from sklearn.metrics import accuracy_score, precision_recall_fscore_support
+
+    given = (scores >= HALF).astype(np.int64)
+    which = range(len(classes))
+    figures = {
+        average: precision_recall_fscore_support(
+            labels, given, average=average, zero_division=0.0, sample_weight=weight
+        )
+        for average in (None, "macro", "micro")
+    }
+    curves = {k: _curve(labels[:, k] == 1, scores[:, k], weight) for k in which}
+    aucs = {k: None if curve is None else float(np.trapezoid(curve[1], curve[0])) for k, curve in curves.items()}
+    metrics = Labels(len(classes)).metrics(scores, labels, weight)
+    metrics["hamming_loss"] = 1 - metrics["accuracy"]
+    metrics["subset_accuracy"] = float(accuracy_score(labels, given, sample_weight=weight))
+    for average in ("macro", "micro"):
+        precision, recall, f1, _ = figures[average]
+        metrics |= {f"{average}_precision": float(precision), f"{average}_recall": float(recall)}
+        metrics[f"{average}_f1"] = float(f1)
+    metrics["brier"] = float(np.average(((scores - labels) ** 2).mean(axis=1), weights=weight))
+    every = None if weight is None else np.repeat(weight, len(classes))
+    micro = _curve(labels.ravel() == 1, scores.ravel(), every)
+    if micro is not None:
+        metrics["micro_auc"] = float(np.trapezoid(micro[1], micro[0]))
+    precision, recall, f1, _ = figures[None]
+    return Evaluation(
+        task="multilabel",
+        target=target,
+        rows=len(labels),
+        weighted=weight is not None,
+        classes=list(classes),
+        metrics=metrics,
+        per_class=[
+            ClassFigures(
+                name=classes[k],
+                rows=int(labels[:, k].sum()),
+                precision=float(precision[k]),
+                recall=float(recall[k]),
+                f1=float(f1[k]),
+                auc=aucs[k],
+            )
+            for k in which
+        ],
+        lift={classes[k]: _lift(labels[:, k] == 1, scores[:, k]) for k in which if labels[:, k].any()},
+        roc={classes[k]: _thinned(curve) for k in which if (curve := curves[k]) is not None},
+        **_stability(scores.max(axis=1), None if expected is None or not expected.size else expected.max(axis=1)),
     )
 
 

@@ -43,7 +43,9 @@ class TableSection(Config):
     Attributes:
         id: the identifier column, or a list of columns that make one together.
         prepare: ``"auto"``, or a section: see `Preparation`.
-        target: what the label column holds: ``"classes"`` or a ``"number"``; that of the job's task unless given.
+        label: the label column; or a list of columns of zeros and ones, for several labels.
+        target: what the label column holds: ``"classes"``, a ``"number"`` or several ``"labels"``; that of the job's
+            task unless given.
         weight, group, time: a label owner's columns; see `read_table`.
         spill_above: bytes from which columns and encoded features are in a mapped file.
         spill_folder: where that file is.
@@ -55,12 +57,12 @@ class TableSection(Config):
 
     file: Word
     id: Word | tuple[Word, ...]
-    label: Word | None = None
+    label: Word | tuple[Word, ...] | None = None
     features: tuple[Word, ...] | None = None
     categorical: tuple[Word, ...] = ()
     classes: tuple[str | int | float | bool | date, ...] | None = None
     prepare: Preparation | None = None
-    target: Literal["classes", "number"] | None = None
+    target: Literal["classes", "number", "labels"] | None = None
     weight: Word | None = None
     group: Word | None = None
     time: Word | None = None
@@ -127,7 +129,7 @@ class TableSection(Config):
         linked = read_texts(path, self.link, limits) if self.link else {}
         if linked and self.features is None:
             names = table_columns(path, limits)
-            uses["features"] = [c for c in names if c not in (*self.use.ids, self.label, *self.link.values())]
+            uses["features"] = [c for c in names if c not in (*self.use.apart, *self.link.values())]
         if self.fold is not None and self.features is not None:
             uses["features"] = (*self.features, self.fold)
         written = {name: getattr(self, name) for name in ("delimiter", "encoding", "decimal")}
@@ -137,6 +139,8 @@ class TableSection(Config):
         if self.fold is not None:
             table = _marked(table, self.fold, path)
         if self.book is not None:
+            if not isinstance(self.label, str):
+                raise InputError(f"{path}: book is for one label of classes: leave it out, or name one label")
             book = read_table(
                 _from(folder, self.book),
                 name=name,

@@ -73,7 +73,8 @@ class JobTerms(Config):
         split_by: ``"rows"``, one by one; ``"group"``, so that rows of one group (a column of the label owner's) stay
             together; or ``"time"``, so that the earliest rows train and the latest test.
         fold: ``(k, n)``: the k-th of n folds tests, for cross-validation; its `test` is not used then.
-        task: ``"classification"``, or ``"regression"`` where the label is a number (``target="number"`` in its table).
+        task: ``"classification"``, ``"regression"`` where the label is a number (``target="number"`` in its table), or
+            ``"multilabel"`` where a row can have several of some labels (``label=["a", "b"]`` there).
         loss: of a regression: ``"squared"``, ``"huber"``, or with the logarithm of the mean ``"poisson"`` (counts) and
             ``"tweedie"`` (amounts with many zeros, such as claims); ``"auto"`` is squared, or the cross entropy.
         huber_delta: from which error on ``"huber"`` grows linearly, in standard deviations of the target.
@@ -102,7 +103,7 @@ class JobTerms(Config):
     stratify: bool = False
     split_by: Literal["rows", "group", "time"] = "rows"
     fold: tuple[Folds, Folds] | None = None
-    task: Literal["classification", "regression"] = "classification"
+    task: Literal["classification", "regression", "multilabel"] = "classification"
     loss: Literal["auto", "squared", "huber", "poisson", "tweedie"] = "auto"
     huber_delta: Annotated[float, Meta(gt=0, le=1_000)] = 1.0
     tweedie_power: Annotated[float, Meta(gt=1, lt=2)] = 1.5
@@ -140,16 +141,20 @@ class JobTerms(Config):
     def _target_problems(self) -> list[str]:
         """What is wrong with how a number is learned."""
         found, bounds = [], self.target_range
-        if self.task == "classification":
+        if self.task != "regression":
             if self.loss != "auto":
-                found.append(f"loss is {self.loss!r}, of a number, and task is 'classification': say task='regression'")
+                found.append(f"loss is {self.loss!r}, of a number, and task is {self.task!r}: say task='regression'")
             if bounds is not None:
                 found.append("target_range is for task='regression': leave it out")
+        if self.task == "classification":
             return found
+        has = "a regression has none" if self.task == "regression" else "several labels are no classes"
         if self.class_weight is not None:
-            found.append("class_weight is of classes, and a regression has none: leave it out, or weigh rows")
+            found.append(f"class_weight is of classes, and {has}: leave it out, or weigh rows")
         if self.stratify:
-            found.append("stratify draws the split by class, and a regression has none: leave it out")
+            found.append(f"stratify draws the split by class, and {has}: leave it out")
+        if self.task == "multilabel":
+            return found
         if bounds is not None and not (math.isfinite(bounds[1] - bounds[0]) and bounds[0] < bounds[1]):
             found.append(f"target_range is {list(bounds)}; the lowest target and a larger, highest one were expected")
         elif bounds is not None and self.loss in ("poisson", "tweedie") and bounds[0] < 0:
@@ -157,9 +162,14 @@ class JobTerms(Config):
         return found
 
     @property
+    def several(self) -> bool:
+        """Whether a row can have several labels."""
+        return self.task == "multilabel"
+
+    @property
     def number(self) -> LossOfNumber | None:
-        """How a numeric target is learned; None of a classification."""
-        if self.task == "classification":
+        """How a numeric target is learned; None of classes or labels."""
+        if self.task != "regression":
             return None
         name = "squared" if self.loss == "auto" else self.loss
         return LossOfNumber(name, self.huber_delta, self.tweedie_power, self.target_range)
@@ -248,6 +258,8 @@ class Job(JobOptions):
         self.algorithm.check(self.protection)
         if self.number is not None:
             self.algorithm.check_number(self.number, self.protection)
+        if self.several:
+            self.algorithm.check_several(self.protection)
         if self.class_weight is not None:
             self.algorithm.check_weights("class_weight is given", self.protection)
         if self.link is not None and self.link.weights:
@@ -284,6 +296,7 @@ class Job(JobOptions):
             valid_every=self.valid_every,
             device=self.device,
             number=self.number,
+            several=self.several,
             heaviest=_BALANCED if self.class_weight == "balanced" else max((self.class_weight or {"": 1.0}).values()),
         )
 

@@ -354,7 +354,9 @@ def _with_labels(
     label = own_labels(table)
     numbers = np.full(mine.rows, -1)  # of the table's rows
     numbers[: len(alignment.rows)] = alignment.rows
-    y = np.full(mine.rows, -1, dtype=np.int64) if job.number is None else np.full(mine.rows, np.nan)
+    y = np.full((mine.rows, *label.shape[1:]), -1, dtype=np.int64)
+    if job.number is not None:
+        y = np.full(mine.rows, np.nan)
     y[: len(alignment.rows)] = label[alignment.rows]
     if len(others):
         y[mine.others(site.name)] = label[others]

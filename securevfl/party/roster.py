@@ -76,7 +76,8 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
         job: the job.
 
     Raises:
-        InputError: classes in a regression, or a number in a classification; numbers that the loss is not for.
+        InputError: classes in a regression, a number in a classification, or several labels where one is learned;
+            numbers that the loss is not for.
     """
     if table is None or table.label is None:
         return
@@ -84,6 +85,19 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
     for known in job.class_weight if isinstance(job.class_weight, Mapping) else ():
         if known not in map(str, table.classes):
             raise UnknownNameError(f"class of {name!r} in class_weight:", known, list(map(str, table.classes)))
+    if (table.target == "labels") != job.several:
+        holds = {
+            "labels": f"names {len(table.classes)} labels of which a row can have several",
+            "number": "is a number",
+        }
+        raise InputError(
+            f"{where}: {name!r} {holds.get(table.target, 'holds classes')}, and the job's task is {job.task!r}: "
+            + (
+                'say task = "multilabel" in [job], sv.Job(task="multilabel"), or name one label'
+                if table.target == "labels"
+                else 'name the label columns in a list, label = ["a", "b"], or leave task out'
+            )
+        )
     if job.number is None and table.target == "number":
         raise InputError(
             f"{where}: {name!r} is a number to learn (target='number'), and the job is a classification: say "

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from securevfl.errors import InputError
 
-__all__ = ["CURVATURE", "CrossEntropy", "Loss", "NumberLoss"]
+__all__ = ["CURVATURE", "CrossEntropy", "EachLabel", "Loss", "NumberLoss"]
 
 CURVATURE = 0.25
 """Losses of numbers are multiplied by this, the largest curvature of the logistic loss, so that the learning rates of
@@ -87,6 +87,31 @@ class CrossEntropy(Loss):
     @property
     def sensitivity(self) -> float | None:
         return 1.0 if self.classes == 2 else math.sqrt(2.0)
+
+
+class EachLabel(Loss):
+    """Cross entropy of the sigmoid of each label's logit, added up over the labels of a row.
+
+    ``∂loss/∂logits = p − y``, each label by itself, so that replacing all labels of a row moves it by ‖y − y'‖: at most
+    the square root of their number.
+
+    Args:
+        labels: how many.
+    """
+
+    def __init__(self, labels: int) -> None:
+        self.labels = labels
+
+    def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        each = functional.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
+        return each.sum(dim=1)
+
+    def accepts(self, targets: torch.Tensor) -> bool:
+        return bool(((targets >= 0) & (targets <= 1)).all())
+
+    @property
+    def sensitivity(self) -> float | None:
+        return math.sqrt(self.labels)
 
 
 class NumberLoss(Loss):

@@ -136,7 +136,7 @@ class Plots:
             raise InputError(
                 f"nothing to draw: no run has {field} figures of its test rows (a number for a target has none)"
             )
-        return found if len(found[0][1].classes) == 2 or field == "reliability" else found[-1:]
+        return found if found[0][1].binary or field == "reliability" else found[-1:]
 
 
 def _of(run: RunRecord, name: str, curves: Iterable[str], runs: Sequence[object]) -> str:

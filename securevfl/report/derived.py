@@ -36,12 +36,13 @@ def baseline(record: Record, key: str) -> RunRecord | None:
 
 
 _CLASSES = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
+_LABELS = (("macro_f1", "macro F1", 4), ("micro_f1", "micro F1", 4))
 _NUMBERS = (("r2", "R²", 4), ("rmse", "RMSE", 5), ("mae", "MAE", 5), ("deviance", "deviance", 5), ("huber", "Huber", 5))
 
 
 def metrics_of(record: Record) -> list[tuple[str, str, int]]:
     """The metrics of a record's runs, the one that runs are compared by first: name, title, digits."""
-    known = _NUMBERS if any("rmse" in run.test for run in record.runs) else _CLASSES
+    known = _NUMBERS if any("rmse" in run.test for run in record.runs) else (*_CLASSES, *_LABELS)
     return [entry for entry in known if any(entry[0] in run.test for run in record.runs)]
 
 

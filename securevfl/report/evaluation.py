@@ -83,7 +83,7 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     task: str
-    """"classification" or "regression" """
+    """"classification", "regression" or "multilabel" """
     target: str
     """the label's column"""
     rows: int
@@ -91,10 +91,14 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     weighted: bool = False
     """whether rows count by their weights in `metrics`; counts of rows are counts"""
     classes: list[str] = []
+    """of several labels of a row their names"""
     metrics: dict[str, float] = {}
     """classification: accuracy, balanced_accuracy, macro_precision, macro_recall, macro_f1, log_loss, brier, ece and,
     where the rows define them, auc (one class against the rest, averaged over classes), gini = 2 auc - 1, and of two
-    classes ks; regression: rmse, mae, r2, and the loss's own deviance, bias = mean of prediction - target"""
+    classes ks; regression: rmse, mae, r2, and the loss's own deviance, bias = mean of prediction - target; several
+    labels: accuracy (answers that are right), hamming_loss, subset_accuracy (rows with all answers right), macro
+    and micro precision, recall and f1 at a probability of one half, log_loss and brier (of an answer) and, where the
+    rows define them, auc (macro) and micro_auc"""
     per_class: list[ClassFigures] = []
     confusion: list[list[int]] = []
     """test rows by class (outer list) and by the class that they were given (inner lists)"""
@@ -110,7 +114,13 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     """population stability index of `stability`; None with fewer than 50 validation rows"""
     residuals: list[ResidualBin] = []
 
+    @property
+    def binary(self) -> bool:
+        """Whether one of two classes is foretold."""
+        return self.task == "classification" and len(self.classes) == 2
+
     def __repr__(self) -> str:
-        what = f"{len(self.classes)} classes" if self.classes else "a number"
+        kind = "labels" if self.task == "multilabel" else "classes"
+        what = f"{len(self.classes)} {kind}" if self.classes else "a number"
         figures = ", ".join(f"{name} {value:.4g}" for name, value in self.metrics.items())
         return f"Evaluation({what}, {self.rows:,} test rows: {figures})"

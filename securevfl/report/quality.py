@@ -48,6 +48,11 @@ def target_words(record: Record) -> tuple[str, str]:
     target = found.target or "the target"
     if found.task == "regression":
         return f"Foretold is {target}, a number.", f"How near each run comes to {target}"
+    if found.task == "multilabel":
+        return (
+            f"Foretold are {len(found.classes)} labels, of which a row can have several: {_cut(target, 80)}.",
+            "How well each run ranks rows by each label",
+        )
     if len(found.classes) == 2:
         return (
             f"Foretold is {target}: {found.classes[0]} or {found.classes[1]}.",
@@ -121,7 +126,7 @@ def _reliability(found: Evaluation) -> Picture | None:
     if not found.reliability:
         return None
     points = [(bin_.confidence, bin_.observed) for bin_ in found.reliability]
-    which = f"of {_cut(found.classes[-1])}" if len(found.classes) == 2 else "of the likeliest class"
+    which = f"of {_cut(found.classes[-1])}" if found.binary else "of the likeliest class"
     ece = found.metrics.get("ece")
     return Picture(
         "Calibration",
@@ -219,7 +224,8 @@ def chosen_by(run: RunRecord) -> str:
     """The metric of the validation rows that chose the checkpoint: the first that its epochs hold of those that tasks
     choose by; empty where they hold none."""
     held = next((epoch.valid for epoch in run.epochs if epoch.valid), {})
-    several = run.evaluation is not None and len(run.evaluation.classes) > 2
+    ranked = run.evaluation is None or run.evaluation.task == "multilabel"
+    several = not ranked and run.evaluation is not None and len(run.evaluation.classes) > 2
     order = ("deviance", "huber", "rmse", "accuracy" if several else "auc", "log_loss")
     return next((name for name in order if name in held), "")
 
@@ -331,7 +337,9 @@ def _key(found: Evaluation) -> str:
 
 
 def _of(found: Evaluation) -> str:
-    return f" of {_cut(found.classes[-1])}" if len(found.classes) == 2 else ", each class against the rest"
+    if found.task == "multilabel":
+        return ", each label by itself"
+    return f" of {_cut(found.classes[-1])}" if found.binary else ", each class against the rest"
 
 
 def _cut(text: str, most: int = 28) -> str:

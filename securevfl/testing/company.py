@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import json
 import socket
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -59,9 +60,14 @@ def _write_table(table: PartyTable, path: Path) -> list[str]:
     columns += [[repr(float(value)) for value in table.columns[name]] for name in names]
     if table.label is not None:
         number = table.target == "number"
-        lines += ['label = "label"', 'target = "number"' if number else f"classes = {list(table.classes)}"]
-        head.append("label")
-        columns.append([repr(float(y)) for y in table.label] if number else [table.classes[i] for i in table.label])
+        if table.target == "labels":
+            lines.append(f"label = {json.dumps(table.classes)}")
+            head += map(str, table.classes)
+            columns += table.label.T.tolist()
+        else:
+            lines += ['label = "label"', 'target = "number"' if number else f"classes = {list(table.classes)}"]
+            head.append("label")
+            columns.append([repr(float(y)) for y in table.label] if number else [table.classes[i] for i in table.label])
         for role in ("weight", "group", "time"):
             values = getattr(table, role)
             if values is not None:

@@ -76,8 +76,8 @@ class Algorithm(Config):
             targets, and nothing else: then it can be trained on shares as it is. Each class says it anew.
         protects: what of `DP` it can do beside noise on activations and gradients: ``"marvell"``, ``"joint"``,
             ``"model"``, ``"stop"``; each class says it anew.
-        learns: what it can beside classes that count alike: ``"numbers"``, a numeric target; ``"weights"``, of rows and
-            classes; each class says it anew.
+        learns: what it can beside classes that count alike: ``"numbers"``, a numeric target; ``"labels"``, several of a
+            row; ``"weights"``, of rows and classes; each class says it anew.
         counts_looks: whether a passive party counts all that it hands over of its rows, so that `Policy.max_looks` can
             bound it; each class says it anew.
         view: what it learns from: scaled numbers for a ``"network"``, or ``"coded"`` columns for trees; see
@@ -287,6 +287,31 @@ class Algorithm(Config):
                 "without a range nothing bounds that: the target's own mean and spread come from all rows' exact "
                 "values. Say which targets count, known to all: target_range=(low, high) in the job"
             )
+
+    def check_several(self, protection: Protection) -> None:
+        """Refuse several labels of a row where this algorithm, or the protection, is for one.
+
+        Args:
+            protection: of the job.
+
+        Raises:
+            InputError: says what to use.
+        """
+        if "labels" not in type(self).__dict__.get("learns", frozenset()):
+            able = sorted(name for name in algorithms() if "labels" in find_algorithm(name).__dict__.get("learns", ()))
+            raise InputError(
+                f"{self.title} learns one label, and task is 'multilabel': use an algorithm that learns several "
+                f"({', '.join(able)}), or train one job for each label"
+            )
+        if protection.on_shares:
+            raise InputError(
+                "several labels cannot be trained on shares: the classes of a row exclude each other there. Name a "
+                "protection of the cut ('bfv', 'ckks', 'paillier'), or train one job for each label"
+            )
+        dp = protection.dp
+        if dp is not None and (dp.randomised is not None or dp.marvell is not None):
+            kind = "a randomised response" if dp.randomised is not None else "'marvell'"
+            raise InputError(f"dp.labels is {kind}, for classes; several labels take sv.Gaussian(…)")
 
     def check_weights(self, why: str, protection: Protection) -> None:
         """Refuse weights of classes or rows where nothing multiplies losses, or noise is sized without them.

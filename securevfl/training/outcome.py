@@ -18,7 +18,7 @@ from securevfl.training.regression import Regression
 from securevfl.training.rows import Epoch
 from securevfl.training.task import Task
 
-__all__ = ["check_classes", "check_labels", "constant_metrics", "few_rows", "went_nowhere"]
+__all__ = ["check_classes", "check_labels", "constant_metrics", "few_labels", "few_rows", "went_nowhere"]
 
 _LAST = 3
 """Epochs at the end that are looked at."""
@@ -60,6 +60,10 @@ def constant_metrics(
     if task.numeric:
         mean = float(np.average(train, weights=train_weight))
         return task.metrics(np.full((len(rows), 1), mean), rows, weight)
+    if task.several:
+        means = np.average(train, axis=0, weights=train_weight)
+        found = task.metrics(np.broadcast_to(means, rows.shape).astype(np.float64), rows, weight)
+        return {name: found[name] for name in ("accuracy", "log_loss")}
     shares = np.bincount(train, weights=train_weight, minlength=task.classes)
     shares = shares / shares.sum()
     with np.errstate(divide="ignore"):
@@ -79,10 +83,17 @@ def check_labels(task: Task, train: np.ndarray) -> None:
         train: labels of the training rows, (n,).
 
     Raises:
-        InputError: all rows are of one class, or have the same number; or numbers that the loss is not for.
+        InputError: all rows are of one class, have the same number, or all or none of them one of several labels; or
+            numbers that the loss is not for.
     """
     if isinstance(task, Regression):
         check_numbers_fit(task.loss.name, train, "training")
+    elif task.several:
+        for number in np.flatnonzero(train.min(axis=0) == train.max(axis=0)) if len(train) else ():
+            raise InputError(
+                f"label number {number} is {train[0, number]} in all {len(train):,} training rows, so there is nothing "
+                "to learn of it: find more common rows, or leave the label out"
+            )
     else:
         check_classes(train)
 
@@ -118,6 +129,27 @@ def few_rows(classes: int, parts: dict[str, np.ndarray]) -> list[str]:
             found.append(
                 f"of {len(labels):,} {what} rows only {listed}: metrics that rest on so few say little; "
                 f"find more common rows; {_STRATIFY}"
+            )
+    return found
+
+
+def few_labels(labels: int, parts: dict[str, np.ndarray]) -> list[str]:
+    """Which parts of the split hold hardly any row with, or without, one of several labels, in words.
+
+    Args:
+        labels: number of labels.
+        parts: what rows are for → their zeros and ones, (n, labels).
+    """
+    found = []
+    for what, known in parts.items():
+        rarer = np.minimum(known.sum(axis=0), len(known) - known.sum(axis=0)) if len(known) else np.empty(0)
+        scarce = np.flatnonzero(rarer < min(_FEW, len(known) // labels + 1))
+        if len(scarce):
+            listed = ", ".join(f"{int(rarer[k]):,} for label {k}" for k in scarce[:4])
+            listed += " …" if len(scarce) > 4 else ""
+            found.append(
+                f"of {len(known):,} {what} rows few are of the rarer answer: {listed}: metrics that rest on so few say "
+                "little; find more common rows, or leave the label out"
             )
     return found
 

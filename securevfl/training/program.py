@@ -18,7 +18,7 @@ from securevfl.errors import RangeError
 from securevfl.privacy import Link, Reading, Spent, fan_out
 from securevfl.training.calibration import ALONE, WHOLE, calibration, temperature_of, tempered
 from securevfl.training.checkpoints import Checkpoints, step_of
-from securevfl.training.outcome import check_labels, constant_metrics, few_rows, went_nowhere
+from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
 from securevfl.training.split import chunks
@@ -236,6 +236,7 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         role, trained, dp = self.role, self.trained, self.role.protection.dp
         if (
             role.task.numeric
+            or role.task.several
             or not trained.test
             or (dp is not None and (dp.model is not None or dp.randomised is not None))
         ):
@@ -272,7 +273,8 @@ class ActiveProgram(RoleProgram[ActiveRole]):
         weights = [role.row_weights(rows) for rows in (split.train, split.valid, split.test)]
         trained.constant = constant_metrics(task, train, test, weights[0], weights[2])
         parts = {"training": train, "validation": valid, "test": test}
-        trained.warnings += [] if task.numeric else few_rows(task.classes, parts)
+        if not task.numeric:
+            trained.warnings += (few_labels if task.several else few_rows)(task.classes, parts)
         on_valid = constant_metrics(task, train, valid, weights[0], weights[1])
         trained.warnings += went_nowhere(trained.epochs, on_valid, trained.test, trained.constant, task.loss_name)
         tally = self.role.self_training()

@@ -26,6 +26,7 @@ from securevfl.site import Site
 from securevfl.training.noise import LabelNoise
 from securevfl.training.regression import Regression
 from securevfl.training.rows import Features, NumberedRows, Numbers, Plan
+from securevfl.training.several import Labels
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict
 from securevfl.training.task import Task
@@ -330,7 +331,8 @@ class ActiveRole(Role):
 
     Attributes:
         y: classes of the numbered rows, int64, -1 where unknown; what training is told, so drawn ones where labels are
-            protected by randomised response. Of a numeric target its numbers, float64, NaN where unknown.
+            protected by randomised response. Of a numeric target its numbers, float64, NaN where unknown; of several
+            labels (rows, labels).
         task: what is learned.
         loss: what training minimises; it states its own sensitivity.
         label_noise: how labels are protected.
@@ -355,10 +357,10 @@ class ActiveRole(Role):
         super().begin()
 
     def build_task(self) -> Task:
-        """What is learned: classes, or a number, scaled by the training rows."""
+        """What is learned: classes, several labels, or a number, scaled by the training rows."""
         number, table = self.plan.number, self.table
         if number is None:
-            return Task(table.classes)
+            return Labels(table.classes) if self.plan.several else Task(table.classes)
         train = torch.from_numpy(table.split.train)
         weight = None if table.weight is None else table.weight[train].numpy()
         return Regression.fitted(number, self.y.cpu()[train].numpy(), weight)
@@ -476,6 +478,12 @@ class PassiveRole(Role):
             PolicyError: a row would give away more than the party's policy allows.
         """
         self.looks.add(self.features.places(rows), self.opens or width)
+
+    @property
+    def task_outputs(self) -> int:
+        """Width of the top model's output, as the active party's task has it."""
+        kind = Labels if self.plan.several else Task
+        return kind(self.table.classes).outputs
 
     @property
     def upstream(self) -> Link:

@@ -39,6 +39,7 @@ class Plan:
         eval_rows: rows scored at a time outside training.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
         number: how a numeric target is learned; None where classes are.
+        several: whether a row can have several labels.
         heaviest: how much a row of one class counts at most, as far as the job says it.
     """
 
@@ -51,6 +52,7 @@ class Plan:
     eval_rows: int = 2048
     device: str = "cpu"
     number: LossOfNumber | None = None
+    several: bool = False
     heaviest: float = 1.0
 
     def validates(self, epoch: int) -> bool:
@@ -80,8 +82,8 @@ class NumberedRows:
         name: the party.
         rest: party → number of its rows that are not aligned; empty where an algorithm uses aligned rows only.
         y: class of each numbered row, int64, -1 where it is unknown, at the active party; or its number, float64, NaN
-            where it is unknown.
-        classes: number of classes; 1 stands for a numeric target.
+            where it is unknown; or zeros and ones of several labels, (rows, labels) int64, -1 where unknown.
+        classes: number of classes, or of labels; 1 stands for a numeric target.
         labelled: passive party → how many of its other rows (the first ones) the active party has labels for.
         shared: by how many numbers, at most, one person goes: three parties can each lack another one of its rows.
         spare: features of rows of the party's own that are not aligned and have no number, (n, …) float32, for what it

@@ -32,6 +32,7 @@ def widened(spec: CutSpec, role: Role) -> CutSpec:
     dp, plan = role.protection.dp, role.plan
     activations = spec.activation_bound
     gradients = spec.gradient_bound * (1 if plan.number is None else _FAR) * max(plan.heaviest, 1.0)
+    gradients *= math.sqrt(role.table.classes) if plan.several else 1.0
     if dp is not None and dp.features is not None:
         scale = max(dp.joint.weight_bound, 1.0) if dp.joint is not None else 1.0
         sigma = dp.features.sigma(role.activation_times(plan.epochs))

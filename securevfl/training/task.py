@@ -1,7 +1,8 @@
 """What is learned: the probabilities and the metrics of a classification with two or more classes.
 
-A numeric target is a `securevfl.training.regression.Regression`, which answers the same questions. The loss and its
-sensitivity are an object of their own, see `securevfl.privacy.loss`.
+A numeric target is a `securevfl.training.regression.Regression`, several labels of a row are
+`securevfl.training.several.Labels`; both answer the same questions. The loss and its sensitivity are an object of their
+own, see `securevfl.privacy.loss`.
 """
 
 from __future__ import annotations
@@ -31,6 +32,11 @@ class Task:
     @property
     def numeric(self) -> bool:
         """Whether a number is learned, and no class."""
+        return False
+
+    @property
+    def several(self) -> bool:
+        """Whether a row can have several labels."""
         return False
 
     @property

@@ -251,7 +251,7 @@ def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path)
     for words in ("'y' holds string", "weight is negative in 8 of 9", "dates and times", "unknown group column"):
         assert any(words in line for line in found), (words, found)
     for options, words in (
-        ({"target": "ordinal"}, "ordered classes take 'classes'.*several labels in a row train a job each"),
+        ({"target": "ordinal"}, "'labels' are known.*ordered classes take 'classes'.*'number' with ranks"),
         ({"target": "number", "classes": (1, 2)}, "classes are given"),
     ):
         with pytest.raises(sv.InputError, match=words):
