@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import securevfl_psi as psi
@@ -53,6 +54,7 @@ async def align(
     book: Sequence[str] = (),
     held_out: Sequence[int] | np.ndarray = (),
     how: Align | None = None,
+    columns: int = 1,
 ) -> Alignment:
     """Run this party's part of the alignment.
 
@@ -66,6 +68,7 @@ async def align(
         book: at the active party, identifiers of rows of which it knows the label only.
         held_out: at the active party, its own rows kept for validation and test: their labels are nobody's to train on.
         how: by which protocol, as all parties agreed; `dh` unless given.
+        columns: how many columns make an identifier; a peer that says another number is refused.
 
     Raises:
         AlignmentError: no common rows, or the parties do not agree which they are.
@@ -78,7 +81,7 @@ async def align(
         normal = identifiers(ids, book)
         if not site.passive:
             return Alignment(rows=order(normal, range(len(ids)), site.seed), digest="", verified_by=(), pairwise={})
-        joint = _joint(site, normal, len(ids), held_out, how)
+        joint = _joint(site, normal, len(ids), held_out, how, columns)
         await drive(site, joint)
     except psi.IdentifierError as error:
         raise InputError(f"{site.name!r}: {error}") from error
@@ -98,14 +101,16 @@ async def align(
     )
 
 
-def _joint(site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align) -> psi.Joint:
+def _joint(
+    site: Site, ids: psi.Identifiers, own: int, held_out: Sequence[int] | np.ndarray, how: Align, columns: int
+) -> psi.Joint:
     """The party's scripts, under its policy."""
     terms = psi.JointTerms(
         name=site.name,
         active=site.active,
         passive=site.passive,
         context=site.job,
-        rules=RULES,
+        rules=replace(RULES, columns=columns),
         max_set_size=site.policy.max_set_size,
         pairwise=site.policy.pairwise_intersections,
         protocol=how.protocol,

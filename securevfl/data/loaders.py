@@ -224,6 +224,7 @@ def _party(
         source=source,
         storage=storage,
         preparation=use.preparation,
+        id_columns=tuple(use.ids),
     )
 
 

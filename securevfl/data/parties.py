@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from typing import Any
 
@@ -35,6 +35,7 @@ class Parties(Mapping[str, PartyTable]):
         )
         if not self._labelled:
             raise InputError(f"none of {len(self._tables)} parties owns labels; give label=… for the one that does")
+        _check_id_columns(self._tables.values())
         first, *others = self.label_owners
         for table in others:
             if table.classes != first.classes:
@@ -173,3 +174,23 @@ class Parties(Mapping[str, PartyTable]):
         head = "".join(f'<th style="text-align:left">{title}</th>' for title in titles)
         above = f"<div>{escape(self.description)}</div>" if self.description else ""
         return f"<div>{above}<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+
+
+def _check_id_columns(tables: Iterable[PartyTable]) -> None:
+    """Parties have to make identifiers of as many columns, in one order.
+
+    Raises:
+        InputError: they do not; no row would be found in common.
+    """
+    known = [table for table in tables if table.id_columns and not table.link]
+    said = "; ".join(f"{table.name!r} of {', '.join(table.id_columns)}" for table in known)
+    if len({len(table.id_columns) for table in known}) > 1:
+        raise InputError(
+            f"identifiers are made of other numbers of columns, so no row would be found in common: {said}: give id = "
+            "[…] with as many columns at each party, in one order"
+        )
+    if len({table.id_columns for table in known}) > len({frozenset(table.id_columns) for table in known}):
+        raise InputError(
+            f"identifiers are made of the same columns in another order, so no row would be found in common: {said}: "
+            "give them in one order"
+        )

@@ -81,6 +81,7 @@ class PartyTable:
         storage: where its encoded features go.
         preparation: how its columns are prepared: they may hold texts, dates (`numpy.datetime64`) and missing values
             then. None for numbers and categories, all of them there.
+        id_columns: which columns of the party made its identifiers, in their order; empty where nobody said.
         link: linkage field → values of the rows, texts, numbers, dates or None: what records without a common
             identifier are linked by (`securevfl.Linkage`). They are no features.
 
@@ -104,6 +105,7 @@ class PartyTable:
     source: str = field(default="", repr=False)
     storage: Storage = field(default=DEFAULT_STORAGE, repr=False)
     preparation: Preparation | None = field(default=None, repr=False)
+    id_columns: tuple[str, ...] = field(default=(), repr=False)
     link: Mapping[str, Sequence[object]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:

@@ -52,7 +52,8 @@ async def align_party(site: Site, table: PartyTable | None, job: Job) -> Alignme
                 _note_link(site, linked)
                 ids, words = linked.ids, f"{linked.words}; then "
                 weights = linked.weights if mine else None
-            one = await align(member, ids, book=known, held_out=kept, how=job.align)
+            made = len(table.id_columns) or 1 if job.link is None else 1
+            one = await align(member, ids, book=known, held_out=kept, how=job.align, columns=made)
             found[owner] = replace(one, protocol=words + one.protocol, weights=weights)
     return found
 

@@ -1,5 +1,7 @@
 """Identifiers that several columns make together."""
 
+from dataclasses import replace
+
 import pytest
 import securevfl_psi as psi
 
@@ -71,3 +73,44 @@ def test_a_job_file_names_several_columns(tmp_path):
     written(tmp_path, ROWS)
     section = TableSection.of({"file": "t.csv", "id": ["first", "last", "born"]})
     assert list(section.read(tmp_path, "bank").ids)[1] == "2:Bo2:Ek3:007"
+
+
+def parties_by(tmp_path, first, second):
+    """Two parties whose tables have these id columns."""
+    head = "first,last,born,x,y\nAnn,Li,1970-01-01,1,0\nBo,Ek,007,2,1\nCy,Ho,1,3,0\n"
+    bank = sv.read_table(written(tmp_path, head), name="bank", id=first, features=["x"], label="y")
+    shop = sv.read_table(written(tmp_path, head), name="shop", id=second, features=["x"])
+    return bank, shop
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (["first", "last", "born"], "'bank' of first, last; 'shop' of first, last, born"),
+        ("first", "other numbers of columns"),
+        (["last", "first"], "the same columns in another order"),
+    ],
+)
+def test_parties_that_name_other_columns_are_told_before_they_find_nothing(tmp_path, second, told):
+    with pytest.raises(InputError, match=told):
+        sv.Parties.of(*parties_by(tmp_path, ["first", "last"], second))
+
+
+def test_columns_of_other_names_are_nobodys_mistake(tmp_path):
+    bank, shop = parties_by(tmp_path, ["first", "last"], ["first", "born"])
+    assert len(sv.Parties.of(bank, shop)) == 2
+
+
+def test_over_the_network_the_number_is_a_term_of_the_alignment_and_of_cards(tmp_path):
+    """Parties that never see each other's tables refuse each other; what they write in cards differs, too."""
+    from securevfl.jobs.agreement.cards import TableSchema
+    from securevfl.jobs.simulation import align_parties
+
+    bank, shop = parties_by(tmp_path, ["first", "last"], ["first", "last", "born"])
+    cards = [TableSchema.of_table(table).identifiers for table in (bank, shop)]
+    assert [text.rpartition("/")[2] for text in cards] == ["columns=2", "columns=3"]
+    parties = sv.Parties.of(bank, replace(shop, id_columns=()))
+    with pytest.raises(sv.ProtocolError, match="of as many columns at each party, in one order"):
+        align_parties(parties, sv.Job(protection=sv.Plain()))
+    one, _ = parties_by(tmp_path, "born", "born")
+    assert TableSchema.of_table(one).identifiers == psi.IdRules().tag()  # as ever

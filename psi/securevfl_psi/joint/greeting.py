@@ -82,6 +82,11 @@ class Greeting:
         if not isinstance(fields, dict):
             raise MalformedError(f"the greeting of {peer!r} is not a JSON object")
         for key, mine in ({"name": peer, "version": VERSION} | dict(expected)).items():
+            if fields.get(key) != mine and key == "rules":
+                raise DisagreementError(
+                    f"{peer!r} runs with rules {str(fields.get(key))[:80]!r} for identifiers, not {mine!r}: make them "
+                    "of as many columns at each party, in one order, and normalise them alike"
+                )
             if fields.get(key) != mine:
                 raise DisagreementError(
                     f"{peer!r} runs with {key} {str(fields.get(key))[:80]!r}, not {mine!r}: use one job and one release"

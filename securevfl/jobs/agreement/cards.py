@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
@@ -91,6 +92,7 @@ class TableSchema(Config):
         numbers = tuple(name for name in table.columns if name not in categories)
         classes = tuple(map(str, table.classes))
         return cls(
+            identifiers=replace(RULES, columns=max(1, len(table.id_columns))).tag(),
             numbers=numbers if names else len(numbers),
             categories=categories if names else len(categories),
             label=None if table.label is None else (table.label_name or "label") if names else "label",

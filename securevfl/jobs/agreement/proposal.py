@@ -200,8 +200,12 @@ class Proposal(Config, dict=True):
             need = "one coordinator" if needed else "no coordinator"
             found.append(f"{who} needs {need}; there are {', '.join(coordinators) or 'none'}")
         tables = [card.table for card in self.party if card.table is not None]
-        if len({table.identifiers for table in tables}) > 1:
-            found.append("the parties normalise identifiers by different rules: no row would be found in common")
+        if len({table.identifiers for table in tables}) > 1 and self.link is None:
+            told = "; ".join(f"{card.name} {card.table.identifiers}" for card in self.party if card.table is not None)
+            found.append(
+                f"the parties make identifiers by different rules, so no row would be found in common ({told}): give "
+                "id = […] with as many columns at each party, in one order, and use one release"
+            )
         labelled = [table for table in tables if table.label is not None]
         if len({table.class_count for table in labelled}) > 1 or len({t.classes for t in labelled if t.named}) > 1:
             found.append("the label owners have other classes: give classes = […] with all of them, in one order")
