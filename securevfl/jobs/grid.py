@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+import numpy as np
+
 from securevfl.config import Config
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.party import Job
@@ -202,7 +204,8 @@ def _settings(over: Over) -> list[_Setting]:
         raise InputError(f"over names the setting {wrong[0]!r}; a path such as 'algorithm.lr' was expected")
     last = [path.rpartition(".")[2] for path in over]
     found = []
-    for path, values in over.items():
+    for path, given in over.items():
+        values = given.tolist() if isinstance(given, np.ndarray) else given
         if isinstance(values, str | bytes) or not isinstance(values, Sequence | Mapping) or not values:
             raise InputError(f"over[{path!r}] is {values!r}; give a list of values, at least one")
         short = path.rpartition(".")[2]
@@ -210,7 +213,7 @@ def _settings(over: Over) -> list[_Setting]:
         if isinstance(values, Mapping):
             labels, taken = tuple(map(str, values)), tuple(values.values())
         else:
-            taken = tuple(values)
+            taken = tuple(value.item() if isinstance(value, np.generic) else value for value in values)
             labels = _labels(taken)
         doubled = sorted({str(one) for one in labels if labels.count(one) > 1})
         if doubled:

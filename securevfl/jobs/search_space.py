@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from securevfl.config import Config
 from securevfl.errors import InputError
 from securevfl.jobs.grid import read_over, with_setting
@@ -142,8 +144,10 @@ def _choices(given: Any) -> Mapping[str, Any] | None:
     """Label → value of a list, or of label → value; None for a range or a distribution."""
     if isinstance(given, Mapping) and not (set(given) <= _RANGE and {"low", "high"} <= set(given)):
         return {str(label): value for label, value in given.items()}
+    given = given.tolist() if isinstance(given, np.ndarray) else given
     if isinstance(given, Sequence) and not isinstance(given, str | bytes):
-        return {_shown(value): value for value in given}
+        values = [value.item() if isinstance(value, np.generic) else value for value in given]
+        return {_shown(value): value for value in values}
     return None
 
 

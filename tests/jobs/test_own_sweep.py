@@ -230,6 +230,8 @@ def test_settings_reach_into_the_job(job: sv.Job) -> None:
     assert grid.axis.name == "epochs"
     alike = grid_of(job, {"algorithm": [sv.SplitNN(hidden=4), sv.SplitNN(hidden=8)]})
     assert alike.axis.labels == ("SplitNN(hidden=4)", "SplitNN(hidden=8)")
+    spaced = grid_of(job, {"algorithm.lr": np.array([0.1, 0.2]), "epochs": [np.int64(3)]})
+    assert [point.job.algorithm.lr for point in spaced.points] == [0.1, 0.2]
     same = grid_of(job, {"algorithm.lr": [0.1, 0.2], "algorithm.cut_lr": [0.5]}, axis="algorithm.cut_lr")
     assert (same.axis.name, same.points[1].method) == ("cut_lr", "lr 0.2")
     assert read_over(["algorithm.lr=0.01,1e-1", "algorithm=splitnn, boosting", "stratify=[true]"]) == {
