@@ -230,13 +230,16 @@ def _by_gain(cells: Sequence[dict[str, Any]], what: str, chance: float = 0.0) ->
     return f"{worst['value']:.2f}{error} ({max(worst['without'], chance):.2f})"
 
 
+_DATA = {"credit": "", "planted": ", planted", "amount": ", a number"}
+
+
 def _on_shares() -> str:
     rows = []
-    for data in ("credit", "planted"):
+    for data in ("credit", "planted", "amount"):
         for (algorithm, protection), cells in _gate(data).items():
             if not protection.startswith("shares"):
                 continue
-            job = f"`{algorithm}`{protection.removeprefix('shares')}{', planted' if data == 'planted' else ''}"
+            job = f"`{algorithm}`{protection.removeprefix('shares')}{_DATA[data]}"
             aucs = (_by_gain(cells, what, 0.5) for what in ("labels", "attribute", "order"))
             columns = (_by_gain(cells, what) for what in ("features", "predictions"))
             rows.append([job, *aucs, *columns, str(len(cells))])
@@ -264,6 +267,8 @@ def _planted() -> str:
 def _amounts() -> str:
     rows = []
     for (algorithm, protection), cells in _gate("amount").items():
+        if protection.startswith("shares"):
+            continue
         best = max((cell["labels"] for cell in cells), key=lambda one: one["correlation"])
         correlation = f"{best['correlation']:.2f} ({best['correlation_without']:.2f})"
         figures = [_beside(cells, what, "without") for what in ("labels", "features", "attribute")]

@@ -301,6 +301,7 @@ CELLS = [
     *_matrix("canaries", _CANARIES, 3),
     *_matrix("credit", _SHARES, 3),
     *_matrix("planted", dict.fromkeys(("splitnn, identity", "splitnn"), "shares"), 3),
+    *_matrix("amount", dict.fromkeys(("splitnn, identity", "splitnn"), "shares"), 3),
     Cell("planted", "all_labels, identity", "shares"),
     *(Cell("credit", "splitnn", "shares, coordinator", seed) for seed in range(3)),
     Cell("credit", "splitnn", "bfv", epochs=2),

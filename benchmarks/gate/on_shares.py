@@ -334,7 +334,10 @@ def _predicted(view: View, rows: np.ndarray, scores: np.ndarray | None) -> np.nd
     if scores is None:
         return view.x[rows]
     place = {row: i for i, row in enumerate(view.test.tolist())}
-    odds = np.log(np.maximum(scores[[place[row] for row in rows.tolist()]], 1e-12))
+    told = scores[[place[row] for row in rows.tolist()]]
+    if view.numeric:
+        return np.hstack([view.x[rows], told])
+    odds = np.log(np.maximum(told, 1e-12))
     return np.hstack([view.x[rows], odds[:, 1:] - odds[:, :1]])
 
 
@@ -359,8 +362,10 @@ def attribute_of(view: View, seen: Sights, victim: str, bits: np.ndarray, seed: 
 
 
 def labels_of(view: View, seen: Sights, y: np.ndarray, seed: int) -> Tried:
-    """Labels of training rows, with 40 known and with none."""
+    """Labels of training rows, with 40 known and with none; of a number, whether it is above its median."""
     tried: Tried = {}
+    if view.numeric:
+        view, y = replace(view, classes=2), (y > np.median(y[view.train])).astype(np.int64)
     for name, kept, columns in _columns(seen, "labels", view.train):
         known = draw_known(kept, y, _KNOWN_LABELS, seed)
         centred = columns - columns.mean(axis=0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,8 +135,8 @@ def test_units_of_a_shared_number_are_those_in_which_delta_is_what_clips() -> No
     assert ends.tolist() == pytest.approx([-2.0, -2.0, 2.0, 2.0])
 
 
-def _people(rows: int = 200) -> Parties:
-    people = parties(2, rows)
+def _people(rows: int = 200, passive: int = 2) -> Parties:
+    people = parties(passive, rows)
     every = {name: dict(zip(table.ids, sum(table.columns.values()), strict=True)) for name, table in people.items()}
     bank = people.active
     amounts = [1000 + 50 * sum(every[name].get(one, 0.0) for name in people) for one in bank.ids]
@@ -178,6 +179,29 @@ def test_a_model_in_shares_predicts_numbers_in_their_units(ran: Result, people: 
     wanted = np.array([truth[name] for name in found.ids])
     assert found.classes == ("amount",)
     assert 1 - np.mean((found.probabilities[:, 0] - wanted) ** 2) / wanted.var() > 0.6
+
+
+class _Stops(sv.Observer):
+    """Ends the run in its second epoch."""
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        if epoch == 2:
+            raise RuntimeError("the power failed")
+
+
+def test_with_a_coordinator_a_run_goes_on_and_hands_out_its_model(tmp_path: Path) -> None:
+    people = _people(120, 1)
+    shares = sv.Shares(computing=("bank", people.passive[0].name, "helper"), model="parts")
+    job = sv.Job(task="regression", algorithm="logistic_regression", epochs=3, batch_size=16, protection=shares)
+    with pytest.raises(sv.PartyFailed):
+        sv.simulate(job, people, checkpoints=tmp_path, observer=_Stops())
+    ran = sv.simulate(job, people, checkpoints=tmp_path)
+    run = ran.record.runs[-1]
+    assert len(run.epochs) == 3
+    found = sv.predict(ran.model(), people)
+    truth = dict(zip(people.active.ids, people.active.label, strict=True))
+    wanted = np.array([truth[name] for name in found.ids])
+    assert 1 - np.mean((found.probabilities[:, 0] - wanted) ** 2) / wanted.var() > 0.3
 
 
 def test_noise_on_the_model_of_a_number_needs_a_range_and_is_counted() -> None:
