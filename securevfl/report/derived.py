@@ -36,7 +36,7 @@ def baseline(record: Record, key: str) -> RunRecord | None:
 
 
 _CLASSES = (("auc", "AUC", 4), ("accuracy", "accuracy", 4), ("log_loss", "log-loss", 4), ("ks", "KS", 3))
-_LABELS = (("macro_f1", "macro F1", 4), ("micro_f1", "micro F1", 4))
+_LABELS = (("macro_f1", "macro F1", 4),)
 _NUMBERS = (("r2", "R²", 4), ("rmse", "RMSE", 5), ("mae", "MAE", 5), ("deviance", "deviance", 5), ("huber", "Huber", 5))
 
 

@@ -85,7 +85,7 @@ def _roc(record: Record, run: RunRecord, found: Evaluation) -> Picture | None:
                     Line(points=p, color=color, dashed=True, title=other.title) for p in other.evaluation.roc.values()
                 ]
     lines += _classes(found, found.roc)
-    says = "share of rows of the class that are found, against the share of other rows found with them"
+    says = f"share of rows {_with(found)} that are found, against the share of other rows found with them"
     says += "; dashed: baselines" if len(lines) > len(found.roc) else ""
     return Picture(
         "ROC" + _of(found),
@@ -104,7 +104,7 @@ def _lift(found: Evaluation) -> Picture | None:
         return None
     curves = {name: [(0.0, 0.0), *((row.share, row.gain) for row in rows)] for name, rows in found.lift.items()}
     top = next(iter(found.lift.values()))[0]
-    says = "share of the class among the rows that score highest; dashed: by chance"
+    says = f"share of the rows {_with(found)} among those that score highest; dashed: by chance"
     if len(curves) == 1:
         says += f". The best tenth has {top.lift:.2g} times as many as all rows"
     return Picture(
@@ -340,6 +340,10 @@ def _of(found: Evaluation) -> str:
     if found.task == "multilabel":
         return ", each label by itself"
     return f" of {_cut(found.classes[-1])}" if found.binary else ", each class against the rest"
+
+
+def _with(found: Evaluation) -> str:
+    return "with the label" if found.task == "multilabel" else "of the class"
 
 
 def _cut(text: str, most: int = 28) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from securevfl.data.roles import named
 from securevfl.jobs.agreement.approvals import Agreement
 from securevfl.jobs.agreement.cards import PartyCard, TableSchema
 from securevfl.jobs.agreement.proposal import Proposal
@@ -79,6 +80,9 @@ def _who(card: PartyCard, me: str) -> list[str]:
 def _columns(table: TableSchema) -> str:
     parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
     if table.label is not None and table.classes is not None:
+        if isinstance(table.classes, tuple) and table.label == named(table.classes):
+            parts.append(f"{len(table.classes)} labels, of which a row can have several: {table.label}")
+            return "; ".join(part for part in parts if part)
         number = table.classes == 1
         what = "a number" if number else f"with {_names(table.classes, 'class', 'classes')}"
         parts.append(f"the label {table.label}{', ' if number else ' '}{what}")
