@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+
+import msgspec
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, PolicyError
@@ -74,16 +77,17 @@ def sweep(
     marked = any(table.fold is not None for table in parties.label_owners)
     overlap = 0.0 if marked else job.test / (1 - job.test)
     asked = _asked(grid, parties, numbers, name, title, over)
-    if folder is not None:
-        record = run_sweep(
-            asked, folder, workers=workers, pool=pool, command=command, progress=progress, parties=parties
-        )
-        return SweepResult(record=record, points=grid.points, overlap=overlap)
-    with tempfile.TemporaryDirectory(prefix="securevfl-sweep-") as place:
+    with tempfile.TemporaryDirectory(prefix="securevfl-sweep-") if folder is None else nullcontext(folder) as place:
         record = run_sweep(
             asked, place, workers=workers, pool=pool, command=command, progress=progress, parties=parties
         )
-    return SweepResult(record=record, points=grid.points, overlap=overlap)
+        found = SweepResult(record=record, points=grid.points, overlap=overlap)
+        if record.cells and (words := found.in_words()):
+            record = msgspec.structs.replace(record, notes=[*record.notes, words])
+            found = SweepResult(record=record, points=grid.points, overlap=overlap)
+            if folder is not None:
+                found.report(place)
+    return found
 
 
 def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:

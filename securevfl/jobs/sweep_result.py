@@ -1,14 +1,7 @@
-"""What a sweep over own tables measured: mean ± deviation as table, frame and plot; and which differences are more than
-chance.
-
-Seeds draw splits of the same rows, so their test rows overlap, and Student's t over seeds decides too often. Here the
-variance of the mean is (1/n + test rows / other rows) times that of the differences (Nadeau and Bengio 2003, "Inference
-for the Generalization Error"), with Holm's correction over all lines.
-"""
+"""What a sweep over own tables measured: mean ± deviation as table, frame and plot, the best, and differences."""
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from securevfl.errors import InputError
 from securevfl.jobs.grid import Point
+from securevfl.jobs.sweep_differences import Difference, compared
 from securevfl.jobs.tables import frame_of
 from securevfl.report import (
     Cell,
@@ -30,49 +24,15 @@ from securevfl.report import (
     table_html,
     write_sweep,
 )
-from securevfl.report.statistics import FEWEST, LEVEL, holm
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from pandas import DataFrame
 
-__all__ = ["Resampled", "SweepResult", "plus_minus", "resampled"]
+__all__ = ["SweepResult", "plus_minus"]
 
 _WENT = ("epochs run", "best epoch", "seconds")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resampled:
-    """Differences of two points over seeds whose test rows overlap.
-
-    Attributes:
-        mean: of the differences.
-        half: half the 95 % interval of the mean; None below two seeds.
-        p: of the two-sided t test of no difference; None below two seeds, 1 where all differences are equal.
-    """
-
-    mean: float
-    half: float | None
-    p: float | None
-
-
-def resampled(differences: Sequence[float], overlap: float) -> Resampled:
-    """The corrected resampled t test.
-
-    Args:
-        differences: seed by seed.
-        overlap: test rows over all other common rows; 0 where the test rows of seeds have nothing in common.
-    """
-    n, mean = len(differences), math.fsum(differences) / len(differences)
-    if n < 2:
-        return Resampled(mean=mean, half=None, p=None)
-    from scipy.special import stdtr, stdtrit
-
-    error = statistics.stdev(differences) * math.sqrt(1 / n + overlap)
-    if error < 1e-12:  # nothing tells of chance
-        return Resampled(mean=mean, half=0.0, p=1.0)
-    half = -float(stdtrit(n - 1, LEVEL / 2)) * error
-    return Resampled(mean=mean, half=half, p=2 * float(stdtr(n - 1, -abs(mean) / error)))
+_SHOWN = 5
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -153,31 +113,46 @@ class SweepResult:
         Raises:
             InputError: no point ran, or pandas is not installed.
         """
-        base = to or self.best
-        own = {cell.seed: cell.value for cell in self.cells(base)}
-        metric = self.record.cells[0].metric
-        tried = []
-        for point in self.points:
-            pairs = [cell.value - own[cell.seed] for cell in self.cells(point) if cell.seed in own]
-            if pairs and point != base:
-                tried.append((point, len(pairs), resampled(pairs, self.overlap)))
-        tested = [i for i, (_, n, one) in enumerate(tried) if n >= FEWEST and one.p is not None]
-        adjusted = dict(zip(tested, holm([tried[i][2].p or 0.0 for i in tested]), strict=True))
-        rows = []
-        for i, (point, n, one) in enumerate(tried):
-            decided = adjusted.get(i, 1.0) <= LEVEL
-            rows.append(
+        metric = self.record.cells[0].metric if self.record.cells else ""
+        return frame_of(
+            [
                 {
-                    **point.settings,
-                    "seeds": n,
-                    f"{metric} difference": one.mean,
-                    "low": None if one.half is None else one.mean - one.half,
-                    "high": None if one.half is None else one.mean + one.half,
-                    "p": adjusted.get(i),
-                    "verdict": ("better" if one.mean > 0 else "worse") if decided else "undecided",
+                    **one.point.settings,
+                    "seeds": one.seeds,
+                    f"{metric} difference": one.test.mean,
+                    "low": None if one.test.half is None else one.test.mean - one.test.half,
+                    "high": None if one.test.half is None else one.test.mean + one.test.half,
+                    "p": one.adjusted,
+                    "verdict": one.verdict,
                 }
-            )
-        return frame_of(rows)
+                for one in self._compared(to or self.best)
+            ]
+        )
+
+    def in_words(self) -> str:
+        """Which points are better or worse than the best on the validation rows by more than chance; empty where fewer
+        than five seeds, or a single point, ran."""
+        ran = [point for point in self.points if self.cells(point)]
+        lines = self._compared(self.best) if len(ran) > 1 else []
+        if not any(line.adjusted is not None for line in lines):
+            return ""
+        parts = []
+        for verdict in ("better", "worse"):
+            names = [f"{_named(one.point)} ({100 * one.test.mean:+.1f})" for one in lines if one.verdict == verdict]
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            parts += [f"{verdict} by more than chance: {shown}"] if names else []
+        left = sum(one.verdict == "undecided" for one in lines)
+        parts += [f"undecided: {'all' if left == len(lines) else left} others"] if left else []
+        return (
+            f"Against {_named(self.best)}, the best on the validation rows, in points on the test rows: "
+            f"{'; '.join(parts)} (t test over seeds, corrected for test rows in common, after Holm)."
+        )
+
+    def _compared(self, base: Point) -> list[Difference]:
+        figures = [
+            (point, {cell.seed: cell.value for cell in cells}) for point in self.points if (cells := self.cells(point))
+        ]
+        return compared(figures, base, self.overlap)
 
     def plot(self, ax: Axes | None = None) -> Axes:
         """Mean ± deviation on the test rows against the axis, a line for each of the other settings' combinations.
@@ -196,13 +171,16 @@ class SweepResult:
         lines = [f"SweepResult({len(self.points)} points, {len(self.record.cells)} runs{failed})"]
         if self.record.cells:
             best, cells = self.best, self.cells(self.best)
-            settings = ", ".join(f"{name} {value}" for name, value in best.settings.items()) or best.method
-            lines.append(f"  best on validation rows: {settings}; test {cells[0].metric} {plus_minus(cells)}")
+            lines.append(f"  best on validation rows: {_named(best)}; test {cells[0].metric} {plus_minus(cells)}")
         return "\n".join([*lines, *(f"  {line}" for line in failures_text(self.record))])
 
     def _repr_html_(self) -> str:
         failed = "".join(f"<div>{escape(line)}</div>" for line in failures_text(self.record))
         return f"<div>{self.table()._repr_html_()}{failed}</div>"
+
+
+def _named(point: Point) -> str:
+    return ", ".join(f"{name} {value}" for name, value in point.settings.items()) or point.method
 
 
 def plus_minus(cells: Sequence[Cell]) -> str:

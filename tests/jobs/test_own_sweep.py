@@ -25,8 +25,8 @@ from securevfl.jobs.own_sweep import seeds_of
 from securevfl.jobs.search_space import read_space
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost, together
 from securevfl.jobs.sweep import cell_task
+from securevfl.jobs.sweep_differences import resampled
 from securevfl.jobs.sweep_file import Spec
-from securevfl.jobs.sweep_result import resampled
 from securevfl.jobs.toml_text import settings_text
 from securevfl.report import SweepRecord
 
@@ -358,8 +358,24 @@ def test_differences_are_held_against_chance(found: sv.SweepResult) -> None:
     assert told.loc[1, "auc difference"] == pytest.approx(0.2)
     assert told.loc[1, "high"] == pytest.approx(0.2 + half)
     assert told.loc[1, "p"] == pytest.approx(2 * stats.ttest_1samp(values, 0).pvalue, abs=1e-3)
+    words = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).in_words()
+    assert "undecided" in words
+    assert not found.in_words()  # two seeds
     less = sv.SweepResult(record=record, points=(base, near, far), overlap=0.25).differences(far)
     assert list(less["verdict"]) == ["worse", "worse"]
+
+
+def test_the_page_says_what_is_more_than_chance(parties: sv.Parties, tmp_path: Path) -> None:
+    """Labels that the active party's columns hardly tell, with the partner's column and without."""
+    trees = sv.Boosting(depth=2, lr=0.3)
+    job = sv.Job(algorithm=trees, protection="plain", epochs=15, test=0.4)
+    ran = sv.sweep(job, parties, {"algorithm": {"both": trees, "bank alone": "local"}}, seeds=8, folder=tmp_path)
+    words = ran.record.notes[-1]
+    assert words == ran.in_words()
+    assert words.startswith("Against algorithm both, the best on the validation rows")
+    assert re.search(r"worse by more than chance: algorithm bank alone \(-\d+\.\d\)", words)
+    assert SweepRecord.read(tmp_path / "sweep.json") == ran.record
+    assert "worse by more than chance" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
 def test_overlapping_test_rows_decide_too_often_without_the_correction() -> None:
