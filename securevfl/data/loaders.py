@@ -103,6 +103,8 @@ def read_table(
     columns = use.read(source.names(limits), source.where)
     while True:
         rows = source.most_rows(columns, use, limits)
+        if rows < 0:
+            raise InputError(f"{source.where} announces {rows} rows: it is damaged")
         batches = source.batches(columns, use, limits)
         try:
             return _party(batches, columns, rows, name, use, source.where, limits, storage)

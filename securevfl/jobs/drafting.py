@@ -126,6 +126,8 @@ def _read(path: Path, number: int) -> _Table:
         batches.close()
     if not rows:
         raise InputError(f"{path} has no rows")
+    for mistake in use.mistakes(parts[0].schema.names, str(path)):
+        raise mistake
     name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
     name = name if name[0].isalpha() else f"party_{name}"
     return _Table(path, name[:32], source, pa.Table.from_batches(parts).slice(0, _ROWS))
