@@ -17,7 +17,7 @@ Ids = str | Sequence[str]
 
 
 def tables_of_frames(
-    kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: str, options: Mapping[str, Any]
+    kind: str, frames: Mapping[str, Any], id: Ids | Mapping[str, Ids], label: Ids, options: Mapping[str, Any]
 ) -> list[PartyTable]:
     """The parties' tables from frames; see `Parties.from_pandas`.
 
@@ -25,7 +25,7 @@ def tables_of_frames(
         kind: ``"pandas"``, ``"polars"`` or ``"arrow"``.
         frames: party → its frame.
         id: the identifier column, or party → its own.
-        label: the label's column, in one of the frames.
+        label: the label's column, in one of the frames; or several, for several labels of a row.
         options: of `securevfl.data.read_table`, for all parties.
 
     Raises:
@@ -33,11 +33,13 @@ def tables_of_frames(
     """
     if not isinstance(frames, Mapping) or not frames:
         raise InputError("frames holds no party; give them by name: {'bank': frame, 'shop': frame}")
-    owners = [name for name, frame in frames.items() if label in _columns(kind, name, frame)]
+    wanted = {label} if isinstance(label, str) else set(label)
+    owners = [name for name, frame in frames.items() if wanted <= set(_columns(kind, name, frame))]
     if len(owners) != 1:
         told = f"the frames of {', '.join(owners)} have" if owners else "no frame has"
         raise InputError(
-            f"{told} the column {label!r}; exactly one party's has the label: name another column, or rename one"
+            f"{told} the column{'s' * (len(wanted) > 1)} {label!r}; exactly one party's has the label: name another "
+            "column, or rename one"
         )
     if isinstance(id, Mapping):
         for name in id:
@@ -61,7 +63,7 @@ def tables_of_frames(
     return raise_together(works)
 
 
-def _table(kind: str, name: str, frame: Any, *, id: Ids, label: str | None, options: Mapping[str, Any]) -> PartyTable:
+def _table(kind: str, name: str, frame: Any, *, id: Ids, label: Ids | None, options: Mapping[str, Any]) -> PartyTable:
     of_active = {"classes", "target", "weight", "group", "time"}
     kept = {key: value for key, value in options.items() if label is not None or key not in of_active}
     if kind == "pandas":

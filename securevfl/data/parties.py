@@ -59,7 +59,7 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: str,
+        label: Ids,
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
@@ -68,7 +68,8 @@ class Parties(Mapping[str, PartyTable]):
         Args:
             frames: party → its DataFrame; the index is not used.
             id: the identifier's column, or party → its own.
-            label: the label's column, in one of the frames: that party is the active one.
+            label: the label's column, in one of the frames: that party is the active one; or several columns of zeros
+                and ones, for several labels of a row.
             prepare: how columns are prepared, for all parties; None for numbers and categories without gaps.
             options: others of `read_table`, for all parties; those about labels go to the active one.
 
@@ -83,7 +84,7 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: str,
+        label: Ids,
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:
@@ -96,7 +97,7 @@ class Parties(Mapping[str, PartyTable]):
         frames: Mapping[str, Any],
         *,
         id: Ids | Mapping[str, Ids],
-        label: str,
+        label: Ids,
         prepare: Any = "auto",
         **options: Any,
     ) -> Parties:

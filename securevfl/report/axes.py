@@ -134,7 +134,8 @@ class Plots:
         found = [(one, had) for one, had in found if getattr(had, field)]
         if not found:
             raise InputError(
-                f"nothing to draw: no run has {field} figures of its test rows (a number for a target has none)"
+                f"nothing to draw: no run has {field} figures of its test rows (a number has none, several labels only "
+                "ROC and lift)"
             )
         return found if found[0][1].binary or field == "reliability" else found[-1:]
 

@@ -286,6 +286,22 @@ def test_how_several_labels_are_told(tmp_path: Path) -> None:
             sv.read_table(bank, name="bank", id="id", **options)  # type: ignore[arg-type]
 
 
+def test_frames_with_several_labels() -> None:
+    import pandas as pd
+
+    table = PEOPLE["bank"]
+    bank = pd.DataFrame({"id": table.ids, "a": table.columns["a"], **dict(zip(NAMES, table.label.T, strict=True))})
+    bank["loan"] = bank["loan"].astype(bool)
+    shop = pd.DataFrame({"id": table.ids, "c": PEOPLE["shop"].columns["c"]})
+    people = sv.Parties.from_pandas({"bank": bank, "shop": shop}, id="id", label=list(NAMES))
+    assert people.active.target == "labels"
+    assert np.array_equal(people.active.label, table.label)
+    with pytest.raises(sv.InputError, match=r"no frame has the columns \['card', 'c'\]"):
+        sv.Parties.from_pandas({"bank": bank, "shop": shop}, id="id", label=["card", "c"])
+    with pytest.raises(sv.InputError, match=r"names 3 labels.*task is 'classification'"):
+        sv.VerticalClassifier(epochs=1).fit(people)
+
+
 def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -> None:
     from securevfl.jobs.agreement.words import in_words
     from securevfl.report.record import Record
