@@ -38,10 +38,10 @@ __all__ = [
 RECORDS, BLOCKS, IDS, WEIGHTS = "link/records", "link/blocks", "link/ids", "link/weights"
 ID = 16
 """Bytes of a row's identifier."""
-FIGURES = ("pairs", "threshold", "precision", "recall", "compared")
+FIGURES = ("pairs", "threshold", "precision", "recall", "recall_low", "recall_high", "compared")
 """What each party is told of a linkage."""
-WITNESSED = ("recall_low", "recall_high", "common")
-"""And where there are witnesses: a 95 % interval of recall, and the estimated number of people in both tables."""
+WITNESSED = ("common",)
+"""And where there are witnesses: the estimated number of people in both tables."""
 _PART = 8192
 """Records of a message."""
 _TAG = 16
@@ -109,10 +109,11 @@ class Drawn:
             others[passive] = _random(found.sizes[1])
             others[passive][found.rows_b] = ids[found.rows_a]
             weights[found.rows_a] *= np.clip(found.probabilities, 0, 1)
-            figures = (len(found), found.threshold, found.precision, found.recall, found.compared)
+            recall = (found.recall, *found.recall_between)
+            figures = (len(found), found.threshold, found.precision, *recall, found.compared)
             meta[passive] = dict(zip(FIGURES, figures, strict=True))
-            if found.ranges is not None and found.common is not None:
-                meta[passive] |= dict(zip(WITNESSED, (*found.ranges[1], found.common), strict=True))
+            if found.common is not None:
+                meta[passive] |= dict(zip(WITNESSED, (found.common,), strict=True))
         return cls(ids, weights, others, meta)
 
     async def tell(self, link: Link) -> None:

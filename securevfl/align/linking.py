@@ -240,13 +240,13 @@ async def _linked_here(own: _Own, keys: Mapping[str, bytes]) -> LinkedRows:
 
 
 def _told(site: Site, how: Linkage, metas: Sequence[Mapping[str, Scalar]]) -> str:
-    """In words; without witnesses, of recall no more than what the scores show."""
+    """In words."""
     parts = []
     for meta in metas:
-        pairs, threshold, precision, recall = (_number(meta, name) for name in FIGURES[:4])
-        known = f"recall {recall:.3f} of the true pairs that stand out, which tends to be too high"
+        pairs, threshold, precision, recall, low, high = (_number(meta, name) for name in FIGURES[:6])
+        known = f"recall between {low:.2f} and {high:.2f}, by estimate"
         if how.witnesses:
-            low, high, common = (_number(meta, name) for name in WITNESSED)
+            common = _number(meta, WITNESSED[0])
             known = (
                 f"recall about {recall:.3f} ({low:.3f} to {high:.3f}) of some {common:.0f} people in both, by witnesses"
             )

@@ -79,7 +79,7 @@ def test_records_without_a_common_identifier_become_a_trained_model() -> None:
     result = sv.simulate(_job(), _parties(), baselines=())
     told = result.record.alignment.protocol
     assert told.startswith("linkage by date_of_birth, given_name, phone, street, surname, compared by 'coordinator'")
-    assert "tends to be too high" in told
+    assert "recall between" in told
     assert told.endswith("composed by the active party")
     assert result.record.alignment.verified_by == ["bank", "shop"]
     assert result.record.runs[0].test["auc"] > 0.6
@@ -96,7 +96,7 @@ def test_linked_rows_are_the_same_people_whoever_compares(linker: Any) -> None:
     assert seen == declared
     for ledger in aligned.ledgers.values():
         (note,) = [line for line in ledger.lines if isinstance(line, Noted) and line.note == "linkage"]
-        assert "tends to be too high" in str(note.values["what"])
+        assert "recall between" in str(note.values["what"])
     assert ("coordinator" in aligned.ledgers) is (linker == "coordinator")
 
 
@@ -308,14 +308,14 @@ def test_parties_of_a_network_link_too_and_go_on_from_what_they_linked(tmp_path:
         (path,) = company.state(name).glob("ledgers/*.jsonl")
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         steps = {line["what"] for line in lines if "what" in line}
-        assert any(line.get("note") == "linkage" and "tends to be too high" in line["values"]["what"] for line in lines)
+        assert any(line.get("note") == "linkage" and "recall between" in line["values"]["what"] for line in lines)
         assert ("train/start" in steps) is (name != "coordinator")
         assert "link/records" in steps
     kept = {name: _stored(company, name) for name in ("bank", "shop")}
     a, b = _files().people
     rows = kept["bank"].rows, kept["shop"].rows
     assert (a[rows[0]] == b[rows[1]]).mean() >= 0.9
-    assert "tends to be too high" in kept["bank"].protocol
+    assert "recall between" in kept["bank"].protocol
     assert kept["shop"].weights is None
     assert kept["bank"].weights is not None  # what goes on after an interruption weighs rows alike
 

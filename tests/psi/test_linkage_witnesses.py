@@ -89,7 +89,7 @@ def test_recall_is_what_witnesses_say_also_where_few_records_are_in_common(commo
 
 
 def test_scores_alone_do_not_know_what_witnesses_know() -> None:
-    """A tenth in common: without witnesses, recall is told as above 0.9, and is not; the threshold is worse, too."""
+    """A tenth in common: without witnesses, recall is told as above 0.9, and is not; its bounds hold."""
     files = simulated(0.1, seed=5, rows=2000)
     alone, found = estimate(files.candidates, files.taken, files.encodings), by_witnesses(files)
     f1 = []
@@ -99,7 +99,8 @@ def test_scores_alone_do_not_know_what_witnesses_know() -> None:
     threshold = alone.threshold()
     truth = files.at(threshold)[1]
     assert abs(found.recall(threshold) - truth) < abs(alone.recall(threshold) - truth)
-    assert f1[1] > f1[0] + 0.02
+    assert alone.recall_between(threshold)[0] <= truth <= alone.recall_between(threshold)[1]
+    assert f1[1] >= f1[0] - 0.02  # since decoys are counted, the threshold alone is as good
     (low, high), (least, most) = found.ranges(found.threshold())
     assert low < found.precision(found.threshold()) + 0.05
     assert 0 <= least < found.recall(found.threshold()) < most <= 1
@@ -169,4 +170,4 @@ def test_tables_are_linked_with_witnesses_and_say_so() -> None:
     assert f"{found.witnessed[0]} and {found.witnessed[1]} witnessed pairs" in found.describe()
     alone: Linked = link_tables(*files.tables, SCHEMA)
     assert alone.ranges is None
-    assert "of the true pairs that stand out" in alone.describe()
+    assert "recall between" in alone.describe()

@@ -70,8 +70,8 @@ class Linking:
         threshold: least similarity of them.
         precision: estimated share of them that is true.
         recall: estimated share of the true pairs that is found: of all with witnesses; else of those that similarities
-            show, which is too high where few records are in common.
-        recall_range: with witnesses, a 95 % interval of it; else None.
+            show, which is too high.
+        recall_range: bounds of the share of all true pairs that is found.
         common: with witnesses, the estimated number of people in both tables; else None.
         sent, received: bytes of messages, with all others together.
         seconds: from the connections to the end.
@@ -88,10 +88,10 @@ class Linking:
     threshold: float
     precision: float
     recall: float
+    recall_range: tuple[float, float]
     sent: int
     received: int
     seconds: float
-    recall_range: tuple[float, float] | None = None
     common: float | None = None
     links: list[tuple[int, str]] = field(default_factory=list, repr=False)
     out: str | None = None
@@ -102,9 +102,9 @@ class Linking:
         return json.dumps(fields | {"seconds": round(self.seconds, 3)}, indent=2)
 
     def _recall(self) -> str:
-        if self.recall_range is None or self.common is None:
-            return f"recall {self.recall:.3f} of the true pairs that stand out, which tends to be too high"
         low, high = self.recall_range
+        if self.common is None:
+            return f"recall between {low:.2f} and {high:.2f}"
         return f"recall {self.recall:.3f} ({low:.3f} to {high:.3f}) of about {self.common:.0f} people in both tables"
 
     def title(self) -> str:

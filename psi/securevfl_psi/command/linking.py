@@ -92,7 +92,7 @@ def run_link(plan: Plan, records: Records | None, socks: Mapping[str, socket.soc
         threshold=found.figures["threshold"],
         precision=found.figures["precision"],
         recall=found.figures["recall"],
-        recall_range=(found.figures[_LOW], found.figures[_HIGH]) if _LOW in found.figures else None,
+        recall_range=(found.figures[_LOW], found.figures[_HIGH]),
         common=found.figures.get(_COMMON),
         sent=sum(talk.sent for talk in talks.values()),
         received=sum(talk.received for talk in talks.values()),
@@ -223,9 +223,9 @@ def _compare(plan: Plan, one: _Sent, other: _Sent) -> tuple[np.ndarray, np.ndarr
         whole[rows] = names
         given.append(whole)
     figures = {"pairs": float(len(found)), "threshold": found.threshold, "precision": found.precision}
-    figures["recall"] = found.recall
-    if found.ranges is not None and found.common is not None:
-        figures |= {_LOW: found.ranges[1][0], _HIGH: found.ranges[1][1], _COMMON: found.common}
+    figures |= {"recall": found.recall, _LOW: found.recall_between[0], _HIGH: found.recall_between[1]}
+    if found.common is not None:
+        figures[_COMMON] = found.common
     return given[0], given[1], figures
 
 
@@ -246,8 +246,8 @@ def _tell(talk: Talk, names: np.ndarray, figures: Mapping[str, float]) -> None:
 def _told(talk: Talk, rows: int) -> Compared:
     said = talk.hear_fields({})
     figures = {}
-    more = (_LOW, _HIGH, _COMMON) if _COMMON in said else ()
-    for name in ("pairs", "threshold", "precision", "recall", *more):
+    more = (_COMMON,) if _COMMON in said else ()
+    for name in ("pairs", "threshold", "precision", "recall", _LOW, _HIGH, *more):
         value = said.get(name)
         most = (rows + 1) ** 2 if name == _COMMON else rows + 1
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:

@@ -44,7 +44,9 @@ class Linked:
         threshold: least score of a linked pair.
         precision: estimated share of the pairs that are true.
         recall: estimated share of the true pairs that were found: of all with witnesses; without, of those that the
-            scores show, which is too high, by much where few records are in common.
+            scores show, which is too high.
+        recall_between: bounds of the share of all true pairs that were found: a 95 % interval with witnesses; without,
+            bounds that are meant to hold in nine cases of ten.
         sizes: records at a and at b.
         compared: how many pairs were compared.
         duplicates: rows at a and at b that were left out because another row is the same person; `link_tables` only.
@@ -63,6 +65,7 @@ class Linked:
     sizes: tuple[int, int]
     compared: int
     duplicates: tuple[int, int] = (0, 0)
+    recall_between: tuple[float, float] = (0.0, 1.0)
     witnessed: tuple[int, int, int] | None = None
     common: float | None = None
     ranges: tuple[tuple[float, float], tuple[float, float], tuple[float, float]] | None = None
@@ -81,8 +84,8 @@ class Linked:
         end = f"; {self.compared} pairs compared{left_out}"
         if self.ranges is None or self.witnessed is None or self.common is None:
             return (
-                f"{begin}more; estimated precision {self.precision:.4f}; recall {self.recall:.4f} of the true pairs "
-                f"that stand out{end}"
+                f"{begin}more; estimated precision {self.precision:.3f}, recall between {self.recall_between[0]:.2f} "
+                f"and {self.recall_between[1]:.2f}{end}"
             )
         precision, recall, common = self.ranges
         return (
@@ -152,7 +155,7 @@ def link(
     candidates = similar_pairs(a, b, limit=limit, blocks=blocks)
     first = assign_greedy(candidates)
     if witnesses is None:
-        scores = estimate(candidates, first, (a, b))
+        scores = estimate(candidates, first, (a, b), blocks)
     else:
         scores = estimate_by_witnesses(candidates, first, (a, b), witnesses)
     chosen = scores.threshold(precision=precision) if threshold is None else threshold
@@ -179,6 +182,6 @@ def link(
 
 def _told(scores: Estimate, threshold: float) -> dict[str, Any]:
     if not isinstance(scores, WitnessEstimate):
-        return {}
+        return {"recall_between": scores.recall_between(threshold)}
     ranges = (*scores.ranges(threshold), scores.common_range)
-    return {"witnessed": scores.witnessed, "common": scores.common, "ranges": ranges}
+    return {"witnessed": scores.witnessed, "common": scores.common, "ranges": ranges} | {"recall_between": ranges[1]}

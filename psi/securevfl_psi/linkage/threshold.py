@@ -25,8 +25,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from securevfl_psi.errors import LinkageError
+from securevfl_psi.linkage.decoys import Reading, decoys_of, read_twice
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.households import find_kin
+from securevfl_psi.linkage.recall import Span, spans_of
 from securevfl_psi.linkage.similarity import Candidates
 
 __all__ = ["BINS", "Estimate", "descending", "estimate"]
@@ -46,11 +48,13 @@ class Estimate:
         scores: of the assigned pairs, descending, (k,).
         probabilities: that they are true, by their scores, descending, (k,).
         edges: scores between which probabilities change, descending: the thresholds to choose from.
+        spans: between which bounds the recall is at a threshold, by each way to count false pairs.
     """
 
     scores: np.ndarray
     probabilities: np.ndarray
     edges: np.ndarray
+    spans: tuple[Span, ...] = ()
 
     @property
     def matches(self) -> float:
@@ -65,6 +69,11 @@ class Estimate:
     def recall(self, threshold: float) -> float:
         """Share of `matches` at or above `threshold`."""
         return float(self.probabilities[: self._above(threshold)].sum()) / max(self.matches, 1e-300)
+
+    def recall_between(self, threshold: float) -> tuple[float, float]:
+        """Bounds of the share of *all* true pairs at or above `threshold`, those that no score shows included."""
+        bounds = [span.at(threshold) for span in self.spans] or [(0.0, 1.0)]
+        return min(low for low, _ in bounds), max(high for _, high in bounds)
 
     def probability(self, scores: np.ndarray) -> np.ndarray:
         """That assigned pairs of other scores are true: of the assigned pair with the next lower score, (m,)."""
@@ -101,7 +110,10 @@ class Estimate:
 
 
 def estimate(
-    candidates: Candidates, taken: np.ndarray, encodings: tuple[Encodings, Encodings] | None = None
+    candidates: Candidates,
+    taken: np.ndarray,
+    encodings: tuple[Encodings, Encodings] | None = None,
+    blocks: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Estimate:
     """Probabilities of assigned pairs to be true.
 
@@ -110,6 +122,7 @@ def estimate(
         taken: which of them `assign_greedy` took.
         encodings: of a and of b, so that refused pairs of one household are told from those of strangers; without them
             all are taken for strangers, and files with households get a threshold that is far too high.
+        blocks: as the candidates were found by.
 
     Raises:
         LinkageError: no candidates.
@@ -121,24 +134,37 @@ def estimate(
     width = (high - low) / BINS or 1.0
     bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)  # 0 is the highest
     accepted = np.bincount(bins[taken], minlength=BINS).astype(np.float64)
+    pairs = np.bincount(bins, minlength=BINS).astype(np.float64)
     kin = None if encodings is None else find_kin(*encodings, candidates, taken)
-    refused = np.bincount(bins, minlength=BINS) - accepted
+    refused = pairs - accepted
     if kin is not None:
         refused = refused - np.bincount(bins[kin.refused], minlength=BINS)
     after = np.cumsum(accepted)
     free = sum(_free(after - part * accepted, candidates.sizes) for part in (0.0, 0.5, 0.5, 1.0)) / 4
-    strangers = free * np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
+    everyone = np.exp(_smooth_log_rate(refused, np.maximum(1 - free, 1e-12)))
+    strangers = free * everyone
+    edges = high - width * np.arange(1, BINS + 1)
+    edges[-1] = low
     probabilities = _true_share(accepted, strangers)
-    if kin is not None:
+    readings: tuple[Reading, ...] = (Reading(probabilities, strangers),)
+    if kin is not None and encodings is not None:
         # Pairs of households that were accepted count as true at first, so that the first count is too small. In the
         # second, true pairs of doubtful score count as without partner: it is too large, and a third would be larger.
         once = kin.accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
         doubted = _true_share(accepted, strangers + once)
         twice = kin.accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)
-        probabilities = _true_share(accepted, strangers + (once + twice) / 2)
-    edges = high - width * np.arange(1, BINS + 1)
-    edges[-1] = low
-    return Estimate(scores[taken], probabilities[bins[taken]], edges)
+        readings = read_twice(
+            decoys_of(encodings, candidates, blocks),
+            (accepted, pairs),
+            (strangers, everyone),
+            (once + twice) / 2,
+            edges,
+            candidates.sizes,
+            _true_share,
+        )
+        probabilities = np.mean([reading.share for reading in readings], axis=0)
+    spans = spans_of(readings, accepted, edges, encodings)
+    return Estimate(scores[taken], probabilities[bins[taken]], edges, spans)
 
 
 def _true_share(accepted: np.ndarray, false: np.ndarray) -> np.ndarray:
