@@ -95,6 +95,8 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     refused: list[str] = []
     for party in sections.party:
         mistakes += _table_mistakes(party.learning(sections.job.task).linked_by(sections.link), file.parent)
+    if "algorithm" not in broken:
+        mistakes += _column_mistakes(sections, file.parent)
     roster, found = roster_of(sections, content, active)
     mistakes += found
     if roster is not None:
@@ -119,6 +121,19 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         summary=_summary(job, roster, sections),
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
     )
+
+
+def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
+    """Columns that the algorithm's settings name and that no table has; a table that cannot be read is told apart."""
+    columns = {}
+    for party in sections.party:
+        try:
+            names = table_columns(party.path_from(folder), TableLimits())
+        except InputError:
+            return []
+        used = {*party.use.apart, *(party.link or {}).values()}
+        columns[party.name] = party.features or tuple(name for name in names if name not in used)
+    return sections.algorithm.column_mistakes(columns) if columns else []
 
 
 def _table_mistakes(party: PartySection, folder: Path) -> list[str]:

@@ -511,6 +511,10 @@ class Algorithm(Config):
         """What a reader of the figures has to know."""
         return []
 
+    def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        """What settings name of parties' feature columns, `columns`, and is not there."""
+        return []
+
 
 _KINDS = {
     "model": "model=… (DP-SGD; only 'local' trains a model that a party has by itself, and logistic_regression on "

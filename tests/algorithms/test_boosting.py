@@ -421,6 +421,52 @@ def test_sealed_trees_over_categories_are_the_plain_ones(nodes: str, monkeypatch
     assert any(one > 0 for splits in read_splits(part(sealed, "shop1"), columns=2) for one in splits.levels)
 
 
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_sealed_constrained_trees_are_the_plain_ones(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready_keys(monkeypatch)
+    people = scarce(2, rows=90, width=2, overlap=1.0)
+    first = {name: f"{name}.{next(iter(people[name].columns))}" for name in ("bank", "shop1")}
+    free = run(job(sv.Plain(), nodes=nodes, merge=4).replace(epochs=2), people)
+    ways = {"falling": (first["shop1"],), "rising": (first["bank"],)}
+    settings_: dict[str, Any] = {"nodes": nodes, "merge": 4, **ways}
+    plain = run(job(sv.Plain(), **settings_).replace(epochs=2), people)
+    sealed = run(job(sv.Paillier(bits=2048), **settings_).replace(epochs=2), people)
+    assert same_trees(plain, sealed)
+    assert not same_trees(plain, free)
+
+
+def test_check_names_columns_of_constraints_that_are_not_there(tmp_path: Path) -> None:
+    from securevfl.jobs import check_file
+
+    for name, frame in (("a", "k,amount,y\n1,2,0\n2,3,1\n3,1,0\n"), ("b", "k,spent\n1,5\n2,6\n3,9\n")):
+        (tmp_path / f"{name}.csv").write_text(frame)
+    text = """
+[job]
+epochs = 1
+[algorithm]
+name = "boosting"
+rising = ["a.amonut", "c.spent", "b.spent"]
+[protection]
+name = "plain"
+[[party]]
+name = "a"
+file = "a.csv"
+id = "k"
+label = "y"
+[[party]]
+name = "b"
+file = "b.csv"
+id = "k"
+"""
+    (tmp_path / "job.toml").write_text(text)
+    found = check_file(tmp_path / "job.toml").mistakes
+    assert any("'amonut'" in one and "amount" in one for one in found)
+    assert any("no party is 'c'" in one for one in found)
+    assert len(found) == 2
+    (tmp_path / "job.toml").write_text(text.replace("a.amonut", "a.amount").replace('"c.spent", ', ""))
+    assert not check_file(tmp_path / "job.toml").mistakes
+
+
 @pytest.mark.parametrize("merge", [1, 8])
 def test_where_bins_are_put_together_rows_go_where_their_groups_go(merge: int) -> None:
     """Scores of the training rows are those that trees give them when they are read again."""

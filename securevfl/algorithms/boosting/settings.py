@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from securevfl.algorithms.boosting.directions import split_name
 from securevfl.cut import Paillier, Plain, Protection
-from securevfl.errors import InputError
+from securevfl.errors import InputError, UnknownNameError
 from securevfl.training.algorithm import Algorithm
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
@@ -203,6 +204,19 @@ class Settings(Algorithm):
                 )
             )
         return tuple(found)
+
+    def column_mistakes(self, columns: Mapping[str, Sequence[str]]) -> list[str]:
+        found = []
+        for key in ("rising", "falling"):
+            for name in getattr(self, key):
+                party, column = split_name(name)
+                if party not in columns:
+                    found.append(
+                        f"boosting.{key} names {name!r}, and no party is {party!r}: they are {', '.join(columns)}"
+                    )
+                elif column not in columns[party]:
+                    found.append(str(UnknownNameError(f"boosting.{key}: column of {party!r}:", column, columns[party])))
+        return found
 
     def notes(self, protection: Protection) -> list[str]:
         if protection.sealed and self.shows_nodes(protection):
