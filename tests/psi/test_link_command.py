@@ -17,15 +17,21 @@ from commands import run, start
 from securevfl_psi import errors
 from securevfl_psi.command import linking
 from securevfl_psi.command.certificates import make_certificate
-from securevfl_psi.command.link_app import blocks_of, schema_of
+from securevfl_psi.command.link_fields import blocks_of, schema_of
 from securevfl_psi.command.link_plan import Linking, Plan
 from securevfl_psi.command.linking import run_link
 from securevfl_psi.command.records_of import Records
-from securevfl_psi.linkage import FamilyErrors, simulate_families
+from securevfl_psi.linkage import Date, FamilyErrors, Field, Number, Schema, Text, simulate_families
 
 FILES = simulate_families(120, common=0.8, together=1.0, errors=FamilyErrors(typo=0.05), seed=4)
 FIELDS = ["given_name=text", "surname=text:1.5", "phone=code", "born=date"]
-COLUMN = {"given_name": "given_name", "surname": "surname", "phone": "phone", "born": "date_of_birth"}
+COLUMN = {
+    "given_name": "given_name",
+    "surname": "surname",
+    "phone": "phone",
+    "born": "date_of_birth",
+    "postcode": "postcode",
+}
 NAMES = ("bank", "notary", "shop")
 
 
@@ -209,6 +215,30 @@ def test_more_records_than_agreed_and_forged_bytes_are_refused(folder: Path, mon
     assert isinstance(ended["notary"], errors.MalformedError)
 
 
+def test_fields_are_those_of_the_library() -> None:
+    given = ["age=number", "income=number:2,step=100,reach=1500,salt=born", "born=date", "name=text,salt=born"]
+    assert schema_of(given) == Schema(
+        fields=(
+            Field(name="age", kind=Number(step=1, reach=10)),
+            Field(name="born", kind=Date()),
+            Field(name="income", kind=Number(step=100, reach=1500), weight=2, salt="born"),
+            Field(name="name", kind=Text(), salt="born"),
+        )
+    )
+    assert schema_of(["income=number,step=100"]).fields[0].kind == Number(step=100, reach=1000)
+
+
+def test_numbers_and_salts_are_compared_between_processes(folder: Path) -> None:
+    schema = schema_of(["given_name=text,salt=born", "surname=text:1.5", "born=date", "postcode=number,step=7,reach=9"])
+    ended = _run(folder, "notary", bank={"schema": schema}, shop={"schema": schema})
+    found = {name: one for name, one in ended.items() if isinstance(one, Linking)}
+    assert set(found) == set(ended), ended
+    assert _right({name: found[name].links for name in ("bank", "shop")}) > 0.9
+    other = schema_of([*fields[:3], "postcode=number,step=7,reach=77"])
+    ended = _run(folder, "notary", bank={"schema": schema}, shop={"schema": other})
+    assert any("compares other fields" in str(one) for one in ended.values())
+
+
 def test_mistakes_have_one_sentence_and_exit_code_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = [
         "--name",
@@ -230,6 +260,11 @@ def test_mistakes_have_one_sentence_and_exit_code_2(folder: Path, capsys: pytest
         ([table, *shop, *notary, "--linker", "notary"], "--field for each field"),
         ([table, "--field", "surname=txt", *shop, *notary, "--linker", "notary"], "one of text, code"),
         ([table, "--field", "surname=text:99", *shop, *notary, "--linker", "notary"], "0.05 to 20"),
+        ([table, "--field", "surname=number", *shop, *notary, "--linker", "notary"], "is no number"),
+        ([table, "--field", "phone=number,step=x", *shop, *notary, "--linker", "notary"], "step and reach are numbers"),
+        ([table, "--field", "phone=number,step=5,reach=1", *shop, *notary, "--linker", "notary"], "step <= reach"),
+        ([table, "--field", "phone=code,step=5", *shop, *notary, "--linker", "notary"], "a code can have salt=…"),
+        ([table, *fields, "--field", "phone=code,salt=zip", *shop, *notary, "--linker", "notary"], "salted by 'zip'"),
         ([table, "--field", "sur=text", *shop, *notary, "--linker", "notary"], "did you mean"),
         ([table, *fields, "--column", "x=y", *shop, *notary, "--linker", "notary"], "no --field has that name"),
         ([table, *fields, "--block", "zip", *shop, *notary, "--linker", "notary"], "--block 'zip'"),

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from securevfl_psi.command.link_fields import blocks_of, schema_of
 from securevfl_psi.command.link_plan import Plan, require_linker
 from securevfl_psi.command.linking import run_link
 from securevfl_psi.command.mesh import meet_all
@@ -22,65 +22,10 @@ from securevfl_psi.command.reporting import reported, show
 from securevfl_psi.command.several import address, named, neighbours
 from securevfl_psi.command.written import require_writable
 from securevfl_psi.errors import InputError, LinkageError
-from securevfl_psi.linkage import Code, Date, Field, Kind, Prefix, Schema, Soundex, Text, Whole
-from securevfl_psi.linkage.blocking import BlockKey
+from securevfl_psi.linkage.clk import normal_columns
 from securevfl_psi.linkage.witnesses import check_witnesses
 
-__all__ = ["blocks_of", "link_command", "schema_of"]
-
-_KINDS: Mapping[str, Kind] = {
-    "text": Text(),
-    "code": Code(),
-    "date": Date(),
-    "date-month-first": Date(order="month first"),
-}
-_PART = re.compile(r"(.+?)(?::(sound|[1-9][0-9]?))?")
-
-
-def schema_of(fields: Sequence[str], bits: int = 1024) -> Schema:
-    """From texts ``NAME=KIND`` or ``NAME=KIND:WEIGHT``, in the order of their names.
-
-    Raises:
-        InputError: texts of another form.
-    """
-    found = []
-    for name, text in sorted(named(fields, "--field", "NAME=KIND or NAME=KIND:WEIGHT").items()):
-        kind, _, weight = text.partition(":")
-        if kind not in _KINDS:
-            raise InputError(f"--field {name}={text}: kind {kind!r}; one of {', '.join(_KINDS)} is possible")
-        try:
-            found.append(Field(name=name, kind=_KINDS[kind], weight=float(weight or 1)))
-        except (ValueError, LinkageError):
-            raise InputError(
-                f"--field {name}={text}: weight {weight!r}; a number from 0.05 to 20 is possible"
-            ) from None
-    try:
-        return Schema(fields=tuple(found), bits=bits)
-    except LinkageError as error:
-        raise InputError(f"--field: {error}") from None
-
-
-def blocks_of(texts: Sequence[str], schema: Schema, option: str = "--block") -> tuple[dict[str, BlockKey], ...]:
-    """From texts as ``surname:sound+born:4``: fields that are joined by ``+``, whole, by sound, or by first characters.
-
-    Raises:
-        InputError: texts of another form, or fields that are not compared.
-    """
-    known, found = {one.name for one in schema.fields}, []
-    for text in texts:
-        rule: dict[str, BlockKey] = {}
-        for part in text.split("+"):
-            match = _PART.fullmatch(part.strip())
-            if match is None or match[1] not in known:
-                raise InputError(
-                    f"{option} {text!r}; names of fields joined by '+' are needed, each alone, with ':sound', or with "
-                    f"a number of characters (fields: {', '.join(sorted(known))})"
-                )
-            rule[match[1]] = (
-                Whole() if match[2] is None else Soundex() if match[2] == "sound" else Prefix(int(match[2]))
-            )
-        found.append(rule)
-    return tuple(found)
+__all__ = ["link_command"]
 
 
 def link_command(
@@ -96,7 +41,11 @@ def link_command(
     ] = None,
     fields: Annotated[
         list[str] | None,
-        typer.Option("--field", help="NAME=text, code, date or date-month-first, and :WEIGHT; one for each field."),
+        typer.Option(
+            "--field",
+            help="NAME=text, code, date, date-month-first or number, then :WEIGHT, then ,salt=OTHER, and of a number "
+            ",step=STEP,reach=REACH; one for each field.",
+        ),
     ] = None,
     columns: Annotated[
         list[str] | None, typer.Option("--column", help="FIELD=COLUMN, where a column has another name than the field.")
@@ -190,6 +139,10 @@ def _own(
     if set(given) - set(names):
         raise InputError(f"--column {min(set(given) - set(names))}: no --field has that name ({', '.join(names)})")
     records = Records.read(table, names | given, delimiter, max_rows=plan.max_set_size, max_bytes=max_bytes)
+    try:
+        normal_columns(records.table, [(one.name, one) for one in schema.fields])
+    except LinkageError as error:
+        raise InputError(f"{table}: {error}") from None
     sets = blocks_of(rules[1], schema, "--witness")
     try:
         if sets:
