@@ -215,6 +215,7 @@ def _run_folds(
             folds=folds,
             baselines=file.baselines,
             name=file.name,
+            title=file.title,
             command=terminal.command(),
             observer=bars,
             checkpoints=checkpoints,

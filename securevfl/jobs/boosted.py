@@ -13,6 +13,7 @@ import numpy as np
 
 from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.errors import InputError
+from securevfl.jobs.threads import tree_threads
 from securevfl.party import Job
 from securevfl.party.numbering import own_labels
 from securevfl.party.weights import class_weights
@@ -61,11 +62,12 @@ def boosted(job: Job, table: PartyTable, rows: np.ndarray, split: Split) -> Trai
         if job.number.name == "poisson" and not (y[train].min() >= 0 and y[train].sum() > 0):
             raise InputError("loss is 'poisson', and training rows have a negative target, or none above 0")
     targets = y.T if job.several else y[None]
-    models = [_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
+    with tree_threads(len(train)):
+        models = [_model(job, categorical).fit(x[train], one[train], sample_weight=counts) for one in targets]
+        staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
     trained = Trained(rows=len(train), classes=tuple(map(str, table.classes)), target=table.label_name, split=split)
     trained.labels = y[test]
     trained.weight = None if weight is None else weight[test]
-    staged = [_all_staged(models, part, len(table.classes)) for part in (x[valid], x[test])]
     stages = [task.metrics(one, y[valid], None if weight is None else weight[valid]) for one in staged[0]]
     best = int(np.argmin([one[task.loss_name] for one in stages])) if len(valid) else models[0].n_iter_ - 1
     trained.stopped = f"{best + 1} of {models[0].n_iter_} rounds of trees, chosen on the validation rows"

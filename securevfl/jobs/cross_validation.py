@@ -88,6 +88,7 @@ def cross_validate(
     folds: int = 5,
     baselines: Sequence[str] = (),
     name: str = "run",
+    title: str = "",
     observer: Observer | None = None,
     checkpoints: str | Path | None = None,
     secrets: Mapping[str, PartySecret] | None = None,
@@ -106,6 +107,7 @@ def cross_validate(
         folds: how many, 2 to 100.
         baselines: see `simulate`.
         name: of the run, for the reports.
+        title: of the reports; the name unless given. Each fold's says which it is.
         observer: hears how it goes on.
         checkpoints: folder in which each fold has one of its own; see `simulate`.
         secrets: see `compare`. The label owner's is the same for all folds, so that its groups and classes fall into
@@ -133,14 +135,16 @@ def cross_validate(
         one = job.replace(fold=(k, folds))
         kept = None if checkpoints is None else Path(checkpoints) / f"fold-{k}"
         options |= {"observer": observer, "checkpoints": kept, "secrets": own | dict(secrets or {})}
+        options["title"] = f"{title or name}, fold {k} of {folds}"
         results.append(simulate(one, parties, baselines=baselines, name=name, aligned=aligned, **options))
-    return CrossValidation(results=tuple(results), record=_together([result.record for result in results]))
+    together = _together([result.record for result in results], title or name)
+    return CrossValidation(results=tuple(results), record=together)
 
 
-def _together(records: Sequence[Record]) -> Record:
+def _together(records: Sequence[Record], title: str) -> Record:
     first = records[0]
     runs = [_over_folds([record.runs[i] for record in records]) for i in range(len(first.runs))]
-    return msgspec.structs.replace(first, runs=runs, title=f"{first.title}, {len(records)} folds")
+    return msgspec.structs.replace(first, runs=runs, title=f"{title}, {len(records)} folds")
 
 
 def _over_folds(runs: Sequence[RunRecord]) -> RunRecord:

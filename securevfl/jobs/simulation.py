@@ -17,6 +17,7 @@ from securevfl.data.table import TRAIN
 from securevfl.jobs.parts import MODEL_PART, model_part
 from securevfl.jobs.runner.simulated import COORDINATOR, Simulated
 from securevfl.jobs.store import tree_digest
+from securevfl.jobs.threads import learning_threads
 from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
 from securevfl.privacy import Ledger, Ledgers, LookBook, Reading
 from securevfl.site import Keeper, Observer, PartySecret, Site
@@ -230,7 +231,9 @@ def run_parties(
             site.ledger.note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
         return trained
 
-    trained, sites = at.play(program)
+    columns = sum(table.values for table in parties.values())
+    with learning_threads(job.batch_size * columns):
+        trained, sites = at.play(program)
     return Ran(
         trained=trained,
         ledgers={name: site.ledger for name, site in sorted(sites.items())},

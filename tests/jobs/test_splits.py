@@ -129,7 +129,7 @@ def test_cross_validation_is_the_mean_and_deviation_of_its_folds(tmp_path) -> No
     assert "3 folds" in page.read_text()
     saved = json.loads((tmp_path / "cross-validation.json").read_text())
     assert [fold["auc"] for fold in saved["runs"][-1]["folds"]] == aucs
-    assert (tmp_path / "fold-3" / "report.html").exists()
+    assert "run, fold 3 of 3" in (tmp_path / "fold-3" / "report.html").read_text()
 
 
 def test_sealed_folds_by_group_are_of_one_drawing() -> None:
@@ -228,7 +228,7 @@ def test_the_command_cross_validates(tmp_path, monkeypatch, capsys) -> None:
         rows = zip(table.ids, *table.columns.values(), *([] if table.label is None else [table.label]), strict=True)
         (tmp_path / f"{name}.csv").write_text("\n".join([",".join(head), *(",".join(map(str, r)) for r in rows)]))
     (tmp_path / "job.toml").write_text(
-        'folds = 2\n[job]\nepochs = 1\n[protection]\nname = "plain"\n'
+        'folds = 2\ntitle = "Who <pays>"\n[job]\nepochs = 1\n[protection]\nname = "plain"\n'
         '[[party]]\nname = "bank"\nfile = "bank.csv"\nid = "id"\nlabel = "y"\n'
         '[[party]]\nname = "shop"\nfile = "shop.csv"\nid = "id"\n'
     )
@@ -236,6 +236,8 @@ def test_the_command_cross_validates(tmp_path, monkeypatch, capsys) -> None:
         main(["run", "job.toml", "--folds", "3", "--out", "out"])
     assert ended.value.code == 0
     assert len(json.loads((tmp_path / "out" / "cross-validation.json").read_text())["runs"][0]["folds"]) == 3
+    assert "Who &lt;pays&gt;, 3 folds" in (tmp_path / "out" / "report.html").read_text()
+    assert "Who &lt;pays&gt;, fold 2 of 3" in (tmp_path / "out" / "fold-2" / "report.html").read_text()
     assert "±" in capsys.readouterr().out
 
 
