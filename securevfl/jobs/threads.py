@@ -1,8 +1,8 @@
 """How many threads the arithmetic of a run takes: no more than help.
 
 Threads of OpenMP meet after each operation, and while they wait they spin. On a machine that does other work, too, the
-one that waits takes the core of the one it waits for. So small work stays on one thread: a second one saves nothing
-there on an idle machine and makes a run several times slower on a busy one.
+one that waits takes the core of the one it waits for. So small work stays on one thread: a second one saves at
+most a few percent there on an idle machine and makes steps several times slower on a busy one.
 """
 
 from __future__ import annotations
