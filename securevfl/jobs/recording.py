@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,11 +27,14 @@ from securevfl.report.record import (
     LedgerRecord,
     PartyRecord,
     Phases,
+    PointsBin,
+    PointsRecord,
     PreparedRecord,
     RunRecord,
     SightRecord,
 )
 from securevfl.training import Split, Trained
+from securevfl.training.state import State, as_dict
 from securevfl.transport import Sight
 
 __all__ = ["alignment_record", "job_card", "learned_of", "ledger_records", "over_draws", "run_record", "title_of"]
@@ -114,7 +118,33 @@ def run_record(
             if trained.prepared
         },
         evaluation=evaluation_of(chief),
+        points={name: card for name, trained in ran.trained.items() if (card := points_of(trained.model))},
+        base_points=_base_points(chief.model),
     )
+
+
+def _base_points(model: State) -> float | None:
+    found = as_dict(model.get("scorecard", {})).get("points to begin with")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def points_of(model: State) -> list[PointsRecord]:
+    """A scorecard's columns with points, those that tell most first; none of another model."""
+    card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
+    found = [
+        PointsRecord(
+            column=str(one["column"]),
+            units=str(one["units"]),
+            information_value=float(one["information value"]),
+            bins=[
+                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part["woe"], points=part["points"])
+                for part in one["bins"]
+            ],
+        )
+        for one in card.get("columns", ())
+        if len(one["bins"]) > 1
+    ]
+    return sorted(found, key=lambda one: -one.information_value)
 
 
 def _scored(job: Job, chief: Trained) -> list[str]:

@@ -160,6 +160,9 @@ def render(record: Record, attacked: AttackRecord | None = None) -> str:
         sent={run.key: directions(record, run) for run in record.runs},
         epsilon={run.key: epsilon_of(run) for run in record.runs},
         prepared=next((run.prepared for run in record.runs if run.prepared and not run.baseline), {}),
+        points=next(
+            ((run.points, run.base_points) for run in record.runs if run.points and not run.baseline), ({}, None)
+        ),
         waiting={run.key: phases_by_party(run) for run in record.runs},
         short=short,
         keys={name: getattr(plots, name) for name in ("COMPUTE", "HE", "FROM_ACTIVE", "FROM_PASSIVE")},

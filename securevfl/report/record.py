@@ -25,6 +25,8 @@ __all__ = [
     "LinkRecord",
     "PartyRecord",
     "Phases",
+    "PointsBin",
+    "PointsRecord",
     "PreparedRecord",
     "ReceiptLine",
     "Record",
@@ -216,6 +218,27 @@ class PreparedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """numbers that a row becomes; 0 where the column was dropped"""
 
 
+class PointsBin(msgspec.Struct, frozen=True, kw_only=True):
+    """One bin of a scorecard's column."""
+
+    up_to: float | None
+    """where it ends, this value included; None for the last one"""
+    rows: int
+    woe: float
+    """weight of evidence"""
+    points: float
+
+
+class PointsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One column of a scorecard."""
+
+    column: str
+    units: str
+    """"own": bins end at values of the column; "prepared": at values that it was prepared to"""
+    information_value: float
+    bins: list[PointsBin]
+
+
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One run of one algorithm under one protection (or one baseline)."""
 
@@ -258,6 +281,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     """metric → standard deviation over `draws`; `test` holds the means then"""
     prepared: dict[str, list[PreparedRecord]] = {}
     """party → how each of its columns was prepared: of all parties in a simulation, of itself in a party's report"""
+    points: dict[str, list[PointsRecord]] = {}
+    """of a scorecard: party → its columns, those with more than one bin; as with `prepared`, in whose report"""
+    base_points: float | None = None
+    """of a scorecard, where the active party's part is known: what each row begins with"""
     draws: int = 1
     """how often the run was repeated with new noise"""
 

@@ -182,6 +182,33 @@ def test_it_says_what_tells_most(runs: Mapping[str, Ran]) -> None:
     assert sum("largest information value" in note for note in notes) == 3
 
 
+def test_the_report_shows_the_points_that_parts_hold() -> None:
+    """Every column with two bins or more, those that tell most first, and what a row begins with."""
+    from securevfl.report import Record, render
+
+    people = parties(rows=200)
+    job = sv.Job(algorithm=sv.Scorecard(bins=4, least=10, key_bits=2048), protection=sv.Plain(), epochs=2)
+    result = sv.simulate(job, people, baselines=())
+    (run,) = result.record.runs
+    held = result.model().parts
+    for name in people:
+        columns = {one["column"]: one for one in held[name]["scorecard"]["columns"] if len(one["bins"]) > 1}
+        told = run.points.get(name, [])
+        assert {one.column for one in told} == set(columns)
+        assert [one.information_value for one in told] == sorted((o.information_value for o in told), reverse=True)
+        for one in told:
+            bins = columns[one.column]["bins"]
+            assert [(b.up_to, b.points) for b in one.bins] == [(b["up to"], b["points"]) for b in bins]
+    assert run.base_points == held[people.active.name]["scorecard"]["points to begin with"]
+    page = render(result.record)
+    assert "Points of the scorecard" in page
+    assert f"{run.base_points:.1f} to begin with" in page
+    other = sv.simulate(job.replace(algorithm=sv.SplitNN(hidden=4)), people, baselines=())
+    assert not other.record.runs[0].points
+    assert "Points of the scorecard" not in render(other.record)
+    assert isinstance(result.record, Record)
+
+
 def test_labels_and_bins_never_cross_in_the_clear(runs: Mapping[str, Ran]) -> None:
     """Whatever the protection: of what the card exchanges, numbers of bins and their counts alone are readable."""
     for ran in runs.values():
