@@ -39,6 +39,7 @@ class Companies:
         self.folder = folder
         self.names = tuple(people)
         self._number = people[self.names[0]].target == "number"
+        self._link = tuple(people[self.names[0]].link)
         self.agreement = folder / "agreement.toml"
         now = datetime.now(UTC)
         for name, table in people.items():
@@ -75,6 +76,7 @@ class Companies:
         """
         target = 'target = "number"\n' if self._number else ""
         label = f'label = "late"\n{target}' if name == self.names[0] else ""
+        label += f"link = {{{', '.join(f'{field} = {field!r}' for field in self._link)}}}\n" if self._link else ""
         ways = {peer: "listen = true" for peer in self.names if peer != name}
         ways |= {peer: f'dial = "{address}"' for peer, address in dials.items()}
         sections = "".join(f"\n[peer.{peer}]\n{how}\n" for peer, how in ways.items())
@@ -97,7 +99,8 @@ class Companies:
 
 def _write_table(path: Path, table: PartyTable) -> None:
     label = [] if table.label is None else [table.label]
-    names = [*table.columns, *["late" for _ in label]]
-    rows = zip(table.ids, zip(*table.columns.values(), *label, strict=True), strict=True)
-    lines = [",".join(["ref", *names]), *(",".join([name, *map(str, row)]) for name, row in rows)]
+    names = [*table.columns, *["late" for _ in label], *table.link]
+    rows = zip(table.ids, zip(*table.columns.values(), *label, *table.link.values(), strict=True), strict=True)
+    cells = ([name, *("" if value is None else str(value) for value in row)] for name, row in rows)
+    lines = [",".join(["ref", *names]), *map(",".join, cells)]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
