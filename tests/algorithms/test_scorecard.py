@@ -182,6 +182,16 @@ def test_it_says_what_tells_most(runs: Mapping[str, Ran]) -> None:
     assert sum("largest information value" in note for note in notes) == 3
 
 
+def test_ends_of_bins_are_told_as_people_read_them() -> None:
+    """What single precision adds is left out, and a zero is no -3e-10."""
+    from securevfl.algorithms.scorecard.points import _told
+
+    assert [str(end) for end in _told(np.array([-1.0, -3.2e-10, 1.0000001]))] == ["-1.0", "0.0", "1.0"]
+    assert _told(np.array([4.00001, 1500.0002, 2122.0])) == [4.0, 1500.0, 2122.0]
+    assert _told(np.array([0.0123456789])) == [0.0123457]
+    assert _told(np.empty(0)) == []
+
+
 def test_the_report_shows_the_points_that_parts_hold() -> None:
     """Every column with two bins or more, those that tell most first, and what a row begins with."""
     from securevfl.report import Record, render

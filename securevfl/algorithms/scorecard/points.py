@@ -48,11 +48,11 @@ def party_card(
     columns = []
     for name, cut, unit, one, weight in zip(names, cuts, units, found, weights.tolist(), strict=True):
         own = bool(np.isfinite(unit).all())
-        ends = (unit if own else cut).astype(float).tolist()
+        ends = _told(unit if own else cut)
         bins = [
             {
-                "above": None if low is None else float(f"{low:.6g}"),
-                "up to": None if high is None else float(f"{high:.6g}"),
+                "above": low,
+                "up to": high,
                 "rows": int(rows),
                 "woe": round(float(woe), 6),
                 "points": round(-factor * weight * float(woe), 3),
@@ -69,6 +69,13 @@ def party_card(
             }
         )
     return {"points to begin with": round(start, 3), "columns": columns}
+
+
+def _told(ends: np.ndarray) -> list[float]:
+    """Ends as people read them: to six digits of the largest, for they were single-precision numbers on the way."""
+    largest = float(np.abs(ends).max(initial=0.0))
+    digits = 5 - int(np.floor(np.log10(largest))) if largest > 0 else 0
+    return [round(float(end), digits) + 0.0 for end in ends]
 
 
 def summary(party: str, names: Sequence[str], found: Sequence[Evidence]) -> str:
