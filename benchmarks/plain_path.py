@@ -31,6 +31,7 @@ from securevfl.cut import Plain
 from securevfl.data import Parties
 from securevfl.data.datasets import load
 from securevfl.jobs import Job
+from securevfl.jobs import threads as limits
 from securevfl.jobs.simulation import join_parties, run_parties
 
 CREDIT = SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0)
@@ -127,6 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = parser.parse_args(arguments)
     runs = [("cpu", n) for n in given.threads if "cpu" in given.device]
     runs += [(device, torch.get_num_threads()) for device in given.device if device != "cpu"]
+    limits.CELLS = 0  # as many threads as a row says, for small batches too
     figures: dict[str, object] = before("plain_path") if given.resume else {}
     for name, measured in named(given):
         if not name.startswith(given.only):
