@@ -299,8 +299,15 @@ class LabelColumn:
         """One batch.
 
         Raises:
-            InputError: lists, records or bytes, or text that is not UTF-8.
+            InputError: lists, records, bytes or dates, or text that is not UTF-8.
         """
+        import pyarrow as pa
+
+        if pa.types.is_temporal(values.type):
+            raise InputError(
+                f"{self._where}: label column {self._column!r} holds dates; a classification tells classes apart: make "
+                "classes of them in the table (before and after a day, say), or a number for target='number'"
+            )
         coded = _coded(values, self._column, self._where, "labels are texts or numbers", "label ")
         found = [self._places.setdefault(value.as_py(), len(self._places)) for value in coded.dictionary]
         if len(self._places) > _MOST_LABELS:

@@ -136,3 +136,10 @@ def _code(arguments: list[str]) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
+
+
+def test_a_label_of_dates_is_no_class(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("k,x,day\n" + "".join(f"{i},{i},2020-01-{i + 1:02d}\n" for i in range(20)), encoding="utf-8")
+    with pytest.raises(sv.InputError, match="label column 'day' holds dates"):
+        sv.read_table(path, name="a", id="k", label="day", prepare="auto")
