@@ -65,6 +65,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.linkage", quick=("--quick",)),
     Benchmark("benchmarks.linkage_families", quick=("--quick",)),
     Benchmark("benchmarks.linkage_recall", quick=("--quick",)),
+    Benchmark("benchmarks.linkage_weights", quick=("--quick",)),
     Benchmark("benchmarks.fuzz", quick=("--quick", "--seconds", "3")),
     Benchmark("benchmarks.unchanged"),
     Benchmark("benchmarks.mutations", quick=("--quick",)),
