@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,8 +127,9 @@ def _read(path: Path, number: int) -> _Table:
         batches.close()
     if not rows:
         raise InputError(f"{path} has no rows")
-    for mistake in use.mistakes(parts[0].schema.names, str(path)):
-        raise mistake
+    doubled = [one for one, times in Counter(parts[0].schema.names).items() if times > 1]
+    if doubled:
+        raise InputError(f"{path} has column {doubled[0]!r} twice; rename one")
     name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
     name = name if name[0].isalpha() else f"party_{name}"
     return _Table(path, name[:32], source, pa.Table.from_batches(parts).slice(0, _ROWS))

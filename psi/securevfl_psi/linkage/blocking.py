@@ -129,8 +129,9 @@ def keyed_tokens(
     """`blocking_tokens`, for a purpose: tokens of two purposes cannot be compared."""
     fields = {field.name: field for field in schema.fields}
     if not rules or any(not rule or set(rule) - set(fields) for rule in rules):
+        kind = "blocking" if purpose == "block" else purpose
         raise LinkageError(
-            f"{purpose} rules {rules}; one or more are needed, each of fields of the schema: {', '.join(fields)}"
+            f"{kind} rules {rules}; one or more are needed, each of fields of the schema: {', '.join(fields)}"
         )
     columns = normal_columns(table, [(name, fields[name]) for name in dict.fromkeys(n for rule in rules for n in rule)])
     tokens = np.zeros((len(next(iter(columns.values()))), len(rules)), dtype=np.uint64)
