@@ -212,6 +212,11 @@ def watched(config: Algorithm, race: Race) -> SplitNN:
     return Configured(**{name: getattr(config, name) for name in SplitNN.__struct_fields__})
 
 
+_APART = 2e-3
+"""Share of a loss by which two trainings may differ after their first epoch: sums in another order drift apart over
+thousands of steps."""
+
+
 def figures_of(race: Race, active: Trained, parties: int, batch: int, ledgers: Iterable[Ledger]) -> dict[str, object]:
     """What a run's race showed.
 
@@ -226,7 +231,7 @@ def figures_of(race: Race, active: Trained, parties: int, batch: int, ledgers: I
         RuntimeError: the two learned something else, so that their times say nothing.
     """
     apart = abs(race.losses[0] - active.epochs[0].loss)
-    if apart > 1e-4 * abs(race.losses[0]):
+    if apart > _APART * abs(race.losses[0]):
         raise RuntimeError(f"the two learned something else: their losses of the first epoch are {apart} apart")
     steps = -(-active.rows // batch)
     skip = min(2, len(race.split) - 1)
