@@ -171,3 +171,20 @@ def test_tables_are_linked_with_witnesses_and_say_so() -> None:
     alone: Linked = link_tables(*files.tables, SCHEMA)
     assert alone.ranges is None
     assert "recall between" in alone.describe()
+
+
+def test_files_that_are_alike_and_blocks_that_never_meet() -> None:
+    """All scores are 1: the threshold is one that they reach. Where nothing was compared, that is said."""
+    table = {name: [f"{name} {row} {chr(97 + row % 26) * 3}" for row in range(40)] for name in NAMES}
+    table |= {"phone": [str(1000 + 7 * row) for row in range(40)], "postcode": ["1"] * 40}
+    table |= {"date_of_birth": [f"19{40 + row}-01-02" for row in range(40)]}
+    encodings, tokens = encode(table, SCHEMA, KEY), witness_tokens(table, SCHEMA, RULES, KEY)
+    found = link(encodings, encodings, witnesses=(tokens, tokens))
+    assert found.threshold == 1
+    assert len(found) == 40
+    assert found.common == 40
+    assert found.ranges is not None
+    assert found.ranges[0][0] <= found.precision <= found.ranges[0][1]
+    apart = np.arange(1, 41, dtype=np.uint64)[:, None]
+    with pytest.raises(LinkageError, match="no pair was compared"):
+        link(encodings, encodings, blocks=(apart, apart + np.uint64(100)), witnesses=(tokens, tokens))

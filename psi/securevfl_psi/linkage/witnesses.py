@@ -110,7 +110,8 @@ class WitnessEstimate(Estimate):
         above, at = self._above(threshold), np.array([threshold])
         recalls = np.array([_share(scores, weights, at)[0] for _, scores, weights in self._draws[1:]])
         true = np.array([common for common, *_ in self._draws[1:]]) * recalls
-        return _middle(np.minimum(1.0, true / max(above, 1))), _middle(recalls)
+        low, high = _middle(np.minimum(1.0, true / max(above, 1)))
+        return (min(low, self.precision(threshold)), high), _middle(recalls)
 
 
 def estimate_by_witnesses(
@@ -128,9 +129,11 @@ def estimate_by_witnesses(
         tokens: `witness_tokens` of a and of b.
 
     Raises:
-        LinkageError: tokens of other shapes, or fewer than 7 pairs that both rules witness.
+        LinkageError: no pairs, tokens of other shapes, or fewer than 7 pairs that both rules witness.
     """
     of_a, of_b = checked_tokens(*encodings, tokens)
+    if not len(taken):
+        raise LinkageError("no pair was compared; are both files filled, and do their blocks meet?")
     if of_a.shape[1] != RULES:
         raise LinkageError(f"witnesses of {of_a.shape[1]} rules; {RULES} are needed")
     first, second = (_witnessed(of_a[:, rule], of_b[:, rule], len(of_b)) for rule in range(RULES))
@@ -243,6 +246,7 @@ def _probabilities(scores: np.ndarray, draw: _Draw) -> tuple[np.ndarray, np.ndar
     width = (high - low) / BINS or 1.0
     edges = high - width * np.arange(1, BINS + 1)
     edges[-1] = low
+    edges = np.maximum(edges, low)  # where all scores are the same
     bins = np.clip((high - scores) / width, 0, BINS - 1).astype(np.int64)
     accepted = np.bincount(bins, minlength=BINS).astype(np.float64)
     true = draw[0] * np.diff(_share(draw[1], draw[2], edges), prepend=0.0)
