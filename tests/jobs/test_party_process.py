@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def test_a_party_that_is_ended_by_sigterm_goes_on(tmp_path: Path) -> None:
     assert before[1]["phase"] == "done"
     assert before[1]["attempt"] in (2, 3)  # a busy machine may lose a link once more
     assert "start it again" in told[0]
-    assert "attempt 2 begins, from epoch" in told[1]
+    assert re.search(r"attempt [23] begins, from epoch", told[1])
     alone = sv.simulate(job, company.people, secrets=secrets).model().parts
     for name in company.people:
         kept = read_tree(company.state(name) / "model" / f"{name}.model.safetensors")
