@@ -373,13 +373,18 @@ def test_programs_that_wait_for_each_other_for_ever_are_told_both_steps(play: Pl
     async def work(loopback: Loopback) -> None:
         await _two(loopback, limits=limits)
 
-        async def write(end: Channel) -> None:
-            while True:
-                await end.send(_message(0, 50_000))
+        async def write(name: str, end: Channel) -> None:
+            try:
+                while True:
+                    await end.send(_message(0, 50_000))
+            except ProtocolError as error:  # as a party does: so the other one learns of it, told itself or not
+                await loopback.meshes[name].abort(str(error))
+                raise
 
         ends = await _begun(loopback)
-        found = await asyncio.gather(*(write(end) for end in ends), return_exceptions=True)
+        found = await asyncio.gather(*map(write, "ab", ends), return_exceptions=True)
         assert all("waits for room for 'm0'" in str(error) and "'m0', neither reads" in str(error) for error in found)
+        assert any("ended the job" not in str(error) for error in found)
 
     play(work)
 
