@@ -33,7 +33,7 @@ class Choice:
         why: in a sentence, with the estimates.
     """
 
-    protocol: Literal["dh", "ot", "unsafe_salted_hash"]
+    protocol: Literal["dh", "ot", "unbalanced", "unsafe_salted_hash"]
     why: str
 
 

@@ -20,8 +20,10 @@ import hmac
 from collections.abc import Sequence
 
 import numpy as np
+from securevfl_crypto.engine import Engine, engine
 
 from securevfl_psi.arrays import duplicates, match
+from securevfl_psi.chunks import split
 from securevfl_psi.errors import MalformedError, RowsDifferError
 
 __all__ = ["OUTPUT_BYTES", "PROOF_BYTES", "RECEIPT_BYTES", "Outputs"]
@@ -44,6 +46,27 @@ class Outputs:
     def __init__(self, table: np.ndarray, tag: bytes) -> None:
         self._table = table
         self._tag = tag
+
+    @classmethod
+    def of_rest(cls, rest: np.ndarray, tag: bytes, by: Engine | None = None) -> Outputs:
+        """Those of one run, from proofs and receipts of a key that serves several: SHA-512 of the run's tag and them,
+        cut to their 32 bytes; without tokens, which are not sent again.
+
+        Args:
+            rest: bytes 16 to 47 of the outputs, uint8 (n, 32).
+            tag: the run's.
+            by: the engine.
+        """
+        table = np.zeros((len(rest), OUTPUT_BYTES), dtype=np.uint8)
+        head = np.frombuffer(tag, dtype=np.uint8)
+        for rows in split(np.arange(len(rest))):
+            block = np.concatenate([np.broadcast_to(head, (len(rows), len(head))), rest[rows]], axis=1)
+            table[rows, _PROOF.start :] = (by or engine()).sha512(block)[:, : OUTPUT_BYTES - _PROOF.start]
+        return cls(table, tag)
+
+    def bound(self, tag: bytes, by: Engine | None = None) -> Outputs:
+        """These, which are of a key that serves several runs, for one of them; see `of_rest`."""
+        return Outputs.of_rest(self._table[:, _PROOF.start :], tag, by)
 
     def tokens(self) -> np.ndarray:
         """What is compared, uint8 (n, 16)."""

@@ -189,7 +189,7 @@ class Terms:
             raise MalformedError(f"a link of {str(theirs.get('link'))[:40]!r} Mbit/s; a number above 0 was expected")
         sizes = (own_size, rows) if self.asks(own_size, rows) else (rows, own_size)
         chosen = choose(*sizes, min(map(float, links), default=None))  # type: ignore[arg-type]
-        return chosen.protocol, chosen.why
+        return ("ot" if chosen.protocol == "ot" else "dh"), chosen.why
 
     def agree(self, hello: bytes, own_size: int | None = None) -> tuple[Session, int]:
         """The session and the peer's announced size.

@@ -30,7 +30,7 @@ _NO_TAG = bytes(TAG_BYTES)
 
 class Kind(IntEnum):
     """What a frame holds. Those from `KEY` to `CONFIRMATION` are for more than two parties (`SEED` for transfers, too),
-    those from `TRANSFERS` on for oblivious transfers."""
+    those from `TRANSFERS` to `SUMS` for oblivious transfers, those from `OFFER` on for unbalanced ones."""
 
     HELLO = 1
     POINTS = 2
@@ -49,6 +49,9 @@ class Kind(IntEnum):
     TRANSFERS = 15
     ROWS = 16
     SUMS = 17
+    OFFER = 18
+    WANTED = 19
+    FILTER = 20
 
 
 _MOST = {
@@ -69,6 +72,9 @@ _MOST = {
     Kind.TRANSFERS: 512 * POINT_BYTES,
     Kind.ROWS: CHUNK * 64,
     Kind.SUMS: 40 * 74,
+    Kind.OFFER: 56,
+    Kind.WANTED: 1,
+    Kind.FILTER: CHUNK * TOKEN_BYTES,
 }
 """Bytes of the longest payload of each kind."""
 

@@ -60,10 +60,15 @@ _BY_TRANSFER: Mapping[FrameKind, Crossing] = {
     FrameKind.SUMS: Crossing("psi/sums", Kind.BLINDED_SET, "sums", 0, _TRANSFERRED),
     FrameKind.TOKENS: Crossing("psi/outputs", Kind.BLINDED_SET, "tokens", 0, _TRANSFERRED),
 }
+_BY_FILTER: Mapping[FrameKind, Crossing] = {
+    FrameKind.OFFER: Crossing("psi/offer", Kind.CONTROL, "offer"),
+    FrameKind.WANTED: Crossing("psi/wanted", Kind.CONTROL, "wanted"),
+    FrameKind.FILTER: Crossing("psi/filter", Kind.BLINDED_SET, "filter", 0, _BLINDED),
+}
 _HASHED: Mapping[FrameKind, Crossing] = {
     FrameKind.TOKENS: Crossing("psi/hashes", Kind.ENCODED_SET, "digests", 16),
 }
-_OF_PROTOCOL = {"ot": _BY_TRANSFER, "unsafe_salted_hash": _HASHED}
+_OF_PROTOCOL = {"ot": _BY_TRANSFER, "unbalanced": _BY_FILTER, "unsafe_salted_hash": _HASHED}
 
 
 def crossing(frame: FrameKind, protocol: str = "") -> Crossing:
@@ -111,6 +116,11 @@ _DECLARED_TRANSFER: _Declared = (
     (FrameKind.ROWS, _BOTH, "identifiers, encoded", ""),
     (FrameKind.SUMS, _BOTH, "sums that check an encoded set", ""),
     (FrameKind.TOKENS, _BOTH, "tokens of its identifiers", "which of its own rows the sender has"),
+)
+_DECLARED_FILTER: _Declared = (
+    (FrameKind.OFFER, _BOTH, "which filter of its tokens it offers", "whether its table changed since an earlier run"),
+    (FrameKind.WANTED, _BOTH, "whether the filter has to come", "whether it kept the filter of an earlier run"),
+    (FrameKind.FILTER, _BOTH, "filter of tokens of its identifiers", "which of its own rows the sender has"),
 )
 _DECLARED_HASHED: _Declared = (
     (
@@ -165,6 +175,8 @@ def _more(align: Align) -> tuple[Exchange, ...]:
     """What other protocols than `dh` may send beside it."""
     if align.protocol in ("ot", "auto"):
         return _made(_DECLARED_TRANSFER, "ot")
+    if align.protocol == "unbalanced":
+        return _made(_DECLARED_FILTER, "unbalanced")
     return _made(_DECLARED_HASHED, "unsafe_salted_hash") if align.protocol == "unsafe_salted_hash" else ()
 
 
@@ -172,7 +184,8 @@ def _needed(found: tuple[Exchange, ...], align: Align) -> tuple[Exchange, ...]:
     """Without what only `dh` sends, where it cannot run."""
     if align.protocol in ("dh", "auto"):
         return found
-    only = {CROSSINGS[frame].step for frame in (*_TWO_PARTY, FrameKind.SEED, FrameKind.SLOTS, FrameKind.KEY)}
+    dropped = {FrameKind.TOKENS} if align.protocol == "unbalanced" else _TWO_PARTY
+    only = {CROSSINGS[frame].step for frame in (*dropped, FrameKind.SEED, FrameKind.SLOTS, FrameKind.KEY)}
     return tuple(exchange for exchange in found if exchange.step not in only)
 
 

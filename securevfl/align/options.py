@@ -13,7 +13,7 @@ from securevfl.transport import Sight
 
 __all__ = ["Align", "AlignProtocol"]
 
-AlignProtocol = Literal["dh", "ot", "auto", "unsafe_salted_hash"]
+AlignProtocol = Literal["dh", "ot", "unbalanced", "auto", "unsafe_salted_hash"]
 
 
 class Align(Config):
@@ -22,7 +22,8 @@ class Align(Config):
     Attributes:
         protocol: ``"dh"``: Diffie–Hellman, of two parties or, without pairwise intersections, of more. ``"ot"``:
             oblivious transfer, two parties at a time: sooner where sets are large, weaker against a peer that deviates.
-            ``"auto"``: as ``"dh"`` among three or more parties, else the sooner one by both sizes.
+            ``"unbalanced"``: the larger party publishes a filter, which may be kept for later jobs, two parties at a
+            time. ``"auto"``: as ``"dh"`` among three or more parties, else the sooner one by both sizes.
             ``"unsafe_salted_hash"``: a baseline that shows the active party every passive party's set, if it can list
             the identifiers.
         link: megabits a second between the parties, for ``"auto"``; None where that is not what limits.
@@ -44,12 +45,17 @@ class Align(Config):
             found.append(
                 f"link is {self.link} and protocol {self.protocol!r}: only 'auto' weighs the link; leave it out"
             )
+        if self.pad_to is not None and self.protocol == "unbalanced":
+            found.append(
+                f"pad_to is {self.pad_to} and protocol 'unbalanced': it pads all parties to one size, and that is for "
+                "unequal ones; leave it out, or take 'dh' or 'ot'"
+            )
         return found
 
     def in_pairs(self, passive: int, *, book: bool = False) -> bool:
         """Whether the active party intersects with each passive one by itself, and so learns each of these
         intersections; with one passive party that is the result."""
-        return book or passive < 2 or self.protocol in ("ot", "unsafe_salted_hash")
+        return book or passive < 2 or self.protocol in ("ot", "unbalanced", "unsafe_salted_hash")
 
     def findings(self, passive: Sequence[str], active: str) -> list[Finding]:
         """What a protocol that is not private shows beside the common rows."""

@@ -19,6 +19,7 @@ __all__ = ["align", "protocol_of"]
 _WORDS = {
     "dh": "DH-PSI, two parties at a time (2HashDH on X25519, RFC 9380 hash to curve), composed by the active party",
     "ot": "PSI by oblivious transfer, two parties at a time (PaXoS over OT extension), composed by the active party",
+    "unbalanced": "unbalanced PSI, two parties at a time (2HashDH on X25519, a Golomb-coded filter of the larger set)",
     "unsafe_salted_hash": "salted hashes, compared by the active party: not private",
 }
 _GLOBAL = (

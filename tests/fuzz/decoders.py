@@ -29,6 +29,7 @@ from securevfl_psi.command.certificates import Pins, make_certificate
 from securevfl_psi.command.table import Table
 from securevfl_psi.joint.greeting import Greeting
 from securevfl_psi.linkage.encodings import Encodings
+from securevfl_psi.publication import Offer, Publication
 from toml_mutants import mutant, toml
 
 import securevfl as sv
@@ -307,6 +308,16 @@ def _served() -> tuple[list[bytes], Callable[[bytes], object]]:
     return [psi.unbalanced.Server(_filter()[1]).to_bytes()], psi.unbalanced.Server.from_bytes
 
 
+def _publication() -> tuple[list[bytes], Callable[[bytes], object]]:
+    session = lambda nonce: psi.Session(names=("a", "b"), nonce=nonce, rules_tag="r")  # noqa: E731
+    made = Publication.of(psi.Identifiers.of_texts(["x", "y", "z"]), session, None)
+    return [made.to_bytes()], Publication.from_bytes
+
+
+def _offer() -> tuple[list[bytes], Callable[[bytes], object]]:
+    return [Offer(bytes(16), 30, bytes(32)).to_bytes()], lambda data: Offer.from_bytes(data, 100)
+
+
 def _encodings() -> tuple[list[bytes], Callable[[bytes], object]]:
     return [Encodings(words=np.ones((4, 2), np.uint64), tag=bytes(16)).to_bytes()], Encodings.from_bytes
 
@@ -424,6 +435,8 @@ DECODERS: tuple[Decoder, ...] = (
     Decoder(name="PSI filter, Golomb codes", make=lambda: ([_filter()[0]], gcs.decode), errors=_PSI),
     Decoder(name="PSI filter", make=_published, errors=_PSI),
     Decoder(name="PSI server of a filter", make=_served, errors=_PSI),
+    Decoder(name="PSI publication", make=_publication, errors=_PSI),
+    Decoder(name="PSI offer", make=_offer, errors=_PSI),
     Decoder(name="PSI lasting key", make=lambda: ([psi.Lasting().to_bytes()], psi.Lasting.from_bytes), errors=_PSI),
     Decoder(name="linkage encodings", make=_encodings, errors=_PSI),
     Decoder(name="certificate", make=_certificate, errors=_PSI, weight=0.3),

@@ -32,36 +32,38 @@ def _job(align: Align | None = None, **more: Any) -> sv.Job:
 
 
 @pytest.mark.parametrize("passive", [1, 2])
-@pytest.mark.parametrize("protocol", ["ot", "auto", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["ot", "unbalanced", "auto", "unsafe_salted_hash"])
 def test_every_protocol_finds_the_same_rows_and_the_ledgers_say_which_ran(protocol: Any, passive: int) -> None:
     people = parties(passive=passive)
-    usual, found = align_parties(people, _job()), align_parties(people, _job(Align(protocol=protocol, pad_to=128)))
+    pad = None if protocol == "unbalanced" else 128
+    usual, found = align_parties(people, _job()), align_parties(people, _job(Align(protocol=protocol, pad_to=pad)))
     for name, one in found.parties.items():
         assert one.rows.tolist() == usual.parties[name].rows.tolist()
         assert set(one.verified_by) == set(people) - {name}
         (note,) = [line for line in found.ledgers[name].lines if isinstance(line, Noted) and line.note == "alignment"]
         assert note.values["protocol"] == one.protocol != ""
-        assert note.values["sizes padded to"] == 128
+        assert note.values["sizes padded to"] == (pad or 0)
     words = found.parties["bank"].protocol
-    expected = {"ot": "oblivious transfer", "unsafe_salted_hash": "not private"}
+    expected = {"ot": "oblivious transfer", "unbalanced": "unbalanced PSI", "unsafe_salted_hash": "not private"}
     expected["auto"] = "as auto chose" if passive == 1 else "nobody learns a pairwise intersection"
     assert expected[protocol] in words
     declared = {(e.step, e.kind) for e in declarable(Align(protocol=protocol))}
     seen = {(e.what, e.kind) for x in found.ledgers.values() for e in x.entries if e.what.startswith("psi/")}
     assert seen <= declared
-    if protocol == "ot" and passive == 1:
-        assert {step for step, _ in seen} == {e.step for e in exchanges(1, align=Align(protocol="ot"))} - {
+    if protocol in ("ot", "unbalanced") and passive == 1:
+        assert {step for step, _ in seen} == {e.step for e in exchanges(1, align=Align(protocol=protocol))} - {
             "psi/compare",
             "psi/confirm",
         }
 
 
-def test_a_label_book_aligns_by_transfer() -> None:
+@pytest.mark.parametrize("protocol", ["ot", "unbalanced"])
+def test_a_label_book_aligns_by_transfer_and_by_filter(protocol: Any) -> None:
     people = parties(passive=2)
     lacking = sorted(set(people["shop1"].ids) - set(people["bank"].ids))[:3]
     book = LabelBook(ids=tuple(lacking), label=np.zeros(len(lacking), dtype=np.int64))
     with_book = sv.Parties.of(replace(people.active, book=book), *people.passive)
-    one, other = (align_parties(with_book, _job(Align(protocol=p))).parties for p in ("dh", "ot"))
+    one, other = (align_parties(with_book, _job(Align(protocol=p))).parties for p in ("dh", protocol))
     for name in one:
         assert {k: v.tolist() for k, v in one[name].labelled.items()} == {
             k: v.tolist() for k, v in other[name].labelled.items()
@@ -112,6 +114,7 @@ def test_salted_hashes_show_whole_sets_and_every_page_says_leak() -> None:
         (Policy(leaks=False), "unsafe_salted_hash", 1, "protocol 'dh' in"),
         (Policy(forbidden=frozenset({Kind.ENCODED_SET})), "unsafe_salted_hash", 1, "kind encoded set"),
         (Policy(pairwise_intersections=False), "ot", 2, "pairwise intersection with 'shop1'"),
+        (Policy(pairwise_intersections=False), "unbalanced", 2, "pairwise intersection with 'shop1'"),
         (Policy(pairwise_intersections=False), "ot", 1, ""),
         (Policy(pairwise_intersections=False), "auto", 2, ""),
     ],
@@ -168,6 +171,8 @@ def test_the_agreement_has_it_and_its_digest_and_the_job_s_change_with_it(tmp_pa
     assert "did you mean" in str(caught.value) or "expected" in str(caught.value)
     with pytest.raises(sv.InputError, match="only 'auto' weighs the link"):
         Align(link=10)
+    with pytest.raises(sv.InputError, match="pads all parties to one size"):
+        Align(protocol="unbalanced", pad_to=100)
 
 
 def test_what_parties_in_pairs_learn_stands_in_the_terms() -> None:

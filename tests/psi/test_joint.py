@@ -222,9 +222,9 @@ def test_sizes_are_for_the_active_party_and_its_own_for_all() -> None:
 
 
 @pytest.mark.parametrize("sets", [TWO, SMALL, THREE], ids=["two", "smaller", "three"])
-@pytest.mark.parametrize("protocol", ["ot", "unsafe_salted_hash"])
+@pytest.mark.parametrize("protocol", ["ot", "unbalanced", "unsafe_salted_hash"])
 def test_other_protocols_find_the_same_rows_two_parties_at_a_time(sets: dict[str, list[str]], protocol: str) -> None:
-    found, wires = _run(sets, protocol=protocol, pad_to=40)
+    found, wires = _run(sets, protocol=protocol, pad_to=None if protocol == "unbalanced" else 40)
     common = set.intersection(*map(set, sets.values()))
     lists = [[sets[name][row] for row in result.rows] for name, result in found.items()]
     assert set(lists[0]) == common
@@ -232,7 +232,8 @@ def test_other_protocols_find_the_same_rows_two_parties_at_a_time(sets: dict[str
     bank = found["bank"]
     assert bank.pairwise == {name: len(set(sets["bank"]) & set(sets[name])) for name in list(sets)[1:]}
     assert {name: choice.protocol for name, choice in bank.protocols.items()} == dict.fromkeys(list(sets)[1:], protocol)
-    assert (Kind.POINTS in {kind for *_, kind in wires.kinds}) is False
+    kinds = {kind for *_, kind in wires.kinds}
+    assert (Kind.POINTS in kinds) is (Kind.FILTER in kinds) is (protocol == "unbalanced")
 
 
 def test_a_label_book_works_by_transfer_too() -> None:
@@ -272,7 +273,13 @@ def test_padding_shows_the_bound_and_not_the_sizes(sets: dict[str, list[str]]) -
 
 def test_an_active_party_cannot_make_others_show_more_than_their_terms_say() -> None:
     """A leader that plans salted hashes, where the job of the others says `dh`, would get their digests."""
-    for mine, theirs in (("unsafe_salted_hash", "dh"), ("ot", "dh"), ("unsafe_salted_hash", "auto"), ("dh", "ot")):
+    for mine, theirs in (
+        ("unsafe_salted_hash", "dh"),
+        ("ot", "dh"),
+        ("unsafe_salted_hash", "auto"),
+        ("dh", "ot"),
+        ("unbalanced", "dh"),
+    ):
         bank, shop = (_joints(TWO, protocol=one)[name] for one, name in ((mine, "bank"), (theirs, "shop")))
         hello = next(bank.sending("shop"))
         assert hello is not None

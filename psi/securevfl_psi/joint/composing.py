@@ -17,6 +17,7 @@ from securevfl_psi.choosing import Choice, choose
 from securevfl_psi.conversations.asking import Answering, Asking
 from securevfl_psi.conversations.encoding import Decoding, Encoding
 from securevfl_psi.conversations.hashing import Comparing, Telling
+from securevfl_psi.conversations.publishing import Looking, Published, Publishing
 from securevfl_psi.conversations.scripts import Incoming, Outgoing
 from securevfl_psi.dh import Client, Server
 from securevfl_psi.joint.state import State
@@ -27,6 +28,8 @@ from securevfl_psi.session import Session
 
 __all__ = ["ComposingActive", "ComposingPassive", "chosen"]
 
+_Part = Answering | Asking | Comparing | Decoding | Encoding | Looking | Publishing | Telling
+_COMPARES = Asking | Comparing | Encoding | Looking
 _MOST_WAITING = 4
 """Chunks of a peer's points that may wait for their answers: 4 MiB."""
 
@@ -50,6 +53,19 @@ def _session(state: State, passive: str, protocol: str) -> Session:
     )
 
 
+def _published(state: State, passive: str, protocol: str, *, asks: bool) -> Published:
+    server, client = passive, state.terms.active
+    if asks == (state.terms.name == passive):
+        server, client = client, server
+    rules = state.terms.rules.tag()
+
+    def session(nonce: bytes) -> Session:
+        return Session(names=(server, client), nonce=nonce, rules_tag=rules, protocol=f"joint {protocol}, published")
+
+    tag = _session(state, passive, protocol).dst
+    return Published(session=session, tag=tag, most=state.terms.max_set_size, by=state.by, shelf=state.terms.shelf)
+
+
 def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
     alone = len(state.terms.passive) == 1 and not state.labelled_run
     return alone and passive_rows < active_rows and state.terms.protocol != "unsafe_salted_hash"
@@ -57,7 +73,7 @@ def _passive_asks(state: State, active_rows: int, passive_rows: int) -> bool:
 
 def _asking(
     state: State, passive: str, peer_size: int, found: Callable[[np.ndarray], None]
-) -> Asking | Encoding | Comparing:
+) -> Asking | Encoding | Comparing | Looking:
     protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
     session = _session(state, passive, protocol)
     if protocol == "ot":
@@ -65,12 +81,14 @@ def _asking(
         return Encoding(TransferClient(state.ids, session, peer_size, max_set_size=limit, path=path), peer_size, found)
     if protocol == "unsafe_salted_hash":
         return Comparing(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), peer_size, found)
+    if protocol == "unbalanced":
+        return Looking(state.ids, _published(state, passive, protocol, asks=True), peer_size, found)
     return Asking(Client(state.ids, session, max_set_size=limit, by=state.by), peer_size, found)
 
 
 def _answering(
     state: State, passive: str, peer_size: int, lists: int, found: Callable[[list[np.ndarray]], None]
-) -> Answering | Decoding | Telling:
+) -> Answering | Decoding | Publishing | Telling:
     protocol, limit = chosen(state, passive).protocol, state.terms.max_set_size
     session = _session(state, passive, protocol)
     if protocol == "ot":
@@ -79,6 +97,9 @@ def _answering(
         return Decoding(server, peer_size, lists, found)
     if protocol == "unsafe_salted_hash":
         return Telling(UnsafeSaltedHash(state.ids, session.dst, max_set_size=limit), len(state.ids), lists, found)
+    if protocol == "unbalanced":
+        how = _published(state, passive, protocol, asks=False)
+        return Publishing(state.ids, how, peer_size, lists, found)
     server_dh = Server(state.ids, session, max_set_size=limit, by=state.by)
     return Answering(server_dh, peer_size, lists, found, most_waiting=_MOST_WAITING)
 
@@ -89,7 +110,7 @@ class ComposingActive:
     def __init__(self, state: State) -> None:
         self._state = state
         self._found: dict[str, np.ndarray] = {}
-        self._parts: dict[str, Answering | Asking | Comparing | Decoding | Encoding | Telling] = {}
+        self._parts: dict[str, _Part] = {}
         for name in state.terms.passive:
             size = state.sizes[name]
             if _passive_asks(state, len(state.ids), size):
@@ -130,7 +151,7 @@ class ComposingActive:
             if state.labelled_run:
                 state.labelled[one] = state.order(np.flatnonzero(held[one] & ~taken))
                 lists.append(state.labelled[one])
-            if isinstance(part, Asking | Comparing | Encoding):
+            if isinstance(part, _COMPARES):
                 part.proving.lists = lists
 
 
@@ -141,7 +162,7 @@ class ComposingPassive:
         self._state = state
         active, name = state.terms.active, state.terms.name
         size = state.sizes[active]
-        self._part: Answering | Asking | Comparing | Decoding | Encoding | Telling
+        self._part: _Part
         if _passive_asks(state, size, len(state.ids)):
             self._part = _asking(state, name, size, self._matched)
         else:
@@ -158,7 +179,7 @@ class ComposingPassive:
 
     def _matched(self, rows: np.ndarray) -> None:
         self._state.accept(self._state.order(rows))
-        if isinstance(self._part, Asking | Comparing | Encoding):
+        if isinstance(self._part, _COMPARES):
             self._part.proving.lists = [self._state.accepted]
 
     def _proved(self, lists: list[np.ndarray]) -> None:

@@ -19,6 +19,7 @@ PLANS = (
     "joint, two at a time, by transfer",
     "joint, two at a time, dh or transfer",
     "joint, two at a time, salted hashes",
+    "joint, two at a time, unbalanced",
 )
 """Two-party intersections that the active party composes; the multi-party protocol, which shows no pairwise one; and
 intersections of two by other protocols than `dh`."""

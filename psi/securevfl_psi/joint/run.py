@@ -24,12 +24,13 @@ from securevfl_psi.wire import Frame, Kind
 
 __all__ = ["Joint", "JointResult", "JointTerms"]
 
-_COMPOSED, _GLOBAL, _TRANSFERS, _EITHER, _HASHED = PLANS
+_COMPOSED, _GLOBAL, _TRANSFERS, _EITHER, _HASHED, _PUBLISHED = PLANS
 _ALLOWED = {
     "dh": (_COMPOSED, _GLOBAL),
     "ot": (_TRANSFERS,),
     "auto": (_EITHER, _GLOBAL),
     "unsafe_salted_hash": (_HASHED,),
+    "unbalanced": (_PUBLISHED,),
 }
 """Plans that a party whose terms name a protocol runs; the first is that of two parties."""
 _NONCE_BYTES = 16
@@ -122,8 +123,8 @@ class Joint:
         )
 
     def protocol_with(self, peer: str) -> str:
-        """What runs with a peer: ``"dh"``, ``"ot"`` or ``"unsafe_salted_hash"``; ``""`` for what is not of two parties,
-        and before both know."""
+        """What runs with a peer: ``"dh"``, ``"ot"``, ``"unbalanced"`` or ``"unsafe_salted_hash"``; ``""`` for what is
+        not of two parties, and before both know."""
         passive = peer if self.active else self.terms.name
         return self._chosen[passive].protocol if passive in self._chosen else ""
 

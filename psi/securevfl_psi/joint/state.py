@@ -15,12 +15,13 @@ from securevfl_psi.circle import Circle
 from securevfl_psi.errors import PSIError
 from securevfl_psi.identifiers import Identifiers, IdRules
 from securevfl_psi.joint.agreeing import Agreeing
+from securevfl_psi.publication import Shelf
 
 __all__ = ["JOINT_PROTOCOLS", "JointProtocol", "JointTerms", "Order", "State"]
 
 Order = Callable[[np.ndarray], np.ndarray]
-JointProtocol = Literal["dh", "ot", "auto", "unsafe_salted_hash"]
-JOINT_PROTOCOLS: tuple[JointProtocol, ...] = ("dh", "ot", "auto", "unsafe_salted_hash")
+JointProtocol = Literal["dh", "ot", "unbalanced", "auto", "unsafe_salted_hash"]
+JOINT_PROTOCOLS: tuple[JointProtocol, ...] = ("dh", "ot", "unbalanced", "auto", "unsafe_salted_hash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,9 +38,11 @@ class JointTerms:
         pairwise: at a passive party, whether the active one may learn a pairwise intersection among more than two.
         protocol: ``"dh"``: two parties at a time where there are two or the active one has a label book, else the
             multi-party protocol; ``"ot"``: two at a time, always; ``"auto"``: as ``"dh"``, and where that is two at a
-            time `dh` or `ot` by sizes and link; ``"unsafe_salted_hash"``: two at a time, and not private.
+            time `dh` or `ot` by sizes and link; ``"unbalanced"``: two at a time, by a filter of the larger set;
+            ``"unsafe_salted_hash"``: two at a time, and not private.
         link: for ``"auto"``, megabits a second between the parties; None where that is not what limits.
         pad_to: announce and send so many identifiers, the missing ones random; None for none.
+        shelf: for ``"unbalanced"``, where publications and filters are kept for later runs; None for nowhere.
 
     All parties give the same protocol and link; a `context` that says both keeps them to it.
 
@@ -57,6 +60,7 @@ class JointTerms:
     protocol: JointProtocol = "dh"
     link: float | None = None
     pad_to: int | None = None
+    shelf: Shelf | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.protocol not in JOINT_PROTOCOLS:
@@ -65,6 +69,11 @@ class JointTerms:
             )
         if self.link is not None and not 0 < self.link < math.inf:
             raise PSIError(f"link={self.link!r}; megabits a second, above 0")
+        if self.pad_to is not None and self.protocol == "unbalanced":
+            raise PSIError(
+                f"pad_to={self.pad_to}: it pads all parties to one size, and 'unbalanced' is for unequal ones; "
+                "leave it out, or take 'dh' or 'ot'"
+            )
 
     @property
     def peers(self) -> tuple[str, ...]:
