@@ -93,7 +93,10 @@ def demo_command(
 def init_command(
     tables: Annotated[list[Path], typer.Argument(help="One table of each party: CSV, Parquet or Arrow.")],
     file: Annotated[Path, typer.Option("--out", help="The job file that is written.")] = Path("job.toml"),
-    id: Annotated[str, typer.Option("--id", help="The column that joins the tables; guessed if not given.")] = "",
+    id: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="The column that joins the tables; guessed if not given. Several times for several."),
+    ] = None,
     label: Annotated[
         list[str] | None,
         typer.Option("--label", help="The label's column; guessed if not given. Several times for several labels."),
@@ -105,7 +108,7 @@ def init_command(
 
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} is there: name another with --out, or replace it with --overwrite")
-    draft = draft_job(tables, file.parent, id=id, label=label or ())
+    draft = draft_job(tables, file.parent, id=id or (), label=label or ())
     write_whole(file, draft.text.encode())
     for line in draft.found:
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -17,14 +17,12 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.errors import InputError, UnknownNameError
+from securevfl.jobs.joining import compound, distinct, single
 
 __all__ = ["Draft", "draft_job"]
 
 _ROWS = 100_000
 """Rows of each table that guesses are made from."""
-_IDS = re.compile(
-    r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
-)
 _LABELS = re.compile(
     r"(^|_)(label|target|y|class|outcome|default|defaulted|churn|churned|fraud|late|bad|good|response|converted|claim|"
     r"claims|died|readmitted)($|_)"
@@ -59,7 +57,7 @@ class _Table:
     name: str
     source: RowSource
     table: Any = field(repr=False)
-    id: str = ""
+    ids: tuple[str, ...] = ()
     label: str = ""
     labels: tuple[str, ...] = ()
 
@@ -68,26 +66,19 @@ class _Table:
         return list(self.table.column_names)
 
     def distinct(self, column: str) -> set[str]:
-        """Distinct values as texts, without missing ones."""
-        return {str(one) for one in self.table[column].unique().to_pylist() if one is not None and str(one).strip()}
-
-    def could_be_id(self, column: str) -> bool:
-        """Whether every row has a value of its own, and values are no fractions."""
-        import pyarrow as pa
-
-        values = self.table[column]
-        if pa.types.is_floating(values.type) or values.null_count:
-            return False
-        return len(self.distinct(column)) == len(values)
+        """See `joining.distinct`."""
+        return distinct(self.table, column)
 
 
-def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label: str | Sequence[str] = ()) -> Draft:
+def draft_job(
+    paths: Sequence[str | Path], folder: Path, *, id: str | Sequence[str] = (), label: str | Sequence[str] = ()
+) -> Draft:
     """Draft a job file for tables, one a party.
 
     Args:
         paths: of the tables: CSV, Parquet or Arrow.
         folder: where the file will be; paths in it are relative to that.
-        id: the column that joins them, by the same name in all; guessed unless given.
+        id: the column that joins them, or several that do together, by the same names in all; guessed unless given.
         label: the label's column, or several of zeros and ones in one table; guessed unless given.
 
     Raises:
@@ -99,13 +90,13 @@ def draft_job(paths: Sequence[str | Path], folder: Path, *, id: str = "", label:
         raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
     tables = [_read(Path(path), number) for number, path in enumerate(paths)]
     _name_apart(tables)
-    _find_ids(tables, id)
     several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
+    _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
     if len(several) > 1:
         _find_labels(tables, several)
     else:
         _find_label(tables, *(several or ("",)))
-    missing = [f"the identifier of {one.name!r}" for one in tables if not one.id]
+    missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
     found = tuple(_told(one) for one in tables)
     return Draft(_text(tables, folder), found, tuple(missing))
@@ -143,34 +134,34 @@ def _name_apart(tables: list[_Table]) -> None:
             one.name = f"{one.name}_{seen[one.name]}"
 
 
-def _find_ids(tables: list[_Table], told: str) -> None:
-    """The column of each table that shares most values with a column of the first."""
+def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> None:
+    """The columns that join the tables: told, or one of each, or two or three."""
+    for one in tables:
+        for name in told:
+            if name not in one.columns:
+                raise UnknownNameError(f"column of {one.path}:", name, one.columns)
+        one.ids = told
     if told:
-        for one in tables:
-            if told not in one.columns:
-                raise UnknownNameError(f"column of {one.path}:", told, one.columns)
-            one.id = told
         return
-    candidates = [[column for column in one.columns if one.could_be_id(column)] for one in tables]
-    best, chosen = 0.0, list[str]()
-    for first in candidates[0]:
-        mine, score, row = tables[0].distinct(first), 0.0, [first]
-        for one, columns in zip(tables[1:], candidates[1:], strict=True):
-            rows = min(len(mine), one.table.num_rows)
-            shared = {column: len(mine & one.distinct(column)) / rows for column in columns}
-            top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
-            score += shared.get(top, 0.0) + _likely(top) / 100
-            row.append(top)
-        score += _likely(first) / 100
-        if score > best and all(row):
-            best, chosen = score, row
-    if best > 0.02 * len(tables):
-        for one, column in zip(tables, chosen, strict=True):
-            one.id = column
+    contents = [one.table for one in tables]
+    found: list[tuple[str, ...]] = [(column,) for column in single(contents)]
+    if not found:
+        found = [tuple(columns) for columns in compound(contents, [_no_part(one, labels) for one in tables])]
+    for one, columns in zip(tables, found, strict=False):
+        one.ids = columns
 
 
-def _likely(column: str) -> int:
-    return int(_IDS.search(column.lower()) is not None)
+def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
+    """Columns that are no part of an identifier: labels, and days of files that have types, which are written as text
+    first."""
+    import pyarrow as pa
+
+    typed = not isinstance(one.source, CsvRows)
+    return {
+        column
+        for column in one.columns
+        if column in labels or _LABELS.search(column.lower()) or (typed and pa.types.is_date(one.table[column].type))
+    }
 
 
 def _find_label(tables: list[_Table], told: str) -> None:
@@ -187,7 +178,7 @@ def _find_label(tables: list[_Table], told: str) -> None:
         (one, column)
         for one in tables
         for column in one.columns
-        if column != one.id and _LABELS.search(column.lower()) and len(one.distinct(column)) > 1
+        if column not in one.ids and _LABELS.search(column.lower()) and len(one.distinct(column)) > 1
     ]
     if len(likely) == 1:
         likely[0][0].label = likely[0][1]
@@ -212,7 +203,11 @@ def _told(one: _Table) -> str:
     more = " or more" if one.table.num_rows >= _ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
     size = f"{one.table.num_rows:,} rows{more}, {len(one.columns)} columns"
-    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {one.id or '?'!r}{label}"
+    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {_names(one.ids)}{label}"
+
+
+def _names(ids: tuple[str, ...]) -> str:
+    return " + ".join(map(repr, ids or ("?",)))
 
 
 def quoted(text: str) -> str:
@@ -240,7 +235,7 @@ def _left_out(one: _Table) -> dict[str, str]:
 
     found = {}
     for column in one.columns:
-        if column in (one.id, one.label, *one.labels):
+        if column in (*one.ids, one.label, *one.labels):
             continue
         values = one.distinct(column)
         different = pa.types.is_string(one.table[column].type) and len(values) > _FREE_TEXT * one.table.num_rows
@@ -294,16 +289,19 @@ def _party(one: _Table, folder: Path) -> list[str]:
     lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
     if isinstance(one.source, CsvRows):
         lines[-1] += f"   # {one.source.dialect.words}: found out; delimiter, encoding and decimal say otherwise"
-    if one.id:
-        lines.append(f"id = {quoted(one.id)}   # every row has its own, and other tables have the same")
+    if len(one.ids) == 1:
+        lines.append(f"id = {quoted(one.ids[0])}   # every row has its own, and other tables have the same")
+    elif one.ids:
+        several = ", ".join(map(quoted, one.ids))
+        lines.append(f"id = [{several}]   # no column names the rows alone; these do together, in all tables")
     else:
-        lines.append('id = "FILL IN"   # no column with a value for each row is shared by all tables')
+        lines.append('id = "FILL IN"   # no column, and no two or three, that name each row are shared by all tables')
     if one.label:
         several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
         lines.append(f"label = {several if one.labels else quoted(one.label)}")
     left = _left_out(one)
     if left:
-        features = [column for column in one.columns if column not in {*left, one.id, one.label, *one.labels}]
+        features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
         lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
         lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
     lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')

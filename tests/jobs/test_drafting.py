@@ -10,6 +10,7 @@ import pytest
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.jobs import check_file
 from securevfl.jobs.drafting import draft_job
 
 ROWS = 260
@@ -108,3 +109,56 @@ def test_columns_that_are_named_have_to_be_there(options: dict[str, str], words:
         draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path, **options)
     with pytest.raises(sv.InputError, match="two or more"):
         draft_job([tmp_path / "a.csv"], tmp_path)
+
+
+PEOPLE = 60
+
+
+def _people(folder: Path, *, other: tuple[str, str, str] = ("first", "last", "born")) -> list[Path]:
+    """Two tables whose rows are named by first name, last name and day of birth together, and by no two of them."""
+    people = [(f"F{i % 4}", f"L{i // 4 % 4}", f"19{50 + i // 16}-01-0{1 + i % 2}") for i in range(PEOPLE)]
+    draw = np.random.default_rng(1)
+    mine = [f"{a},{b},{c},{int(draw.integers(5))},{draw.normal():.3f},{i % 2}" for i, (a, b, c) in enumerate(people)]
+    theirs = [f"{draw.normal():.3f},{c},{a},{b},{int(draw.integers(5))}" for a, b, c in people[10:]]
+    first, last, born = other
+    (folder / "bank.csv").write_text("\n".join(["first,last,born,kind,income,late", *mine]) + "\n", encoding="utf-8")
+    header = f"paid,{born},{first},{last},kind"
+    (folder / "shop.csv").write_text("\n".join([header, *theirs]) + "\n", encoding="utf-8")
+    return [folder / "bank.csv", folder / "shop.csv"]
+
+
+@pytest.mark.parametrize("other", [("first", "last", "born"), ("given", "family", "day")])
+def test_columns_that_name_rows_together_are_an_identifier(tmp_path: Path, other: tuple[str, str, str]) -> None:
+    paths = _people(tmp_path, other=other)
+    draft = draft_job(paths, tmp_path)
+    bank, shop = tomllib.loads(draft.text)["party"]
+    assert not draft.missing
+    assert sorted(bank["id"]) == ["born", "first", "last"]
+    assert [dict(zip(("first", "last", "born"), other, strict=True))[one] for one in bank["id"]] == shop["id"]
+    assert bank["label"] == "late"
+    assert " + ".join(map(repr, bank["id"])) in draft.found[0]
+    (tmp_path / "job.toml").write_text(draft.text, encoding="utf-8")
+    found = check_file(tmp_path / "job.toml")
+    assert not found.mistakes, found.mistakes
+
+
+def test_columns_that_name_rows_of_strangers_join_nothing(tmp_path: Path) -> None:
+    """Values are the same, and no row is."""
+    paths = _people(tmp_path)
+    lines = paths[1].read_text(encoding="utf-8").splitlines()
+    moved = [line.replace("-01-0", "-02-0") for line in lines[1:]]
+    paths[1].write_text("\n".join([lines[0], *moved]) + "\n", encoding="utf-8")
+    draft = draft_job(paths, tmp_path)
+    assert len(draft.missing) == 2
+    assert draft.text.count("FILL IN") == 2
+
+
+def test_one_column_that_names_rows_comes_first(tmp_path: Path) -> None:
+    paths = _people(tmp_path)
+    for path, start in zip(paths, (0, 10), strict=True):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        numbered = [f"{lines[0]},number", *(f"{line},N{start + i}" for i, line in enumerate(lines[1:]))]
+        path.write_text("\n".join(numbered) + "\n", encoding="utf-8")
+    assert [one["id"] for one in tomllib.loads(draft_job(paths, tmp_path).text)["party"]] == ["number", "number"]
+    several = draft_job(paths, tmp_path, id=["first", "last", "born"])
+    assert [one["id"] for one in tomllib.loads(several.text)["party"]] == [["first", "last", "born"]] * 2
