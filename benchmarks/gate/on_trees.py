@@ -55,7 +55,9 @@ def watch() -> Iterator[Sights]:
 
     async def answered(self: Any, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
         if place is not None:
-            sights.places.setdefault(self._role.site.name, []).append(place.copy())
+            whole = np.full(len(self._role.codes), -1)
+            whole[self._rows] = place
+            sights.places.setdefault(self._role.site.name, []).append(whole)
         await answer(self, codes, place, nodes)
 
     async def asked(self: Any, nodes: Any, slot: np.ndarray, totals: np.ndarray, **rest: Any) -> np.ndarray:

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import torch
+from forests import Pooled, job, part, pooled_forest, run, same_trees
 from helpers import ready_keys, scarce
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import securevfl as sv
-from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER, packed, unpacked
 from securevfl.algorithms.boosting.directions import column_directions
-from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow
+from securevfl.algorithms.boosting.growing import Limits, grow
 from securevfl.algorithms.boosting.histograms import fixed, merged_bins, plain_sums
 from securevfl.algorithms.boosting.splits import Rule, best_split
 from securevfl.algorithms.boosting.trees import (
@@ -34,63 +34,10 @@ from securevfl.algorithms.boosting.trees import (
     write_splits,
     write_trees,
 )
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
-from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind
 
 RULE = Rule(l1=0.0, l2=1.0, min_gain=0.0, min_hessian=0.01)
-
-
-class Pooled:
-    """All columns in one place: the sources of a tree that nobody splits up."""
-
-    subtracts = True
-
-    def __init__(self, bins: Bins, codes: np.ndarray, values: np.ndarray) -> None:
-        self.bins, self.codes, self.values = bins, codes, values
-
-    @property
-    def counts(self) -> Sequence[int]:
-        return self.bins.counts
-
-    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
-        return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
-
-    @property
-    def kinds(self) -> np.ndarray:
-        return self.bins.kinds
-
-    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
-        bins, sides, owned = self.bins, [], []
-        for c in chosen:
-            sides.append(bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left, left=c.codes))
-            threshold = bins.threshold(c.column, c.bin) if c.codes == NUMBER else 0.0
-            owned.append(Owned(0, c.column, threshold, bins.levels_of(c.column, c.codes)))
-        return np.asarray(sides).reshape(len(chosen), len(self.codes)), owned
-
-
-def pooled_forest(
-    x: np.ndarray, y: np.ndarray, config: sv.Boosting, trees: int, levels: Sequence[int] = ()
-) -> tuple[list[Tree], np.ndarray, np.ndarray]:
-    """Trees over a pooled table, the raw scores of its rows, and what they began with."""
-    from securevfl.training.objectives import objective
-
-    loss = objective("logistic")
-    bins = fit_bins(x, config.bins, levels)
-    codes, start = bins.codes(x), loss.start(y)
-    raw, forest = np.tile(start, (len(x), 1)), []
-    for _ in range(trees):
-        g, h = loss.gradients(raw, y)
-        (gi, gu), (hi, hu) = fixed(g[:, 0], config.bits), fixed(h[:, 0], config.bits)
-        rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
-        values = np.stack([gi, hi], axis=1)
-        limits = Limits(depth=config.depth, leaves=config.leaves)
-        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, Pooled(bins, codes, values)))
-        grown.tree.value = [config.lr * value for value in grown.tree.value]
-        raw[:, 0] += np.asarray(grown.tree.value)[grown.leaf]
-        forest.append(grown.tree)
-    return forest, raw, start
 
 
 def table(rows: int = 600, columns: int = 5, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -317,30 +264,6 @@ def test_codes_and_thresholds_say_the_same() -> None:
                 assert np.array_equal(told.sides(x)[0], here)
 
 
-def job(protection: sv.Plain | sv.Paillier, **changes: Any) -> sv.Job:
-    config: dict[str, Any] = {"depth": 3, "bins": 8, "lr": 0.3, "min_hessian": 0.01} | changes
-    plan = {"epochs": 3, "seed": 3, "patience": None, "keep": "last"}
-    return sv.Job(algorithm=sv.Boosting(**config), protection=protection, **plan)
-
-
-def run(work: sv.Job, people: sv.Parties) -> Ran:
-    alike = {name: PartySecret.derived(work.seed, name) for name in people}
-    return run_parties(work, people, join_parties(people, work), run="run", secrets=alike)
-
-
-def same_trees(one: Ran, other: Ran) -> bool:
-    """Whether all parties have the same part of the model, bit by bit."""
-
-    def flat(state: Any) -> list[Any]:
-        if isinstance(state, dict):
-            return [item for key in sorted(state) for item in flat(state[key])]
-        return [state.tolist()] if isinstance(state, torch.Tensor) else [state]
-
-    return all(
-        flat(one.trained[name].model["parts"]) == flat(other.trained[name].model["parts"]) for name in one.trained
-    )
-
-
 @pytest.mark.parametrize("settings_", [{}, {"leaves": 5}, {"depth": 2, "l1": 0.5}], ids=["depth", "leaves", "l1"])
 def test_vertical_trees_are_pooled_ones_split_by_split(settings_: dict[str, Any]) -> None:
     people, work = scarce(2, rows=300, overlap=1.0), job(sv.Plain(), **settings_)
@@ -491,14 +414,11 @@ def test_sealed_trees_are_the_plain_ones(nodes: str, classes: int, monkeypatch: 
     plain = run(job(sv.Plain(), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
     sealed = run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4, rows=0.8).replace(epochs=2), people)
     assert same_trees(plain, sealed)
-    assert any(len(tree) for tree in read_splits(part(sealed, "shop1"), columns=99))
+    shops = [table.name for table in people.passive]
+    assert any(len(tree) for name in shops for tree in read_splits(part(sealed, name), columns=99))
     told = {(entry.what, entry.kind) for entry in sealed.ledgers["bank"].entries if entry.way == "sent"}
     assert (("boost/nodes", Kind.CONTROL) in told) == (nodes == "shown")
     assert ("boost/gradients", Kind.GRADIENT) not in told
-
-
-def part(ran: Ran, name: str) -> Any:
-    return ran.trained[name].model["parts"]["forest"]
 
 
 def test_hidden_passive_parties_get_the_same_number_of_ciphertexts_whatever_the_tree() -> None:

@@ -12,6 +12,7 @@ from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.directions import check_parties, column_directions
 from securevfl.algorithms.boosting.growing import Limits, grow
 from securevfl.algorithms.boosting.histograms import fixed
+from securevfl.algorithms.boosting.sampling import drawn_rows, one_sided
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
@@ -153,10 +154,18 @@ class BoostingActive(ActiveRole):
         )
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
-        await self.asking.begin(values, weight > 0)
-        allowed, directions = self.allowed(number), self.asking.directions
+        seen, allowed = weight > 0, self.allowed(number)
+        await self.asking.begin(values, seen)
         grown = await grow(
-            values, (g, h), rule, limits, self.asking, output=output, allowed=allowed, directions=directions
+            values,
+            (g, h),
+            rule,
+            limits,
+            self.asking,
+            output=output,
+            seen=seen,
+            allowed=allowed,
+            directions=self.asking.directions,
         )
         await self.asking.end()
         grown.tree.value = [config.lr * value for value in grown.tree.value]
@@ -166,21 +175,11 @@ class BoostingActive(ActiveRole):
 
     def drawn(self, number: int, size: np.ndarray) -> np.ndarray:
         """How much each training row counts in a tree, (n,): all alike, some drawn by chance, or by their gradients."""
-        config, rows = self.config, len(size)
-        generator = np.random.default_rng(self.seed("rows of a tree", number))
-        if config.goss is not None:
-            large, other = config.goss
-            top, more = max(1, round(large * rows)), max(1, round(other * rows))
-            order = np.argsort(-size, kind="stable")
-            weight = np.zeros(rows)
-            weight[order[:top]] = 1.0
-            rest = generator.permutation(order[top:])[:more]
-            weight[rest] = (1 - large) / other
-            return weight
-        if config.rows == 1:
-            return np.ones(rows)
-        weight = np.zeros(rows)
-        weight[generator.permutation(rows)[: max(2, round(config.rows * rows))]] = 1.0
+        if self.config.goss is not None:
+            generator = np.random.default_rng(self.seed("rows of a tree", number))
+            return one_sided(size, *self.config.goss, generator)
+        weight = np.zeros(len(size))
+        weight[drawn_rows(self.site.seed, number, len(size), self.config.rows)] = 1.0
         return weight
 
     def allowed(self, number: int) -> np.ndarray | None:

@@ -85,7 +85,7 @@ class Asking:
         self._counts: tuple[int, ...] = bins.counts
         self._kinds = bins.kinds
         self._values = np.empty((0, _VALUES), dtype=np.int64)
-        self._seen = np.empty(0, dtype=bool)
+        self._rows = np.empty(0, dtype=np.int64)
         self._numbers: dict[str, int] = {}
         self._owner: SumOwner | None = None
         self._guard = Guard()
@@ -157,16 +157,29 @@ class Asking:
         await fan_out(self._links(), send)
 
     async def begin(self, values: np.ndarray, seen: np.ndarray) -> None:
-        """Begin a tree.
+        """Begin a tree. Rows that it does not see are left out where passive parties may know which these are, and are
+        sent as zeros else.
 
         Args:
             values: of the training rows in fixed point, int64 (n, 2).
             seen: which of them the tree sees, bool (n,).
         """
-        self._values, self._seen = values, seen
+        role = self._role
+        config, shown = role.config, role.config.shows_nodes(role.protection)
+        told = config.tells_rows(role.protection)
+        self._values, self._rows = values, np.flatnonzero(seen) if told else np.arange(len(seen))
         self._numbers = dict.fromkeys(self._theirs, 0)
         await self._next("tree")
-        if self._role.config.shows_nodes(self._role.protection):
+        if told and config.goss is not None:
+            bits = np.packbits(seen)
+
+            async def send(link: Link) -> None:
+                await link.send(Kind.CONTROL, "boost/rows", bits=bits)
+
+            await fan_out(self._links(), send)
+        if self._owner is not None:
+            self._owner = self._owner.on(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
+        if shown:
             await self._send_gradients(None)
 
     async def end(self) -> None:
@@ -176,14 +189,15 @@ class Asking:
     async def _send_gradients(self, slot: np.ndarray | None) -> None:
         if not self._theirs:
             return
+        values = self._values[self._rows]
         if self._owner is None:
 
             async def send(link: Link) -> None:
-                await link.send(Kind.GRADIENT, "boost/gradients", g=self._values)
+                await link.send(Kind.GRADIENT, "boost/gradients", g=values)
 
         else:
             with working(self._role.site.clock):
-                sealed = self._owner.encrypt(self._values, slot)
+                sealed = self._owner.encrypt(values, slot)
 
             async def send(link: Link) -> None:
                 await link.send(Kind.CIPHERTEXT, "boost/gradients", guard=self._guard, c=sealed)
@@ -210,7 +224,7 @@ class Asking:
         """Sums of the passive parties' codes, int64 (nodes, codes, 2)."""
         await self._next("sums", nodes=len(nodes))
         if shown:
-            numbers, place = np.asarray(nodes, dtype=np.int64), slot.astype(np.int32)
+            numbers, place = np.asarray(nodes, dtype=np.int64), slot[self._rows].astype(np.int32)
 
             async def send(link: Link) -> None:
                 await link.send(Kind.CONTROL, "boost/nodes", nodes=numbers, place=place)
@@ -219,9 +233,9 @@ class Asking:
         else:
             if self._owner is None:
                 raise ProtocolError("hidden nodes need a key")
-            plan = plan_of(self._guard.bits, len(self._codes), self._role.config.bits, len(nodes))
+            plan = plan_of(self._guard.bits, len(self._rows), self._role.config.bits, len(nodes))
             self._owner = self._owner.on(plan)
-            await self._send_gradients(np.where(self._seen, slot, -1))
+            await self._send_gradients(slot[self._rows])
         found = []
         for link in self._links():
             counts = self._theirs[link.peer]

@@ -26,10 +26,12 @@ class Boosting(Settings):
         l2: penalty λ of its square.
         min_gain: least gain γ of a split.
         min_hessian: least sum of second derivatives on either side of a split.
-        rows: share of the training rows that each tree sees, drawn by the active party alone.
+        rows: share of the training rows that each tree sees, drawn by the job's seed; others are neither encrypted nor
+            added up.
         columns: share of all columns that each tree may split by.
         goss: share of the rows that a tree sees for their large gradients, and of the others that it sees by chance
-            (gradient-based one-side sampling, Ke et al. 2017, algorithm 2); None to see all alike.
+            (gradient-based one-side sampling, Ke et al. 2017, algorithm 2); None to see all alike. It saves work with
+            shown nodes, and tells labels there.
         rising: columns along which scores may only rise, each as ``"party.column"``; monotone constraints.
         falling: columns along which scores may only fall, likewise.
         bits: of the fixed point of gradients; 12 are enough, see `docs/algorithms/boosting.md`.

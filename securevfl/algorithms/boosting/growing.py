@@ -126,7 +126,10 @@ class _Open:
 class _Growth:
     """A tree while it grows."""
 
-    def __init__(self, values: np.ndarray, rule: Rule, limits: Limits, sources: Sources, output: int) -> None:
+    def __init__(
+        self, values: np.ndarray, seen: np.ndarray, rule: Rule, limits: Limits, sources: Sources, output: int
+    ) -> None:
+        self.seen = seen
         self.values, self.rule, self.limits, self.sources = values, rule, limits, sources
         self.tree, self.leaf = Tree(output), np.zeros(len(values), dtype=np.int64)
         self.tree.add()
@@ -140,13 +143,17 @@ class _Growth:
     def may_split(self, node: int, depth: int) -> bool:
         """Whether a node is worth its sums: not too deep, and enough on it for two sides."""
         enough = self.totals[node][1] * self.rule.scales[1] >= 2 * self.rule.min_hessian
-        return depth < self.limits.depth and bool(enough) and bool(np.count_nonzero(self.leaf == node) > 1)
+        return depth < self.limits.depth and bool(enough) and self.rows_seen(node) > 1
+
+    def rows_seen(self, node: int) -> int:
+        """How many of a node's rows the tree sees."""
+        return int(np.count_nonzero(self.seen & (self.leaf == node)))
 
     async def ask(self, nodes: Sequence[int]) -> np.ndarray:
-        """Sums of these nodes."""
+        """Sums over the rows of these nodes that the tree sees."""
         slot = np.full(len(self.leaf), -1, dtype=np.int64)
         for place, node in enumerate(nodes):
-            slot[self.leaf == node] = place
+            slot[self.seen & (self.leaf == node)] = place
         return await self.sources.sums(nodes, slot, np.stack([self.totals[node] for node in nodes]))
 
     def consider(self, node: int, sums: np.ndarray, depth: int) -> None:
@@ -234,8 +241,8 @@ class _Growth:
                     self.consider(node, found[node], was.depth + 1)
 
     def smaller(self, left: int, right: int) -> int:
-        """The sibling with fewer rows."""
-        return left if np.count_nonzero(self.leaf == left) <= np.count_nonzero(self.leaf == right) else right
+        """The sibling with fewer rows that the tree sees."""
+        return left if self.rows_seen(left) <= self.rows_seen(right) else right
 
 
 async def grow(
@@ -246,6 +253,7 @@ async def grow(
     sources: Sources,
     *,
     output: int = 0,
+    seen: np.ndarray | None = None,
     allowed: np.ndarray | None = None,
     directions: np.ndarray | None = None,
 ) -> Grown:
@@ -258,10 +266,12 @@ async def grow(
         limits: how far it grows.
         sources: of sums and sides.
         output: which output it adds to.
+        seen: the rows that it sees, bool (n,); None for all. The others are put into leaves, and counted in no sum.
         allowed: which columns it may split by, bool (columns,).
         directions: of columns along which scores may only rise, 1, or fall, −1, int64 (columns,); None for none.
     """
-    growth = _Growth(values, rule, limits, sources, output)
+    everyone = np.ones(len(values), dtype=bool)
+    growth = _Growth(values, everyone if seen is None else seen, rule, limits, sources, output)
     growth.allowed = allowed
     growth.directions = directions if directions is not None and directions.any() else None
     if growth.may_split(0, 0):

@@ -14,6 +14,7 @@ from securevfl.algorithms.boosting.bins import Bins, fit_bins
 from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpacked
 from securevfl.algorithms.boosting.directions import column_directions
 from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
+from securevfl.algorithms.boosting.sampling import drawn_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits, read_splits, write_splits
 from securevfl.cut import Paillier
@@ -152,6 +153,8 @@ class _OneTree:
 
     def __init__(self, role: BoostingPassive) -> None:
         self._role, self._link = role, role.upstream
+        self._rows = np.empty(0, dtype=np.int64)
+        self._codes = role.codes
         self._values: np.ndarray | None = None
         self._sealed: Batch | None = None
         self._merged: dict[int, Merged] = {}
@@ -166,6 +169,8 @@ class _OneTree:
         shown = self._role.config.shows_nodes(self._role.protection)
         if await self._asked() != ("tree", 0):
             raise ProtocolError(f"{self._link.peer!r} goes on with a tree that has not begun")
+        self._rows = await self._seen()
+        self._codes = self._role.codes[self._rows]
         if shown:
             await self._gradients(1)
         while True:
@@ -180,6 +185,19 @@ class _OneTree:
                 raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} in the middle of a tree")
         self._role.forest.trees.append(self._splits)
 
+    async def _seen(self) -> np.ndarray:
+        """The training rows that are summed, int64 (n,): those that the tree sees, where this party may know them."""
+        role, config = self._role, self._role.config
+        rows = len(role.codes)
+        if not config.tells_rows(role.protection):
+            return np.arange(rows)
+        if config.goss is None:
+            return drawn_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
+        bits = np.asarray((await self._link.receive(Kind.CONTROL, "boost/rows", "bits")).arrays["bits"])
+        if bits.dtype != np.uint8 or bits.shape != (-(-rows // 8),) or not np.unpackbits(bits, count=rows).any():
+            raise ProtocolError(f"{self._link.peer!r} does not say which of {rows} rows a tree sees")
+        return np.flatnonzero(np.unpackbits(bits, count=rows))
+
     async def _asked(self) -> tuple[str, int]:
         message = await self._link.receive(Kind.CONTROL, "boost/next")
         what, nodes = message.meta.get("do"), message.meta.get("nodes", 0)
@@ -189,7 +207,7 @@ class _OneTree:
 
     async def _gradients(self, nodes: int) -> None:
         role = self._role
-        rows = len(role.codes)
+        rows = len(self._rows)
         if role.holder is None:
             message = await self._link.receive(Kind.GRADIENT, "boost/gradients", "g")
             values = np.asarray(message.arrays["g"])
@@ -204,27 +222,26 @@ class _OneTree:
             self._sealed = role.holder.load(np.asarray(message.arrays["c"]))
 
     async def _sums_hidden(self, nodes: int) -> None:
-        role = self._role
         if not nodes:
             raise ProtocolError(f"{self._link.peer!r} asks for sums of no node")
         await self._gradients(nodes)
-        await self._answer(role.codes.astype(np.int64), None, 1)
+        await self._answer(self._codes.astype(np.int64), None, 1)
 
     async def _sums_shown(self, nodes: int) -> None:
         role = self._role
         message = await self._link.receive(Kind.CONTROL, "boost/nodes", "nodes", "place")
         numbers, place = np.asarray(message.arrays["nodes"]), np.asarray(message.arrays["place"])
-        rows = len(role.codes)
+        rows = len(self._rows)
         right = numbers.dtype == np.int64 and numbers.shape == (nodes,) and nodes > 0
         if not right or place.dtype != np.int32 or place.shape != (rows,) or place.min() < -1 or place.max() >= nodes:
             raise ProtocolError(
                 f"{self._link.peer!r} does not say which of {rows} rows stand in which of {nodes} nodes"
             )
-        codes = role.codes.astype(np.int64)
+        codes = self._codes.astype(np.int64)
         if role.config.merges:
             for k, number in enumerate(numbers.tolist()):
                 here = np.flatnonzero(place == k)
-                merged = merged_bins(role.codes[here], role.bins.counts, role.config.merge)
+                merged = merged_bins(self._codes[here], role.bins.counts, role.config.merge)
                 codes[here], self._merged[number] = merged.codes, merged
         await self._answer(codes, place.astype(np.int64), nodes)
 

@@ -21,6 +21,7 @@ _MERGED = Sight(of="features", severity="note", through="sums of gradients over 
 _FULLEST = Sight(of="features", severity="note", through="which bin of a column has the most rows")
 _CHOSEN = Sight(of="labels", severity="leak", through="which of its splits help to tell labels apart")
 _NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")
+_LARGE = Sight(of="labels", severity="leak", through="which rows have large gradients")
 _GRADIENTS = Sight(of="labels", severity="leak", through="gradients of the loss")
 
 
@@ -88,6 +89,11 @@ class Settings(Algorithm):
     def shows_nodes(self, protection: Protection) -> bool:
         """Whether passive parties are told which rows stand in which node."""
         return not protection.sealed or self.nodes == "shown"
+
+    def tells_rows(self, protection: Protection) -> bool:
+        """Whether passive parties know which rows a tree sees, so that nobody encrypts or adds up the others. Those that
+        are drawn by chance tell of no label; those of large gradients do, as nodes do."""
+        return self.goss is None or self.shows_nodes(protection)
 
     @property
     def merges(self) -> bool:
@@ -190,6 +196,20 @@ class Settings(Algorithm):
                     sights=(_FULLEST,),
                 ),
             ]
+        if shown and self.goss is not None:
+            found.append(
+                Exchange(
+                    "boost/rows",
+                    Kind.CONTROL,
+                    ACTIVE,
+                    PASSIVE,
+                    "which rows a tree sees",
+                    reveals="which rows have large gradients and which do not: in the first trees these are the rows of "
+                    "the rarer label, later those whose label is a surprise",
+                    severity="leak",
+                    sights=(_LARGE,),
+                )
+            )
         if shown:
             found.append(
                 Exchange(
@@ -219,6 +239,17 @@ class Settings(Algorithm):
         return found
 
     def notes(self, protection: Protection) -> list[str]:
+        found = []
         if protection.sealed and self.shows_nodes(protection):
-            return ["passive parties see which rows stand in one node: from that they rank labels (nodes = 'hidden')"]
-        return []
+            found += ["passive parties see which rows stand in one node: from that they rank labels (nodes = 'hidden')"]
+            if self.goss is not None:
+                found += [
+                    "passive parties see which rows goss picks for their large gradients: these tell labels, most of "
+                    "all in the first trees (rows in the place of goss draws by chance)"
+                ]
+        elif self.goss is not None and protection.sealed:
+            found += [
+                "goss saves no work with hidden nodes: the rows that it picks tell labels, so all rows are sent, most of "
+                "them as zeros (rows in the place of goss draws by chance, and saves)"
+            ]
+        return found

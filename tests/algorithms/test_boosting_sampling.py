@@ -1,0 +1,194 @@
+"""Rows that a tree does not see cost nothing, where passive parties may know which these are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from forests import job, part, pooled_forest, run, same_trees
+from helpers import ready_keys, scarce
+from securevfl_crypto.sums import SumHolder, SumOwner
+
+import securevfl as sv
+from securevfl.algorithms.boosting import passive
+from securevfl.algorithms.boosting.sampling import drawn_rows
+from securevfl.algorithms.boosting.trees import read_splits, read_trees
+from securevfl.privacy.attacks.measure import auc
+from securevfl.testing.trial import roles_begun
+
+
+@dataclass
+class Work:
+    """What sealed jobs did: rows encrypted, and factors multiplied for sums of bins."""
+
+    rows: list[int] = field(default_factory=list)
+    factors: int = 0
+
+
+@contextmanager
+def counted() -> Iterator[Work]:
+    work, encrypt, packed = Work(), SumOwner.encrypt, SumHolder._packed
+
+    def encrypted(self: Any, values: np.ndarray, node: np.ndarray | None = None) -> np.ndarray:
+        work.rows.append(len(values))
+        return encrypt(self, values, node)
+
+    def multiplied(self: Any, batch: Any, groups: np.ndarray, count: int) -> np.ndarray:
+        work.factors += int((groups >= 0).sum())
+        return packed(self, batch, groups, count)
+
+    with mock.patch.object(SumOwner, "encrypt", encrypted), mock.patch.object(SumHolder, "_packed", multiplied):
+        yield work
+
+
+@contextmanager
+def rows_known() -> Iterator[dict[str, list[np.ndarray]]]:
+    """Passive party → the rows that it sums, tree by tree."""
+    known: dict[str, list[np.ndarray]] = {}
+    seen = passive._OneTree._seen
+
+    async def watched(self: Any) -> np.ndarray:
+        rows = await seen(self)
+        known.setdefault(self._role.site.name, []).append(rows)
+        return rows
+
+    with mock.patch.object(passive._OneTree, "_seen", watched):
+        yield known
+
+
+@pytest.mark.parametrize("leaves", [0, 5])
+def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows(leaves: int) -> None:
+    people, work = scarce(2, rows=300, overlap=1.0), job(sv.Plain(), rows=0.4, leaves=leaves)
+    with roles_begun() as roles:
+        ran = run(work, people)
+    train, names = ran.split.train, [people.active.name, *sorted(t.name for t in people.passive)]
+    by_name: dict[str, Any] = {role.site.name: role for role in roles}
+    columns = [by_name[name].columns_of(train) for name in names]
+    y = by_name["bank"].labels(train).numpy()
+    samples = [drawn_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
+    assert len({len(np.intersect1d(one, samples[0])) for one in samples}) > 1
+    config = sv.Boosting.of(work.algorithm.describe())
+    forest, raw, _ = pooled_forest(np.concatenate(columns, axis=1), y, config, 3, samples=samples)
+    mine = read_trees(part(ran, "bank")["trees"], owners=2, outputs=1, columns=columns[0].shape[1])
+    assert [tree.left for tree in mine] == [tree.left for tree in forest]
+    assert [tree.value for tree in mine] == [tree.value for tree in forest]
+    np.testing.assert_array_equal(by_name["bank"].fitted, raw)  # those that no tree saw are in leaves, too
+    assert any(len(one) for name in names[1:] for one in read_splits(part(ran, name), columns=99))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "changes", "share"),
+    [
+        ("hidden", {"rows": 0.4}, 0.4),
+        ("shown", {"rows": 0.4}, 0.4),
+        ("shown", {"goss": (0.2, 0.2)}, 0.4),
+        ("hidden", {"goss": (0.2, 0.2)}, 1.0),  # hidden from those who would add up less
+    ],
+    ids=["hidden rows", "shown rows", "shown goss", "hidden goss"],
+)
+def test_only_rows_that_a_tree_sees_are_encrypted_and_added_up(
+    nodes: str, changes: dict[str, Any], share: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready_keys(monkeypatch)
+    people = scarce(1, rows=150, width=2, overlap=1.0)
+    settings: dict[str, Any] = {"nodes": nodes, "merge": 4, "depth": 2, **changes}
+    plain = run(job(sv.Plain(), **settings).replace(epochs=2), people)
+    with counted() as work:
+        sealed = run(job(sv.Paillier(bits=2048), **settings).replace(epochs=2), people)
+    assert same_trees(plain, sealed)
+    trees = read_trees(part(sealed, "bank")["trees"], owners=1, outputs=1, columns=99)
+    assert any(tree.splits_of(1) for tree in trees)
+    rows, levels = len(sealed.split.train), 1 if nodes == "shown" else 2
+    seen = round(share * rows)
+    assert work.rows == [seen] * (2 * levels)
+    # each row of the tree is a factor in at most one bin of each column, of the tree's first level and of its second
+    columns = len(people["shop1"].columns)
+    assert 0 < work.factors <= 2 * 2 * seen * columns
+    sent = [
+        tuple(entry.shapes["c"])
+        for entry in sealed.ledgers["bank"].entries
+        if entry.way == "sent" and entry.what == "boost/gradients"
+    ]
+    assert sent == [(seen, 512)] * (2 * levels)
+
+
+def test_a_draw_by_chance_knows_no_labels_and_one_by_gradients_tells_them() -> None:
+    """A passive party ranks labels by how often a row is among those that it sums: what it sees beside splits."""
+    people = scarce(1, rows=400, overlap=1.0)
+    label = np.random.default_rng(1).permutation(np.asarray(people.active.label))
+    other = sv.Parties.of(replace(people.active, label=label), *people.passive)
+    found: dict[str, float] = {}
+    for name, changes in {"rows": {"rows": 0.4}, "goss": {"goss": (0.2, 0.2)}}.items():
+        with rows_known() as known, roles_begun() as begun:
+            ran = run(job(sv.Plain(), **changes), people)
+        with rows_known() as again:
+            run(job(sv.Plain(), **changes), other)
+        roles: dict[str, Any] = {role.site.name: role for role in begun}
+        y = roles["bank"].labels(ran.split.train).numpy()
+        times = sum(np.bincount(rows, minlength=len(y)) for rows in known["shop1"])
+        found[name] = auc(y == 1, times.astype(float))
+        alike = all(np.array_equal(a, b) for a, b in zip(known["shop1"], again["shop1"], strict=True))
+        assert alike == (name == "rows")
+    assert abs(found["rows"] - 0.5) < 0.1
+    assert abs(found["goss"] - 0.5) > 0.15
+
+
+def test_hidden_nodes_hide_what_goss_draws() -> None:
+    for nodes, protection, told in (
+        ("hidden", sv.Paillier(), False),
+        ("shown", sv.Paillier(), True),
+        ("hidden", sv.Plain(), True),
+    ):
+        config = sv.Boosting(goss=(0.2, 0.1), nodes=nodes)
+        assert config.tells_rows(protection) == told
+        declared = {one.step: one for one in config.exchanges(protection, 1)}
+        assert ("boost/rows" in declared) == told
+        if told:
+            assert declared["boost/rows"].severity == "leak"
+            assert [one.of for one in declared["boost/rows"].sights] == ["labels"]
+        notes = " ".join(config.notes(protection))
+        assert ("saves no work" in notes) == (not told)
+        by_chance = config.replace(goss=None, rows=0.3)
+        assert by_chance.tells_rows(protection)
+        assert "boost/rows" not in {one.step for one in by_chance.exchanges(protection, 1)}
+
+
+@pytest.mark.parametrize(("rows", "shared"), [(1.0, 5), (0.3, 5)])
+def test_merged_bins_have_enough_rows_that_the_tree_sees(
+    rows: float, shared: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that a tree does not see has no gradient: it hides no other row of its bin."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    from benchmarks.gate.on_trees import cells_read, watch
+
+    people = scarce(2, rows=400, overlap=1.0)
+    with watch() as sights, roles_begun() as begun:
+        run(job(sv.Plain(), nodes="shown", merge=shared, bins=32, rows=rows), people)
+    roles: dict[str, Any] = {role.site.name: role for role in begun}
+    assert set(sights.sums) == {"shop1", "shop2"}
+    for name in sights.sums:
+        assert cells_read(sights, name, roles[name].codes, roles[name].bins.counts) == 0.0
+
+
+@pytest.mark.parametrize(
+    "bits", [np.zeros(13, np.uint8), np.full(12, 255, np.uint8), np.full(13, 1, np.int64)], ids=["none", "few", "wide"]
+)
+def test_rows_of_a_tree_that_are_none_are_refused(bits: np.ndarray) -> None:
+    async def receive(*_: Any) -> Any:
+        return SimpleNamespace(arrays={"bits": bits})
+
+    link = SimpleNamespace(peer="bank", receive=receive)
+    role = SimpleNamespace(
+        upstream=link, codes=np.zeros((100, 2)), config=sv.Boosting(goss=(0.2, 0.1)), protection=sv.Plain()
+    )
+    tree = passive._OneTree(role)  # type: ignore[arg-type]
+    with pytest.raises(sv.ProtocolError, match="which of 100 rows"):
+        asyncio.run(tree._seen())

@@ -1,0 +1,110 @@
+"""Jobs of boosting small enough for tests, and the trees that they grow, beside trees over a pooled table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+import securevfl as sv
+from securevfl.algorithms.boosting.bins import Bins, fit_bins
+from securevfl.algorithms.boosting.categories import NUMBER
+from securevfl.algorithms.boosting.growing import Chosen, Grown, Limits, Owned, grow
+from securevfl.algorithms.boosting.histograms import fixed, plain_sums
+from securevfl.algorithms.boosting.splits import Rule
+from securevfl.algorithms.boosting.trees import Tree
+from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.site import PartySecret
+
+__all__ = ["Pooled", "job", "part", "pooled_forest", "run", "same_trees"]
+
+
+class Pooled:
+    """All columns in one place: the sources of a tree that nobody splits up."""
+
+    subtracts = True
+
+    def __init__(self, bins: Bins, codes: np.ndarray, values: np.ndarray) -> None:
+        self.bins, self.codes, self.values = bins, codes, values
+
+    @property
+    def counts(self) -> Sequence[int]:
+        return self.bins.counts
+
+    async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
+        return plain_sums(self.values, self.codes, self.counts, slot, len(nodes))
+
+    @property
+    def kinds(self) -> np.ndarray:
+        return self.bins.kinds
+
+    async def sides(self, chosen: Sequence[Chosen]) -> tuple[np.ndarray, list[Owned]]:
+        bins, sides, owned = self.bins, [], []
+        for c in chosen:
+            sides.append(bins.goes_left(self.codes, c.column, c.bin, missing_left=c.missing_left, left=c.codes))
+            threshold = bins.threshold(c.column, c.bin) if c.codes == NUMBER else 0.0
+            owned.append(Owned(0, c.column, threshold, bins.levels_of(c.column, c.codes)))
+        return np.asarray(sides).reshape(len(chosen), len(self.codes)), owned
+
+
+def pooled_forest(
+    x: np.ndarray,
+    y: np.ndarray,
+    config: sv.Boosting,
+    trees: int,
+    levels: Sequence[int] = (),
+    samples: Sequence[np.ndarray] = (),
+) -> tuple[list[Tree], np.ndarray, np.ndarray]:
+    """Trees over a pooled table, the raw scores of its rows, and what they began with.
+
+    `samples` are the rows of each tree, where it does not see all: then it is grown over a table of these alone.
+    """
+    from securevfl.training.objectives import objective
+
+    loss = objective("logistic")
+    bins = fit_bins(x, config.bins, levels)
+    codes, start = bins.codes(x), loss.start(y)
+    raw, forest = np.tile(start, (len(x), 1)), []
+    for number in range(trees):
+        rows = samples[number] if len(samples) else np.arange(len(x))
+        g, h = (one[rows] for one in loss.gradients(raw, y))
+        (gi, gu), (hi, hu) = fixed(g[:, 0], config.bits), fixed(h[:, 0], config.bits)
+        rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
+        values = np.stack([gi, hi], axis=1)
+        limits = Limits(depth=config.depth, leaves=config.leaves)
+        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, Pooled(bins, codes[rows], values)))
+        grown.tree.value = [config.lr * value for value in grown.tree.value]
+        raw[:, 0] += np.asarray(grown.tree.value)[grown.tree.leaves_of(x, {}, len(x))]
+        forest.append(grown.tree)
+    return forest, raw, start
+
+
+def job(protection: sv.Plain | sv.Paillier, **changes: Any) -> sv.Job:
+    config: dict[str, Any] = {"depth": 3, "bins": 8, "lr": 0.3, "min_hessian": 0.01} | changes
+    plan = {"epochs": 3, "seed": 3, "patience": None, "keep": "last"}
+    return sv.Job(algorithm=sv.Boosting(**config), protection=protection, **plan)
+
+
+def run(work: sv.Job, people: sv.Parties) -> Ran:
+    alike = {name: PartySecret.derived(work.seed, name) for name in people}
+    return run_parties(work, people, join_parties(people, work), run="run", secrets=alike)
+
+
+def same_trees(one: Ran, other: Ran) -> bool:
+    """Whether all parties have the same part of the model, bit by bit."""
+
+    def flat(state: Any) -> list[Any]:
+        if isinstance(state, dict):
+            return [item for key in sorted(state) for item in flat(state[key])]
+        return [state.tolist()] if isinstance(state, torch.Tensor) else [state]
+
+    return all(
+        flat(one.trained[name].model["parts"]) == flat(other.trained[name].model["parts"]) for name in one.trained
+    )
+
+
+def part(ran: Ran, name: str) -> Any:
+    return ran.trained[name].model["parts"]["forest"]
