@@ -28,8 +28,9 @@ def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
 
 
 def one_sided(size: np.ndarray, large: float, other: float, generator: np.random.Generator) -> np.ndarray:
-    """How much each row counts by gradient-based one-side sampling (Ke et al. 2017, algorithm 2), float64 (rows,): those
-    of the largest gradients once, some of the others for all of the others, the rest not at all.
+    """How much each row counts by gradient-based one-side sampling (Ke et al. 2017, algorithm 2), float64 (rows,).
+
+    Those of the largest gradients count once, some of the others for all of the others, and the rest not at all.
 
     Args:
         size: of the rows' gradients, (rows,).

@@ -91,8 +91,10 @@ class Settings(Algorithm):
         return not protection.sealed or self.nodes == "shown"
 
     def tells_rows(self, protection: Protection) -> bool:
-        """Whether passive parties know which rows a tree sees, so that nobody encrypts or adds up the others. Those that
-        are drawn by chance tell of no label; those of large gradients do, as nodes do."""
+        """Whether passive parties know which rows a tree sees, so that nobody encrypts or adds up the others.
+
+        Those that are drawn by chance tell of no label; those of large gradients do, as nodes do.
+        """
         return self.goss is None or self.shows_nodes(protection)
 
     @property
@@ -204,7 +206,7 @@ class Settings(Algorithm):
                     ACTIVE,
                     PASSIVE,
                     "which rows a tree sees",
-                    reveals="which rows have large gradients and which do not: in the first trees these are the rows of "
+                    reveals="which rows have large gradients and which do not: in the first trees these are rows of "
                     "the rarer label, later those whose label is a surprise",
                     severity="leak",
                     sights=(_LARGE,),
@@ -249,7 +251,7 @@ class Settings(Algorithm):
                 ]
         elif self.goss is not None and protection.sealed:
             found += [
-                "goss saves no work with hidden nodes: the rows that it picks tell labels, so all rows are sent, most of "
-                "them as zeros (rows in the place of goss draws by chance, and saves)"
+                "goss saves no work with hidden nodes: the rows that it picks tell labels, so all rows are sent, most "
+                "of them as zeros (rows in the place of goss draws by chance, and saves)"
             ]
         return found
