@@ -61,6 +61,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.gpu", quick=("--stand-in", "cpu", "--quick")),
     Benchmark("benchmarks.psi", quick=("--quick",)),
     Benchmark("benchmarks.psi_links", quick=("--quick",)),
+    Benchmark("benchmarks.psi_unbalanced", quick=("--small", "64", "--large", "20000")),
     Benchmark("benchmarks.psi_shards", quick=("--ids", "20000")),
     Benchmark("benchmarks.okvs", quick=("--trials", "200")),
     Benchmark("benchmarks.linkage", quick=("--quick",)),

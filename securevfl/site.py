@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -221,6 +222,7 @@ class Site:
         keeper: keeps the party's checkpoints.
         notes: what the report should tell of this party's part in the run.
         looks: what earlier jobs and predictions gave away of each of the party's rows.
+        filters: folder for what outlasts an unbalanced alignment; None to keep nothing.
         silence: seconds without a sign of life after which a peer that this party waits for counts as lost: the party's
             own affair, of which the job says nothing.
         pool: the party's own workers, as `securevfl.scale.open_pool` reads them; likewise.
@@ -242,6 +244,7 @@ class Site:
     keeper: Keeper = field(default_factory=Keeper)
     notes: list[str] = field(default_factory=list)
     looks: LookBook = field(default_factory=LookBook)
+    filters: Path | None = None
     silence: float = SILENCE
     pool: str = "local"
 

@@ -29,11 +29,15 @@ class Align(Config):
         link: megabits a second between the parties, for ``"auto"``; None where that is not what limits.
         pad_to: each party announces and sends so many identifiers, the missing ones random; None for none. It hides the
             sizes of tables from alignment; algorithms that train on rows that are not aligned tell how many these are.
+        keep_days: for ``"unbalanced"``: how long the larger party may use its filter and the key of it again, and the
+            other one need not fetch it; each where its party file names a folder (`filters`). None for a fresh key in
+            each alignment.
     """
 
     protocol: AlignProtocol = "dh"
     link: Annotated[int, Meta(ge=1, le=1_000_000, description="megabits a second")] | None = None
     pad_to: Annotated[int, Meta(ge=1, le=1 << 24)] | None = None
+    keep_days: Annotated[int, Meta(ge=1, le=366, description="days")] | None = None
 
     @classmethod
     def path(cls) -> str:
@@ -49,6 +53,11 @@ class Align(Config):
             found.append(
                 f"pad_to is {self.pad_to} and protocol 'unbalanced': it pads all parties to one size, and that is for "
                 "unequal ones; leave it out, or take 'dh' or 'ot'"
+            )
+        if self.keep_days is not None and self.protocol != "unbalanced":
+            found.append(
+                f"keep_days is {self.keep_days} and protocol {self.protocol!r}: only 'unbalanced' has a filter "
+                "to keep; leave it out"
             )
         return found
 

@@ -11,6 +11,7 @@ import securevfl_psi as psi
 from securevfl.align.driver import drive
 from securevfl.align.options import Align
 from securevfl.align.result import RULES, Alignment, identifiers, order
+from securevfl.align.shelf import FolderShelf
 from securevfl.errors import InputError, NoCommonRows, PolicyError, ProtocolError
 from securevfl.site import Site
 
@@ -42,7 +43,8 @@ def _ran(joint: psi.Joint, how: Align) -> str:
     if not chosen:
         return _GLOBAL + (", for nobody learns a pairwise intersection by it" if how.protocol == "auto" else "")
     if how.protocol != "auto":
-        return _WORDS[how.protocol]
+        kept = f"; filters may be kept for {how.keep_days} days" if how.keep_days else ""
+        return _WORDS[how.protocol] + kept
     found = dict.fromkeys(_WORDS[choice.protocol] for choice in chosen.values())
     why = "; ".join(f"{name}: {choice.why}" for name, choice in chosen.items())
     return f"{' and '.join(found)}, as auto chose ({why})"
@@ -117,6 +119,7 @@ def _joint(
         protocol=how.protocol,
         link=how.link,
         pad_to=how.pad_to,
+        shelf=FolderShelf(site.filters, how.keep_days) if site.filters and how.keep_days else None,
     )
 
     def allow(count: int, found: Mapping[str, int], sizes: Mapping[str, int]) -> None:

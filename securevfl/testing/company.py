@@ -145,6 +145,7 @@ class Company:
                     own.signing_key(),
                     own.table(),
                     policy=own.policy,
+                    filters=own.filters,
                     hearers=hearers.get(name, ()),
                 )
             yield parties
@@ -207,7 +208,8 @@ def found(
         write_whole(folder / "certs" / f"{name}.key", key.pem, private=True)
         write_whole(folder / "certs" / f"{name}.crt", self_signed(name, key, datetime.now(UTC)).pem)
         make_key(name, folder / "keys")
-        lines = [f'party = "{name}"', f'state = "{name}.state"', f'listen = "127.0.0.1:{ports[name]}"']
+        lines = [f'party = "{name}"', f'state = "{name}.state"', f'filters = "{name}.filters"']
+        lines += [f'listen = "127.0.0.1:{ports[name]}"']
         if name in people:
             lines += ["[data]", *_write_table(people[name], folder / f"{name}.csv")]
         lines += ["[keys]", f'signing = "keys/{name}.key"']

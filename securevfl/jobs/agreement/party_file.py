@@ -192,6 +192,7 @@ class _Sections(Config):
     party: Annotated[str, Meta(max_length=64)] = ""
     state: Word = "state"
     looks: Word = "looks.jsonl"
+    filters: Word | None = None
     device: Word = "cpu"
     pool: Word = "local"
     listen: Word | None = None
@@ -213,6 +214,8 @@ class PartyFile:
         state: the state folder.
         looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
             used where the policy has a budget of looks.
+        filters: folder for filters and keys of unbalanced alignments, where an agreement lets them be kept; None to
+            keep none.
         device: ``"cpu"`` or ``"cuda"``.
         pool: workers for the products of a sealed cut; see `securevfl.scale.open_pool`.
         listen: own address; None to listen nowhere.
@@ -227,6 +230,7 @@ class PartyFile:
     party: str
     state: Path
     looks: Path
+    filters: Path | None
     device: str
     pool: str
     listen: Address | None
@@ -302,6 +306,7 @@ def read_party_file(path: str | Path) -> PartyFile:
         party=sections.party,
         state=file.parent / sections.state,
         looks=file.parent / sections.looks,
+        filters=None if sections.filters is None else file.parent / sections.filters,
         device=sections.device,
         pool=sections.pool,
         listen=None if sections.listen is None else Address.of(sections.listen),

@@ -53,6 +53,7 @@ class Attending:
         patience: how long it waits.
         silence: see `Site.silence`.
         looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
+        filters: see `Site.filters`.
         hearers: of what happens, observers and `News`.
         command: what makes the report again.
     """
@@ -72,6 +73,7 @@ class Attending:
         patience: Patience | None = None,
         silence: float = SILENCE,
         looks: Path | None = None,
+        filters: Path | None = None,
         hearers: Iterable[News | Observer] = (),
         command: str = "",
     ) -> None:
@@ -104,6 +106,7 @@ class Attending:
             keep=self._keep,
             silence=silence,
             looks=looks,
+            filters=filters,
         )
         self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
         self.finished: Finished | None = None

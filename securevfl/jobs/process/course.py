@@ -73,6 +73,7 @@ class Course:
         silence: see `Site.silence`.
         looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
             given.
+        filters: see `Site.filters`.
     """
 
     state: StateFolder
@@ -87,6 +88,7 @@ class Course:
     keep: Callable[[Finished], None] | None = None
     silence: float = SILENCE
     looks: Path | None = None
+    filters: Path | None = None
 
     def __post_init__(self) -> None:
         kept = self.state.alignment()
@@ -124,6 +126,7 @@ class Course:
             observer=self.observer,
             silence=self.silence,
             looks=LookBook(self.looks) if self.looks is not None and budgeted else None,
+            filters=self.filters,
         )
         site.ledger.note("agreement", self.note())
         if self.begun is not None:

@@ -98,6 +98,7 @@ class Start:
                 patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
                 silence=silence,
                 looks=own.looks,
+                filters=own.filters,
                 hearers=hearers,
                 command=command,
             )

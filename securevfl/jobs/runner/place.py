@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from securevfl.jobs.runner.roster import Roster
 from securevfl.party import Job, declared
@@ -34,6 +35,7 @@ def site_of(
     messages: Exchanges | None = None,
     silence: float = SILENCE,
     looks: LookBook | None = None,
+    filters: Path | None = None,
 ) -> Site:
     """A site whose links let through what the job declares.
 
@@ -50,6 +52,7 @@ def site_of(
         messages: what the job declares, where it is known already.
         silence: see `Site.silence`.
         looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
+        filters: see `Site.filters`.
     """
     messages = messages or declared(job, len(roster.passive))
     observer = observer or Observer()
@@ -92,6 +95,7 @@ def site_of(
         keeper=keeper,
         silence=silence,
         looks=looks,
+        filters=filters,
         pool=job.pool,
     )
 

@@ -1,0 +1,90 @@
+"""The folder in which a party keeps what outlasts an unbalanced alignment: its publications and its peers' filters."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from securevfl.durable import make_folder, write_whole
+from securevfl.errors import InputError
+
+__all__ = ["FolderShelf"]
+
+_TIMES = struct.Struct(">QQ")
+_DAY = 86_400
+
+
+class FolderShelf:
+    """A `securevfl_psi.publication.Shelf` in a private folder. What was agreed to be kept no longer is removed whenever
+    something is looked for or kept.
+
+    Args:
+        folder: made when something is kept, for this user alone: a publication holds a key.
+        days: how long something is kept, as the parties agreed; what was kept under another agreement must be younger,
+            too.
+        now: seconds since 1970.
+    """
+
+    def __init__(self, folder: Path, days: int, now: Callable[[], float] = time.time) -> None:
+        self._folder, self._days, self._now = folder, days, now
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.psi"
+
+    def load(self, name: str) -> bytes | None:
+        """What was kept, unless it is too old, or from the future: a clock was set back, and nobody knows its age.
+
+        Raises:
+            InputError: the file is there and cannot be read.
+        """
+        self._sweep()
+        path = self._path(name)
+        data = _read(path)
+        if data is None:
+            return None
+        made, _ = _TIMES.unpack_from(data)
+        return data[_TIMES.size :] if 0 <= self._now() - made < self._days * _DAY else None
+
+    def save(self, name: str, data: bytes) -> None:
+        """Keep it.
+
+        Raises:
+            InputError: the folder cannot be made, or the file not be written.
+        """
+        make_folder(self._folder, private=True)
+        self._sweep()
+        path, now = self._path(name), int(self._now())
+        try:
+            write_whole(path, _TIMES.pack(now, now + self._days * _DAY) + data, private=True)
+        except OSError as error:
+            raise InputError(
+                f"{path} cannot be written ({error.strerror}): free space, or choose another folder"
+            ) from None
+
+    def drop(self, name: str) -> None:
+        """Keep it no longer."""
+        self._path(name).unlink(missing_ok=True)
+
+    def _sweep(self) -> None:
+        for path in self._folder.glob("*.psi"):
+            times = _read(path, _TIMES.size)
+            if times is not None and (len(times) < _TIMES.size or self._now() >= _TIMES.unpack(times)[1]):
+                path.unlink(missing_ok=True)
+
+
+def _read(path: Path, size: int = -1) -> bytes | None:
+    """What a file holds, or its beginning; None where there is none.
+
+    Raises:
+        InputError: it is there and cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{path} cannot be read ({error.strerror}): mend that, or remove it") from None
