@@ -213,3 +213,16 @@ def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
     result.ledgers["plain"]["shop1"].lines[-1] = msgspec.structs.replace(closing, words=words)
     found = {line.party: line.cross_signed_by for line in ledger_records(result.ledgers)}
     assert found == {"bank": ["shop2"], "shop1": ["bank", "shop2"], "shop2": ["bank", "shop1"]}
+
+
+@pytest.mark.parametrize("page", ["report", "sweep", "attacks", "runs"])
+def test_pages_are_made_for_paper(page: str) -> None:
+    """Tables whose headers break are as wide as the sheet, no heading stands alone at its end, and it is white."""
+    text = (Path(plots.__file__).parent / "templates" / f"{page}.html.j2").read_text(encoding="utf-8")
+    style = text[text.index("<style>") : text.index("</style>")]
+    paper = style[style.index("@media print {") :]
+    assert "th, th.n { font-size: 11px; white-space: normal; }" in paper
+    assert re.search(r"\bh2\b[^{]*\{ break-after: avoid", paper)
+    assert re.search(r"\btr\b[^{]*\{ break-inside: avoid", paper)
+    assert "@page { margin: 14mm; }" in style
+    assert "prefers-color-scheme: dark" not in style.replace("@media screen and (prefers-color-scheme: dark)", "")
