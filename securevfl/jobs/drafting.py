@@ -17,7 +17,7 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.joining import compound, distinct, single
+from securevfl.jobs.joining import compound, distinct, levels, obstacle, single, whole_numbers
 
 __all__ = ["Draft", "draft_job"]
 
@@ -32,6 +32,8 @@ _NUMBER = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T
 _NUMBER_FROM = 20
 """Distinct values from which on a label of numbers is a number to learn."""
 _MOSTLY = 0.9
+_WHOLE = frozenset("0123456789+- ")
+"""What whole numbers are written with."""
 _FREE_TEXT = 0.5
 """Share of distinct values from which on a column of texts is no feature."""
 
@@ -65,6 +67,17 @@ class _Table:
     def columns(self) -> list[str]:
         return list(self.table.column_names)
 
+    def named(self) -> Any:
+        """The same rows, with whole numbers of a CSV file as the texts that they are: identifiers are read so."""
+        numbers = whole_numbers(self.table) if isinstance(self.source, CsvRows) else []
+        if not numbers:
+            return self.table
+        table, texts = self.table, _top(self.source, _use(numbers), [one for one in self.columns if one in numbers])
+        for column in numbers:
+            if _WHOLE.issuperset("".join(texts[column].unique().to_pylist())):  # 12.0 is a number, and names nobody
+                table = table.set_column(table.column_names.index(column), column, texts[column])
+        return table
+
     def distinct(self, column: str) -> set[str]:
         """See `joining.distinct`."""
         return distinct(self.table, column)
@@ -91,23 +104,37 @@ def draft_job(
     tables = [_read(Path(path), number) for number, path in enumerate(paths)]
     _name_apart(tables)
     several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
-    _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
+    why = _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
     if len(several) > 1:
         _find_labels(tables, several)
     else:
         _find_label(tables, *(several or ("",)))
     missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
+    missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
     missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
     found = tuple(_told(one) for one in tables)
     return Draft(_text(tables, folder), found, tuple(missing))
 
 
 def _read(path: Path, number: int) -> _Table:
+    source = source_of(place_of(path))
+    table = _top(source, _use(), None)
+    if not table.num_rows:
+        raise InputError(f"{path} has no rows")
+    name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
+    name = name if name[0].isalpha() else f"party_{name}"
+    return _Table(path, name[:32], source, table)
+
+
+def _use(texts: Sequence[str] = ()) -> ColumnUse:
+    return ColumnUse.of(id=texts, label=None, features=(), categorical=(), classes=None, prepare="auto")
+
+
+def _top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> Any:
+    """The first rows of a table, a `pyarrow.Table`."""
     import pyarrow as pa
 
-    source = source_of(place_of(path))
-    use = ColumnUse.of(id="", label=None, features=(), categorical=(), classes=None, prepare="auto")
-    batches, parts, rows = source.batches(None, use, DEFAULT_LIMITS), [], 0
+    batches, parts, rows = source.batches(columns, use, DEFAULT_LIMITS), [], 0
     try:
         for batch in batches:
             parts.append(batch)
@@ -116,14 +143,12 @@ def _read(path: Path, number: int) -> _Table:
                 break
     finally:
         batches.close()
-    if not rows:
-        raise InputError(f"{path} has no rows")
+    if not parts:
+        return pa.table({})
     doubled = [one for one, times in Counter(parts[0].schema.names).items() if times > 1]
     if doubled:
-        raise InputError(f"{path} has column {doubled[0]!r} twice; rename one")
-    name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
-    name = name if name[0].isalpha() else f"party_{name}"
-    return _Table(path, name[:32], source, pa.Table.from_batches(parts).slice(0, _ROWS))
+        raise InputError(f"{source.where} has column {doubled[0]!r} twice; rename one")
+    return pa.Table.from_batches(parts).slice(0, _ROWS)
 
 
 def _name_apart(tables: list[_Table]) -> None:
@@ -134,21 +159,26 @@ def _name_apart(tables: list[_Table]) -> None:
             one.name = f"{one.name}_{seen[one.name]}"
 
 
-def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> None:
-    """The columns that join the tables: told, or one of each, or two or three."""
+def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> str:
+    """The columns that join the tables: told, or one of each, or two or three; else, why there are none."""
+    doubled = [name for name in told if told.count(name) > 1 or name in labels]
+    if doubled:
+        raise InputError(f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use")
     for one in tables:
         for name in told:
             if name not in one.columns:
                 raise UnknownNameError(f"column of {one.path}:", name, one.columns)
         one.ids = told
     if told:
-        return
-    contents = [one.table for one in tables]
+        return ""
+    contents = [one.named() for one in tables]
     found: list[tuple[str, ...]] = [(column,) for column in single(contents)]
     if not found:
-        found = [tuple(columns) for columns in compound(contents, [_no_part(one, labels) for one in tables])]
+        leave = [_no_part(one, labels) for one in tables]
+        found = [tuple(columns) for columns in compound(contents, leave)]
     for one, columns in zip(tables, found, strict=False):
         one.ids = columns
+    return "" if found else obstacle(contents, leave)
 
 
 def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
@@ -237,10 +267,13 @@ def _left_out(one: _Table) -> dict[str, str]:
     for column in one.columns:
         if column in (*one.ids, one.label, *one.labels):
             continue
+        if not pa.types.is_string(one.table[column].type):
+            continue
+        if levels(one.table, column) <= _FREE_TEXT * one.table.num_rows:
+            continue
         values = one.distinct(column)
-        different = pa.types.is_string(one.table[column].type) and len(values) > _FREE_TEXT * one.table.num_rows
         read = sum(_NUMBER.fullmatch(text) is not None for text in values)
-        if different and read < _MOSTLY * len(values):
+        if read < _MOSTLY * len(values):
             found[column] = f"{len(values):,} different texts in {one.table.num_rows:,} rows: a name, or free text"
     return found
 
@@ -300,9 +333,9 @@ def _party(one: _Table, folder: Path) -> list[str]:
         several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
         lines.append(f"label = {several if one.labels else quoted(one.label)}")
     left = _left_out(one)
-    if left:
-        features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
-        lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
+    features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
+    lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
+    if left or (one.label and not features):
         lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
     lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')
     return [*lines, ""]

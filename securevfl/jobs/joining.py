@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["compound", "distinct", "names_rows", "single"]
+__all__ = ["compound", "distinct", "levels", "names_rows", "obstacle", "single", "whole_numbers"]
 
 _IDS = re.compile(
     r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
@@ -32,6 +33,10 @@ _MOST = 12
 """Columns that combinations are made of: 66 pairs and 220 triples."""
 _COMPARED = 60
 """Columns up to which those of other names are compared by their values."""
+_NUMBERS = 60
+"""Columns of whole numbers that are looked at closely."""
+_SURELY = 0.5
+"""Share of common values from which on whole numbers of one name that says nothing join tables."""
 
 
 def distinct(table: pa.Table, column: str) -> set[str]:
@@ -39,14 +44,54 @@ def distinct(table: pa.Table, column: str) -> set[str]:
     return {str(one) for one in table[column].unique().to_pylist() if one is not None and str(one).strip()}
 
 
+def levels(table: pa.Table, column: str) -> int:
+    """How many distinct values a column has, missing ones not counted."""
+    import pyarrow.compute as pc
+
+    return int(pc.count_distinct(table[column]).as_py())
+
+
 def names_rows(table: pa.Table, column: str) -> bool:
     """Whether every row has a value of its own, and values are no fractions."""
     import pyarrow as pa
 
     values = table[column]
-    if pa.types.is_floating(values.type) or values.null_count:
+    if pa.types.is_floating(values.type) or values.null_count or levels(table, column) < len(values):
         return False
-    return len(distinct(table, column)) == len(values)
+    return len(distinct(table, column)) == len(values) and (_named(column) or not _counts(table, column))
+
+
+def whole_numbers(table: pa.Table) -> list[str]:
+    """Columns of numbers with a fraction that have none, in any row: whole numbers of a CSV file come so. At most
+    `_NUMBERS`, those first whose names say that they name rows, then those with most values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = []
+    for column in table.column_names:
+        values = table[column]
+        if pa.types.is_floating(values.type) and not values.null_count:
+            parts = (values.slice(0, 1000), values)
+            if all(bool(pc.all(pc.equal(part, pc.trunc(part))).as_py()) for part in parts):
+                found.append(column)
+    return sorted(found, key=lambda column: (-_likely(column), -levels(table, column)))[:_NUMBERS]
+
+
+def _counts(table: pa.Table, column: str) -> bool:
+    """Whether a column counts the rows from 0 or 1, as programs do that write a table: it names nobody."""
+    first, rows = str(table[column][0]), len(table)
+    if first not in ("0", "1"):
+        return False
+    counted = (str(i) for i in range(int(first), rows + int(first)))
+    return all(str(one) == other for one, other in zip(table[column].to_pylist(), counted, strict=True))
+
+
+def _are_numbers(values: set[str]) -> bool:
+    return all(one.strip().lstrip("+-").isdigit() for one in values)
+
+
+def _named(column: str) -> bool:
+    return _IDS.search(column.lower()) is not None
 
 
 def single(tables: Sequence[pa.Table]) -> list[str]:
@@ -57,7 +102,7 @@ def single(tables: Sequence[pa.Table]) -> list[str]:
         mine, score, row = distinct(tables[0], first), 0.0, [first]
         for one, columns in zip(tables[1:], candidates[1:], strict=True):
             rows = min(len(mine), one.num_rows)
-            shared = {column: len(mine & distinct(one, column)) / rows for column in columns}
+            shared = {column: _rate(first, mine, column, distinct(one, column), rows) for column in columns}
             top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
             score += shared.get(top, 0.0) + _likely(top) / 100
             row.append(top)
@@ -65,6 +110,18 @@ def single(tables: Sequence[pa.Table]) -> list[str]:
         if score > best and all(row):
             best, chosen = score, row
     return chosen if best > _LEAST * len(tables) else []
+
+
+def _rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
+    """Share of common values; none for whole numbers whose names do not say that they mean the same, for amounts and
+    counts are alike by chance."""
+    share = len(mine & other) / rows
+    told = _named(first) and _named(column)
+    return share if told or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
+
+
+def _same_name(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()
 
 
 def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
@@ -82,9 +139,12 @@ def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list
     """
     shared = _shared(tables, leave)
     coded = {row: _codes(tables, row) for row in shared}
+    rows_most = max(map(len, tables))
     for size in (2, 3):
         best, chosen = (_ROWS, 0), list[list[str]]()
         for rows in combinations(shared, size):
+            if prod(_size(coded[row]) for row in rows) < rows_most:
+                continue  # fewer values than rows
             joined = _joined([coded[row] for row in rows])
             if any(len(np.unique(one)) < len(one) for one in joined):
                 continue
@@ -95,6 +155,41 @@ def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list
         if chosen:
             return chosen
     return []
+
+
+def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> str:
+    """Why neither `single` nor `compound` finds anything, and the cure."""
+    told = "name the columns with --id where all tables call them alike"
+    shared = _shared(tables, leave)
+    for row in shared:
+        common = reduce(set.__and__, (distinct(one, column) for one, column in zip(tables, row, strict=True)))
+        if not common and (_likely(row[0]) or not _are_numbers(distinct(tables[0], row[0]))):
+            return (
+                f"column {row[0]!r} has no value in common between the tables: write it alike in all of them (dates, "
+                f"leading zeros, upper and lower case), or {told}"
+            )
+    if not shared:
+        return f"no column without gaps is common to all tables: give them one, or {told}"
+    listed = ", ".join(repr(row[0]) for row in shared)
+    coded = [_codes(tables, row) for row in shared]
+    for number in range(len(tables)):
+        every = np.stack([column[number] for column in coded])
+        doubled = every.shape[1] - np.unique(every, axis=1).shape[1]
+        if doubled:
+            return (
+                f"{listed}, which all tables have, leave {doubled:,} of {every.shape[1]:,} rows of table {number + 1} "
+                f"like another: drop doubled rows, or add a column that tells them apart; then {told}"
+            )
+    if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
+        return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
+    return (
+        f"columns {listed} name the rows, and hardly a row of one table is in another: are they the same people, "
+        f"written alike? If so, {told}"
+    )
+
+
+def _unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:
+    return all(len(np.unique(one)) == len(one) for one in _joined(columns))
 
 
 def _likely(column: str) -> int:
@@ -110,13 +205,13 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
     found: list[tuple[int, tuple[str, ...]]] = []
     used: list[set[str]] = [set() for _ in tables]
     for first in possible[0]:
-        values, row = distinct(tables[0], first), [first]
-        if len(values) < 2:
+        many, row = levels(tables[0], first), [first]
+        if many < 2:
             continue
         for number, columns in enumerate(possible[1:], 1):
-            row.append(_same(first, values, tables[number], [one for one in columns if one not in used[number]]))
+            row.append(_same(first, tables[0], tables[number], [one for one in columns if one not in used[number]]))
         if all(row):
-            found.append((len(values), tuple(row)))
+            found.append((many, tuple(row)))
             for names, column in zip(used, row, strict=True):
                 names.add(column)
     found.sort(key=lambda one: (-_likely(one[1][0]), -one[0]))  # as in the first table where they are alike
@@ -124,20 +219,27 @@ def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple
 
 
 def _part(table: pa.Table, column: str) -> bool:
-    """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row."""
+    """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row, and not
+    numbers of lines."""
     from pyarrow import types
 
     kind = table[column].type
     fits = (types.is_integer, types.is_string, types.is_large_string, types.is_date)
-    return not table[column].null_count and any(one(kind) for one in fits)
+    if table[column].null_count or not any(one(kind) for one in fits):
+        return False
+    return _named(column) or not _counts(table, column)
 
 
-def _same(first: str, values: set[str], table: pa.Table, columns: list[str]) -> str:
-    """The column of a table that holds what a column of the first does, by its name or by its values; or none."""
+def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
+    """The column of a table that holds what a column of the first does, by its name or by its values; or none. Whole
+    numbers of other names are not compared: ages and weeks are alike."""
     for column in columns:
-        if column.casefold() == first.casefold():
+        if _same_name(column, first):
             return column
-    if len(columns) > _COMPARED or len(values) < 3:
+    if len(columns) > _COMPARED or levels(own, first) < 3:
+        return ""
+    values = distinct(own, first)
+    if _are_numbers(values):
         return ""
     best, chosen = _ALIKE, ""
     for column in columns:
@@ -158,11 +260,15 @@ def _codes(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
     return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in texts])[:-1])
 
 
+def _size(column: Sequence[np.ndarray]) -> int:
+    return 1 + max(int(one.max()) for one in column)
+
+
 def _joined(columns: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
     """Of each table, one number for the values of several columns. Three of 2^21 different values, those of 20
     tables of 100,000 rows, fit into 63 bits."""
     found = []
-    sizes = [1 + max(int(one.max()) for one in column) for column in columns]
+    sizes = [_size(column) for column in columns]
     for parts in zip(*columns, strict=True):
         code = np.zeros(len(parts[0]), np.int64)
         for part, size in zip(parts, sizes, strict=True):
