@@ -57,10 +57,12 @@ def pooled_forest(
     trees: int,
     levels: Sequence[int] = (),
     samples: Sequence[np.ndarray] = (),
+    allowed: Sequence[np.ndarray] = (),
 ) -> tuple[list[Tree], np.ndarray, np.ndarray]:
     """Trees over a pooled table, the raw scores of its rows, and what they began with.
 
     `samples` are the rows of each tree, where it does not see all: then it is grown over a table of these alone.
+    `allowed` are the columns that each may split by, bool (columns,).
     """
     from securevfl.training.objectives import objective
 
@@ -75,7 +77,9 @@ def pooled_forest(
         rule = Rule(l1=config.l1, l2=config.l2, min_gain=0.0, min_hessian=config.min_hessian, scales=(gu, hu))
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
-        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, Pooled(bins, codes[rows], values)))
+        columns = allowed[number] if len(allowed) else None
+        source = Pooled(bins, codes[rows], values)
+        grown: Grown = asyncio.run(grow(values, (g[:, 0], h[:, 0]), rule, limits, source, allowed=columns))
         grown.tree.value = [config.lr * value for value in grown.tree.value]
         raw[:, 0] += np.asarray(grown.tree.value)[grown.tree.leaves_of(x, {}, len(x))]
         forest.append(grown.tree)

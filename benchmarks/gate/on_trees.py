@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import Figures, Got
-from securevfl.algorithms.boosting import asking, passive
+from securevfl.algorithms.boosting import answering, asking
 from securevfl.jobs import join_parties
 from securevfl.jobs.simulation import run_parties
 from securevfl.privacy.attacks import label_gradients as on_labels
@@ -49,7 +49,7 @@ class Sights:
 def watch() -> Iterator[Sights]:
     """Record what the parties of boosting jobs inside see."""
     sights = Sights()
-    answer, received = passive._OneTree._answer, asking.Asking._received
+    answer, received = answering.OneTree._answer, asking.Asking._received
     slots: dict[int, np.ndarray] = {}
     of = asking.Asking._theirs_of
 
@@ -70,7 +70,7 @@ def watch() -> Iterator[Sights]:
         return sums
 
     with (
-        mock.patch.object(passive._OneTree, "_answer", answered),
+        mock.patch.object(answering.OneTree, "_answer", answered),
         mock.patch.object(asking.Asking, "_theirs_of", asked),
         mock.patch.object(asking.Asking, "_received", heard),
     ):

@@ -447,16 +447,16 @@ def test_what_thins_trees_out_still_learns(changes: dict[str, Any]) -> None:
 
 
 def test_a_tree_sees_the_share_of_rows_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows that it does not see have no gradient, and a passive party cannot tell which they are."""
+    """Rows that it does not see have no gradient."""
     from securevfl.algorithms.boosting import asking
 
     seen: list[tuple[int, int]] = []
     begin = asking.Asking.begin
 
-    async def counted(self: Any, values: np.ndarray, rows: np.ndarray) -> None:
+    async def counted(self: Any, values: np.ndarray, rows: np.ndarray, *rest: Any) -> None:
         seen.append((int(rows.sum()), len(rows)))
         assert not values[~rows].any()
-        await begin(self, values, rows)
+        await begin(self, values, rows, *rest)
 
     monkeypatch.setattr(asking.Asking, "begin", counted)
     run(job(sv.Plain(), rows=0.5), scarce(1, rows=200, overlap=1.0))

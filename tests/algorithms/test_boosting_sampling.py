@@ -18,8 +18,8 @@ from helpers import ready_keys, scarce
 from securevfl_crypto.sums import SumHolder, SumOwner
 
 import securevfl as sv
-from securevfl.algorithms.boosting import passive
-from securevfl.algorithms.boosting.sampling import drawn_rows
+from securevfl.algorithms.boosting import answering
+from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
 from securevfl.algorithms.boosting.trees import read_splits, read_trees
 from securevfl.privacy.attacks.measure import auc
 from securevfl.testing.trial import roles_begun
@@ -53,20 +53,21 @@ def counted() -> Iterator[Work]:
 def rows_known() -> Iterator[dict[str, list[np.ndarray]]]:
     """Passive party → the rows that it sums, tree by tree."""
     known: dict[str, list[np.ndarray]] = {}
-    seen = passive._OneTree._seen
+    seen = answering.OneTree._seen
 
     async def watched(self: Any) -> np.ndarray:
         rows = await seen(self)
         known.setdefault(self._role.site.name, []).append(rows)
         return rows
 
-    with mock.patch.object(passive._OneTree, "_seen", watched):
+    with mock.patch.object(answering.OneTree, "_seen", watched):
         yield known
 
 
-@pytest.mark.parametrize("leaves", [0, 5])
-def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows(leaves: int) -> None:
-    people, work = scarce(2, rows=300, overlap=1.0), job(sv.Plain(), rows=0.4, leaves=leaves)
+@pytest.mark.parametrize(("leaves", "share"), [(0, 1.0), (5, 0.5)])
+def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows(leaves: int, share: float) -> None:
+    people = scarce(2, rows=300, overlap=1.0)
+    work = job(sv.Plain(), rows=0.4, leaves=leaves, columns=share)
     with roles_begun() as roles:
         ran = run(work, people)
     train, names = ran.split.train, [people.active.name, *sorted(t.name for t in people.passive)]
@@ -76,7 +77,9 @@ def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows
     samples = [drawn_rows(by_name["bank"].site.seed, k, len(train), 0.4) for k in range(3)]
     assert len({len(np.intersect1d(one, samples[0])) for one in samples}) > 1
     config = sv.Boosting.of(work.algorithm.describe())
-    forest, raw, _ = pooled_forest(np.concatenate(columns, axis=1), y, config, 3, samples=samples)
+    allowed = [by_name["bank"].allowed(k) for k in range(3)] if share < 1 else ()
+    x = np.concatenate(columns, axis=1)
+    forest, raw, _ = pooled_forest(x, y, config, 3, samples=samples, allowed=allowed)
     mine = read_trees(part(ran, "bank")["trees"], owners=2, outputs=1, columns=columns[0].shape[1])
     assert [tree.left for tree in mine] == [tree.left for tree in forest]
     assert [tree.value for tree in mine] == [tree.value for tree in forest]
@@ -87,7 +90,7 @@ def test_vertical_trees_of_some_rows_are_those_over_a_pooled_table_of_these_rows
 @pytest.mark.parametrize(
     ("nodes", "changes", "share"),
     [
-        ("hidden", {"rows": 0.4}, 0.4),
+        ("hidden", {"rows": 0.4, "columns": 0.5}, 0.4),
         ("shown", {"rows": 0.4}, 0.4),
         ("shown", {"goss": (0.2, 0.2)}, 0.4),
         ("hidden", {"goss": (0.2, 0.2)}, 1.0),  # hidden from those who would add up less
@@ -118,6 +121,29 @@ def test_only_rows_that_a_tree_sees_are_encrypted_and_added_up(
         if entry.way == "sent" and entry.what == "boost/gradients"
     ]
     assert sent == [(seen, 512)] * (2 * levels)
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_columns_that_a_tree_does_not_see_are_not_added_up(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two of six columns a tree, some trees see none of a party's."""
+    ready_keys(monkeypatch)
+    people = scarce(2, rows=120, width=2, overlap=1.0)
+    settings: dict[str, Any] = {"nodes": nodes, "merge": 4, "depth": 1, "columns": 0.34}
+    plain = run(job(sv.Plain(), **settings).replace(epochs=4), people)
+    with counted() as work, roles_begun() as begun:
+        sealed = run(job(sv.Paillier(bits=2048), **settings).replace(epochs=4), people)
+    assert same_trees(plain, sealed)
+    (bank,) = (role for role in begun if role.site.name == "bank")
+    own = bank.width
+    drawn = [bank.allowed(number) for number in range(4)]  # type: ignore[attr-defined]
+    theirs = [int(one[own:].sum()) for one in drawn]
+    assert min(theirs) < max(theirs)
+    assert any(not one[own : own + 2].any() for one in drawn) or any(not one[own + 2 :].any() for one in drawn)
+    rows = len(sealed.split.train)
+    assert 0 < work.factors <= rows * sum(theirs)  # of all columns, the fullest bin of each is left out
+    for number, name in enumerate(("shop1", "shop2")):
+        for tree, one in zip(read_splits(part(sealed, name), columns=2), drawn, strict=True):
+            assert all(one[own + 2 * number + column] for column in tree.column)
 
 
 def test_a_draw_by_chance_knows_no_labels_and_one_by_gradients_tells_them() -> None:
@@ -178,6 +204,30 @@ def test_merged_bins_have_enough_rows_that_the_tree_sees(
         assert cells_read(sights, name, roles[name].codes, roles[name].bins.counts) == 0.0
 
 
+def test_sides_that_are_not_those_of_the_sums_are_refused() -> None:
+    """A party that answers a split with one row on the other side does not go on."""
+    packed = np.packbits
+
+    def turned(bits: np.ndarray, **rest: Any) -> np.ndarray:
+        return packed(np.concatenate([~bits[:, :1], bits[:, 1:]], axis=1), **rest)
+
+    with (
+        mock.patch.object(answering, "np", SimpleNamespace(**{**vars(np), "packbits": turned})),
+        pytest.raises(sv.ProtocolError, match="on the left of a split by passive party 1"),
+    ):
+        run(job(sv.Plain()), scarce(1, rows=200, overlap=1.0))
+
+
+@pytest.mark.parametrize("columns", [[2, 1], [0, 3], [-1, 0], [0.0, 1.0], [[0, 1]]], ids=str)
+def test_columns_of_a_tree_that_are_none_are_refused(columns: list[Any]) -> None:
+    async def receive(*_: Any) -> Any:
+        return SimpleNamespace(arrays={"columns": np.array(columns)})
+
+    link: Any = SimpleNamespace(peer="bank", receive=receive)
+    with pytest.raises(sv.ProtocolError, match="by which of 3 columns"):
+        asyncio.run(hear_columns(link, 3))
+
+
 @pytest.mark.parametrize(
     "bits", [np.zeros(13, np.uint8), np.full(12, 255, np.uint8), np.full(13, 1, np.int64)], ids=["none", "few", "wide"]
 )
@@ -185,10 +235,6 @@ def test_rows_of_a_tree_that_are_none_are_refused(bits: np.ndarray) -> None:
     async def receive(*_: Any) -> Any:
         return SimpleNamespace(arrays={"bits": bits})
 
-    link = SimpleNamespace(peer="bank", receive=receive)
-    role = SimpleNamespace(
-        upstream=link, codes=np.zeros((100, 2)), config=sv.Boosting(goss=(0.2, 0.1)), protection=sv.Plain()
-    )
-    tree = passive._OneTree(role)  # type: ignore[arg-type]
+    link: Any = SimpleNamespace(peer="bank", receive=receive)
     with pytest.raises(sv.ProtocolError, match="which of 100 rows"):
-        asyncio.run(tree._seen())
+        asyncio.run(hear_rows(link, 100))

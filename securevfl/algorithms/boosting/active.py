@@ -155,7 +155,7 @@ class BoostingActive(ActiveRole):
         values = np.stack([gi, hi], axis=1)
         limits = Limits(depth=config.depth, leaves=config.leaves)
         seen, allowed = weight > 0, self.allowed(number)
-        await self.asking.begin(values, seen)
+        await self.asking.begin(values, seen, allowed)
         grown = await grow(
             values,
             (g, h),

@@ -13,6 +13,8 @@ from securevfl.algorithms.boosting.bins import Bins
 from securevfl.algorithms.boosting.categories import NUMBER, packed
 from securevfl.algorithms.boosting.growing import Chosen, Owned
 from securevfl.algorithms.boosting.histograms import plain_sums
+from securevfl.algorithms.boosting.introductions import hear_introduction
+from securevfl.algorithms.boosting.sampling import spread, tell_columns, tell_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
 from securevfl.cut.sealed import working
@@ -21,10 +23,8 @@ from securevfl.privacy import Link, fan_out
 from securevfl.site import Site
 from securevfl.transport import Guard, Kind
 
-__all__ = ["MOST_COLUMNS", "Asking", "plan_of"]
+__all__ = ["Asking", "plan_of"]
 
-MOST_COLUMNS = 1 << 16
-"""The most columns that a passive party may bring."""
 _VALUES = 2
 """Integers of a row: g and h."""
 
@@ -86,6 +86,8 @@ class Asking:
         self._kinds = bins.kinds
         self._values = np.empty((0, _VALUES), dtype=np.int64)
         self._rows = np.empty(0, dtype=np.int64)
+        self._own = np.empty(0, dtype=np.int64)
+        self._drawn: dict[str, np.ndarray] = {}
         self._numbers: dict[str, int] = {}
         self._owner: SumOwner | None = None
         self._guard = Guard()
@@ -116,19 +118,7 @@ class Asking:
         """
         role = self._role
         for link in self._links():
-            message = await link.receive(Kind.CONTROL, "boost/columns", "bins", "directions", "kinds")
-            bins, directions, kinds = (np.asarray(message.arrays[name]) for name in ("bins", "directions", "kinds"))
-            if bins.dtype != np.int64 or bins.ndim != 1 or len(bins) > MOST_COLUMNS:
-                raise ProtocolError(f"{link.peer!r} sent {bins.dtype} {bins.shape}, and not the bins of its columns")
-            if len(bins) and not 2 <= bins.min() <= bins.max() <= role.config.bins + 1:
-                raise ProtocolError(
-                    f"{link.peer!r} has columns of {bins.min()} to {bins.max()} bins, one for missing values among "
-                    f"them; 2 to {role.config.bins + 1} are possible"
-                )
-            if directions.dtype != np.int64 or directions.shape != bins.shape or (np.abs(directions) > 1).any():
-                raise ProtocolError(f"{link.peer!r} does not say along which of its columns scores may only rise")
-            if kinds.dtype != np.int64 or kinds.shape != bins.shape or ((kinds != 0) & (kinds != 1)).any():
-                raise ProtocolError(f"{link.peer!r} does not say which of its columns hold categories")
+            bins, directions, kinds = await hear_introduction(link, role.config.bins)
             self.directions = np.concatenate([self.directions, directions])
             self._kinds = np.concatenate([self._kinds, kinds > 0])
             self._theirs[link.peer] = tuple(bins.tolist())
@@ -156,13 +146,14 @@ class Asking:
 
         await fan_out(self._links(), send)
 
-    async def begin(self, values: np.ndarray, seen: np.ndarray) -> None:
+    async def begin(self, values: np.ndarray, seen: np.ndarray, allowed: np.ndarray | None = None) -> None:
         """Begin a tree. Rows that it does not see are left out where passive parties may know which these are, and are
         sent as zeros else.
 
         Args:
             values: of the training rows in fixed point, int64 (n, 2).
             seen: which of them the tree sees, bool (n,).
+            allowed: which of all columns it may split by, bool (columns,); None for all. The others are not summed.
         """
         role = self._role
         config, shown = role.config, role.config.shows_nodes(role.protection)
@@ -171,12 +162,13 @@ class Asking:
         self._numbers = dict.fromkeys(self._theirs, 0)
         await self._next("tree")
         if told and config.goss is not None:
-            bits = np.packbits(seen)
-
-            async def send(link: Link) -> None:
-                await link.send(Kind.CONTROL, "boost/rows", bits=bits)
-
-            await fan_out(self._links(), send)
+            await tell_rows(self._links(), seen)
+        sizes = [len(self._bins.counts), *map(len, self._theirs.values())]
+        drawn = np.ones(sum(sizes), dtype=bool) if allowed is None else allowed
+        self._own, *rest = (np.flatnonzero(part) for part in np.split(drawn, np.cumsum(sizes)[:-1]))
+        self._drawn = dict(zip(self._theirs, rest, strict=True))
+        if config.columns < 1:
+            await tell_columns(self._links(), self._drawn)
         if self._owner is not None:
             self._owner = self._owner.on(plan_of(self._guard.bits, len(self._rows), config.bits, 1))
         if shown:
@@ -206,7 +198,9 @@ class Asking:
 
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """See `Sources.sums`."""
-        own = plain_sums(self._values, self._codes, self._bins.counts, slot, len(nodes))
+        counts = self._bins.counts
+        summed = [counts[column] for column in self._own]
+        own = spread(plain_sums(self._values, self._codes[:, self._own], summed, slot, len(nodes)), counts, self._own)
         if not self._theirs:
             return own
         shown = self._role.config.shows_nodes(self._role.protection)
@@ -238,13 +232,19 @@ class Asking:
             await self._send_gradients(slot[self._rows])
         found = []
         for link in self._links():
-            counts = self._theirs[link.peer]
-            if not counts:
-                continue
-            found.append(await self._received(link, counts, len(nodes), totals, shown=shown))
+            if self._theirs[link.peer]:
+                found.append(await self._received(link, len(nodes), totals, shown=shown))
         return np.concatenate(found, axis=1) if found else np.empty((len(nodes), 0, _VALUES), dtype=np.int64)
 
-    async def _received(
+    async def _received(self, link: Link, nodes: int, totals: np.ndarray, *, shown: bool) -> np.ndarray:
+        """Sums of all codes of a party, int64 (nodes, codes, 2), zeros of columns that the tree does not see."""
+        whole, columns = self._theirs[link.peer], self._drawn[link.peer]
+        counts = [whole[column] for column in columns]
+        if not counts:
+            return np.zeros((nodes, sum(whole), _VALUES), dtype=np.int64)
+        return spread(await self._summed(link, counts, nodes, totals, shown=shown), whole, columns)
+
+    async def _summed(
         self, link: Link, counts: Sequence[int], nodes: int, totals: np.ndarray, *, shown: bool
     ) -> np.ndarray:
         if self._owner is not None:

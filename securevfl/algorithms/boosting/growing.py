@@ -16,6 +16,7 @@ import numpy as np
 from securevfl.algorithms.boosting.categories import NUMBER
 from securevfl.algorithms.boosting.splits import Rule, Split, best_split, leaf_value
 from securevfl.algorithms.boosting.trees import Tree
+from securevfl.errors import ProtocolError
 
 __all__ = ["Chosen", "Grown", "Limits", "Owned", "Sources", "grow"]
 
@@ -182,7 +183,11 @@ class _Growth:
         return [heapq.nsmallest(1, gains)[0][1]] if gains else []
 
     async def split(self, nodes: Sequence[int]) -> None:
-        """Split these nodes, and learn the sums of those of their children that may go on."""
+        """Split these nodes, and learn the sums of those of their children that may go on.
+
+        Raises:
+            ProtocolError: the sides of a split are not those that its sums were of.
+        """
         tree, chosen = self.tree, []
         for node in nodes:
             split = self.open[node].split
@@ -200,6 +205,11 @@ class _Growth:
             self.leaf[here & goes_left], self.leaf[here & ~goes_left] = left, right
             for child in (left, right):
                 self.totals[child] = self.values[self.leaf == child].sum(axis=0)
+            if was.split is not None and (self.totals[left] != was.split.left).any():
+                raise ProtocolError(
+                    f"rows on the left of a split by passive party {what.owner} sum up to "
+                    f"{self.totals[left].tolist()}, and its bins did to {was.split.left.tolist()}: its sums and its sides are of different columns"
+                )
             self.bound(node, one.column, left, right)
             pairs.append((left, right, was))
         await self.look(pairs)

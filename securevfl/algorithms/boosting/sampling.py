@@ -1,12 +1,17 @@
-"""Which rows a tree sees: a share of them by chance, or those of large gradients and some others."""
+"""Which rows and columns a tree sees, and how passive parties learn of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, fan_out
 from securevfl.site import derive_seed
+from securevfl.transport import Kind
 
-__all__ = ["drawn_rows", "one_sided"]
+__all__ = ["drawn_rows", "hear_columns", "hear_rows", "one_sided", "spread", "tell_columns", "tell_rows"]
 
 
 def drawn_rows(seed: int, number: int, rows: int, share: float) -> np.ndarray:
@@ -45,3 +50,62 @@ def one_sided(size: np.ndarray, large: float, other: float, generator: np.random
     weight[order[:top]] = 1.0
     weight[generator.permutation(order[top:])[:more]] = (1 - large) / other
     return weight
+
+
+def spread(sums: np.ndarray, counts: Sequence[int], columns: np.ndarray) -> np.ndarray:
+    """Sums of all columns from those of some: zeros for the others, which no split looks at.
+
+    Args:
+        sums: of the codes of these columns, int64 (nodes, codes, integers).
+        counts: codes of each of all columns.
+        columns: which ones the sums are of, in rising order, int64 (n,).
+    """
+    if len(columns) == len(counts):
+        return sums
+    found = np.zeros((len(sums), sum(counts), sums.shape[2]), dtype=sums.dtype)
+    found[:, np.repeat(np.isin(np.arange(len(counts)), columns), counts)] = sums
+    return found
+
+
+async def tell_rows(links: Sequence[Link], seen: np.ndarray) -> None:
+    """Tell passive parties which training rows a tree sees, bool (rows,)."""
+    bits = np.packbits(seen)
+
+    async def send(link: Link) -> None:
+        await link.send(Kind.CONTROL, "boost/rows", bits=bits)
+
+    await fan_out(links, send)
+
+
+async def hear_rows(link: Link, rows: int) -> np.ndarray:
+    """Which of so many training rows a tree sees, int64 (n,) in rising order.
+
+    Raises:
+        ProtocolError: the active party says something else.
+    """
+    bits = np.asarray((await link.receive(Kind.CONTROL, "boost/rows", "bits")).arrays["bits"])
+    if bits.dtype != np.uint8 or bits.shape != (-(-rows // 8),) or not np.unpackbits(bits, count=rows).any():
+        raise ProtocolError(f"{link.peer!r} does not say which of {rows} rows a tree sees")
+    return np.flatnonzero(np.unpackbits(bits, count=rows))
+
+
+async def tell_columns(links: Sequence[Link], columns: Mapping[str, np.ndarray]) -> None:
+    """Tell each passive party which of its columns a tree may split by, int64 (n,) in rising order."""
+
+    async def send(link: Link) -> None:
+        await link.send(Kind.CONTROL, "boost/drawn", columns=columns[link.peer])
+
+    await fan_out(links, send)
+
+
+async def hear_columns(link: Link, count: int) -> np.ndarray:
+    """Which of so many columns of one's own a tree may split by, int64 (n,) in rising order.
+
+    Raises:
+        ProtocolError: the active party says something else.
+    """
+    found = np.asarray((await link.receive(Kind.CONTROL, "boost/drawn", "columns")).arrays["columns"])
+    right = found.dtype == np.int64 and found.ndim == 1 and (np.diff(found, prepend=-1, append=count) > 0).all()
+    if not right:
+        raise ProtocolError(f"{link.peer!r} does not say by which of {count} columns a tree may split")
+    return found

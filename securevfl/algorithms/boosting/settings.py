@@ -198,6 +198,16 @@ class Settings(Algorithm):
                     sights=(_FULLEST,),
                 ),
             ]
+        if self.columns < 1:
+            found.append(
+                Exchange(
+                    "boost/drawn",
+                    Kind.CONTROL,
+                    ACTIVE,
+                    PASSIVE,
+                    "which of its columns a tree may split by, drawn by chance",
+                )
+            )
         if shown and self.goss is not None:
             found.append(
                 Exchange(

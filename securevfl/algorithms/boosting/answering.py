@@ -1,0 +1,245 @@
+"""How a passive party answers while one tree grows: with sums over its bins, and with the sides of its splits."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from securevfl_crypto.modular import Batch
+from securevfl_crypto.sums import SealedSums, SumHolder
+
+from securevfl.algorithms.boosting.asking import plan_of
+from securevfl.algorithms.boosting.bins import Bins
+from securevfl.algorithms.boosting.categories import CODES, NUMBER, unpacked
+from securevfl.algorithms.boosting.histograms import Merged, merged_bins, plain_sums
+from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
+from securevfl.algorithms.boosting.settings import Settings
+from securevfl.algorithms.boosting.trees import OwnSplits
+from securevfl.cut import Protection
+from securevfl.cut.sealed import working
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link
+from securevfl.site import Site
+from securevfl.transport import Guard, Kind
+
+__all__ = ["OneTree"]
+
+_MOST_NODES = 1 << 12
+
+
+class Trees(Protocol):
+    """The party's part of the model."""
+
+    trees: list[OwnSplits]
+
+
+class Answering(Protocol):
+    """What has to be known of a passive party's role.
+
+    Attributes:
+        holder: where sums are sealed: what computes them.
+        guard: of what it sends then.
+        bins: of its columns.
+        codes: of its training rows, int16 (n, columns).
+    """
+
+    holder: SumHolder | None
+    guard: Guard
+    bins: Bins
+    codes: np.ndarray
+
+    @property
+    def forest(self) -> Trees:
+        """Its part of the model."""
+        ...
+
+    @property
+    def config(self) -> Settings:
+        """What the job asks for."""
+        ...
+
+    @property
+    def site(self) -> Site:
+        """The party's place."""
+        ...
+
+    @property
+    def protection(self) -> Protection:
+        """Of what is sent."""
+        ...
+
+    @property
+    def upstream(self) -> Link:
+        """The link to the active party."""
+        ...
+
+
+class OneTree:
+    """A passive party's part in growing one tree.
+
+    Args:
+        role: of the party.
+    """
+
+    def __init__(self, role: Answering) -> None:
+        self._role, self._link = role, role.upstream
+        self._rows = np.empty(0, dtype=np.int64)
+        self._codes = role.codes
+        self._counts = role.bins.counts
+        self._places = dict[int, int]()
+        self._values: np.ndarray | None = None
+        self._sealed: Batch | None = None
+        self._merged: dict[int, Merged] = {}
+        self._splits = OwnSplits()
+
+    async def run(self) -> None:
+        """Follow the active party until the tree ends.
+
+        Raises:
+            ProtocolError: it asks for something else.
+        """
+        shown = self._role.config.shows_nodes(self._role.protection)
+        if await self._asked() != ("tree", 0):
+            raise ProtocolError(f"{self._link.peer!r} goes on with a tree that has not begun")
+        await self._begin()
+        if shown:
+            await self._gradients(1)
+        while True:
+            what, nodes = await self._asked()
+            if what == "end":
+                break
+            if what == "sums":
+                await (self._sums_shown(nodes) if shown else self._sums_hidden(nodes))
+            elif what == "split":
+                await self._split()
+            else:
+                raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} in the middle of a tree")
+        self._role.forest.trees.append(self._splits)
+
+    async def _begin(self) -> None:
+        """Learn which rows and columns the tree sees."""
+        role = self._role
+        self._rows, whole = await self._seen(), role.bins.counts
+        drawn = role.config.columns < 1
+        columns = await hear_columns(self._link, len(whole)) if drawn else np.arange(len(whole))
+        self._codes = role.codes[np.ix_(self._rows, columns)]
+        self._counts = tuple(whole[column] for column in columns)
+        self._places = {column: place for place, column in enumerate(columns.tolist())}
+
+    async def _seen(self) -> np.ndarray:
+        """The training rows that are summed, int64 (n,): those that the tree sees, where this party may know them."""
+        role, config = self._role, self._role.config
+        rows = len(role.codes)
+        if not config.tells_rows(role.protection):
+            return np.arange(rows)
+        if config.goss is None:
+            return drawn_rows(role.site.seed, len(role.forest.trees), rows, config.rows)
+        return await hear_rows(self._link, rows)
+
+    async def _asked(self) -> tuple[str, int]:
+        message = await self._link.receive(Kind.CONTROL, "boost/next")
+        what, nodes = message.meta.get("do"), message.meta.get("nodes", 0)
+        if not isinstance(what, str) or type(nodes) is not int or not 0 <= nodes <= _MOST_NODES:
+            raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} of {nodes!r:.20} nodes")
+        return what, nodes
+
+    async def _gradients(self, nodes: int) -> None:
+        role = self._role
+        rows = len(self._rows)
+        if role.holder is None:
+            message = await self._link.receive(Kind.GRADIENT, "boost/gradients", "g")
+            values = np.asarray(message.arrays["g"])
+            most = 1 << role.config.bits
+            if values.dtype != np.int64 or values.shape != (rows, 2) or np.abs(values).max() > most:
+                raise ProtocolError(f"{self._link.peer!r} sent no gradients of {rows} rows within ±{most}")
+            self._values = values
+            return
+        message = await self._link.receive(Kind.CIPHERTEXT, "boost/gradients", "c")
+        with working(role.site.clock):
+            role.holder = role.holder.on(plan_of(role.guard.bits, rows, role.config.bits, nodes))
+            self._sealed = role.holder.load(np.asarray(message.arrays["c"]))
+
+    async def _sums_hidden(self, nodes: int) -> None:
+        if not nodes:
+            raise ProtocolError(f"{self._link.peer!r} asks for sums of no node")
+        await self._gradients(nodes)
+        await self._answer(self._codes.astype(np.int64), None, 1)
+
+    async def _sums_shown(self, nodes: int) -> None:
+        role = self._role
+        message = await self._link.receive(Kind.CONTROL, "boost/nodes", "nodes", "place")
+        numbers, place = np.asarray(message.arrays["nodes"]), np.asarray(message.arrays["place"])
+        rows = len(self._rows)
+        right = numbers.dtype == np.int64 and numbers.shape == (nodes,) and nodes > 0
+        if not right or place.dtype != np.int32 or place.shape != (rows,) or place.min() < -1 or place.max() >= nodes:
+            raise ProtocolError(
+                f"{self._link.peer!r} does not say which of {rows} rows stand in which of {nodes} nodes"
+            )
+        codes = self._codes.astype(np.int64)
+        if role.config.merges:
+            for k, number in enumerate(numbers.tolist()):
+                here = np.flatnonzero(place == k)
+                merged = merged_bins(self._codes[here], self._counts, role.config.merge)
+                codes[here], self._merged[number] = merged.codes, merged
+        await self._answer(codes, place.astype(np.int64), nodes)
+
+    async def _answer(self, codes: np.ndarray, place: np.ndarray | None, nodes: int) -> None:
+        role, counts = self._role, self._counts
+        if not counts:
+            return
+        if role.holder is None:
+            if self._values is None or place is None:
+                raise ProtocolError(f"{self._link.peer!r} asks for sums before it sent gradients")
+            sums = plain_sums(self._values, codes, counts, place, nodes)
+            await self._link.send(Kind.STATISTIC, "boost/sums", sums=sums)
+            return
+        if self._sealed is None:
+            raise ProtocolError(f"{self._link.peer!r} asks for sums before it sent gradients")
+        with working(role.site.clock):
+            found: SealedSums = role.holder.sums(self._sealed, codes, counts, place, nodes)
+        await self._link.send(Kind.CONTROL, "boost/fullest", bins=found.omitted.astype(np.int32))
+        await self._link.send(Kind.CIPHERTEXT, "boost/sums", guard=role.guard, c=found.ciphertexts)
+
+    async def _split(self) -> None:
+        role = self._role
+        message = await self._link.receive(Kind.CONTROL, "boost/splits", "splits", "sets")
+        splits, sets = np.asarray(message.arrays["splits"]), np.asarray(message.arrays["sets"])
+        counts = role.bins.counts
+        if splits.dtype != np.int64 or splits.ndim != 2 or splits.shape[1] != 4 or len(splits) > _MOST_NODES:
+            raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape}, and not its choice of splits")
+        if sets.dtype != np.uint8 or sets.shape != (len(splits), CODES // 8):
+            raise ProtocolError(f"{self._link.peer!r} sent {sets.dtype} {sets.shape}, and not a set for each split")
+        sides = np.empty((len(splits), len(role.codes)), dtype=bool)
+        for k, ((node, column, bin_, missing), codes) in enumerate(zip(splits.tolist(), unpacked(sets), strict=True)):
+            if not (column in self._places and 0 <= bin_ < counts[column] - 1 and missing in (0, 1)):
+                raise ProtocolError(f"{self._link.peer!r} chose bin {bin_} of column {column}, which is not there")
+            if (codes != NUMBER) != bool(role.bins.kinds[column]) or codes >> counts[column] > 0 or codes == 0:
+                raise ProtocolError(f"{self._link.peer!r} chose codes of column {column} that it does not have")
+            last, missing_left, left = bin_, bool(missing), codes
+            if codes == NUMBER:
+                last = self._last_bin(node, column, bin_) if role.config.merges else bin_
+            else:
+                left = self._whole(node, column, codes) if role.config.merges else codes
+                missing_left = bool(left >> (counts[column] - 1) & 1)
+            sides[k] = role.bins.goes_left(role.codes, column, last, missing_left=missing_left, left=left)
+            self._splits.column.append(column)
+            self._splits.threshold.append(role.bins.threshold(column, last) if left == NUMBER else 0.0)
+            self._splits.missing_left.append(missing_left)
+            self._splits.levels.append(role.bins.levels_of(column, left))
+        await self._link.send(Kind.CONTROL, "boost/sides", bits=np.packbits(sides, axis=1))
+
+    def _last_bin(self, node: int, column: int, group: int) -> int:
+        """The last bin of a group of bins that were put together for a node."""
+        ends = self._put_together(node).ends[self._places[column]]
+        return ends[group] if group < len(ends) else self._role.bins.counts[column] - 2
+
+    def _whole(self, node: int, column: int, groups: int) -> int:
+        """The set of bins in a set of groups."""
+        table = self._put_together(node).tables[self._places[column]]
+        return sum(1 << code for code, group in enumerate(table.tolist()) if groups >> group & 1)
+
+    def _put_together(self, node: int) -> Merged:
+        found = self._merged.get(node)
+        if found is None:
+            raise ProtocolError(f"{self._link.peer!r} splits node {node}, whose sums it never saw")
+        return found
