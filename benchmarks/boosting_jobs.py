@@ -6,9 +6,9 @@ The credit table, 12,945 training rows, 18 passive columns, 32 bins, depth 5, a 
 process, with links, ledgers and checks. A tree's figures are medians over `--trees` trees after a first one, which
 makes tables: seconds, CPU seconds of all parties together, rows that are encrypted, bytes of all messages.
 
-- *sampling*: all rows, 30 % by chance (``rows``), as many by one-side sampling (``goss``), half the columns, nodes hidden and shown;
-  the AUC of 100 trees of each, in the clear, over three seeds; and how well a passive party ranks the training rows'
-  labels by how often each row was among those that it was told a tree sees.
+- *sampling*: all rows, 30 % by chance (``rows``), as many by one-side sampling (``goss``), half the columns; nodes
+  hidden and shown; the AUC of 100 trees of each, in the clear, over three seeds; and how well a passive party ranks
+  the training rows' labels by how often each row was among those that it was told a tree sees.
 - *parties*: the 18 columns at one passive party, at two and at four; and six columns at each of one, two and four (of
   these 24, six are there twice).
 """

@@ -28,7 +28,7 @@ class Boosting(Settings):
         min_hessian: least sum of second derivatives on either side of a split.
         rows: share of the training rows that each tree sees, drawn by the job's seed; others are neither encrypted nor
             added up.
-        columns: share of all columns that each tree may split by.
+        columns: share of all columns that each tree may split by, drawn by chance; sums over others are not made.
         goss: share of the rows that a tree sees for their large gradients, and of the others that it sees by chance
             (gradient-based one-side sampling, Ke et al. 2017, algorithm 2); None to see all alike. It saves work with
             shown nodes, and tells labels there.

@@ -208,7 +208,8 @@ class _Growth:
             if was.split is not None and (self.totals[left] != was.split.left).any():
                 raise ProtocolError(
                     f"rows on the left of a split by passive party {what.owner} sum up to "
-                    f"{self.totals[left].tolist()}, and its bins did to {was.split.left.tolist()}: its sums and its sides are of different columns"
+                    f"{self.totals[left].tolist()}, and its bins did to {was.split.left.tolist()}: its sums and its "
+                    "sides are of different columns"
                 )
             self.bound(node, one.column, left, right)
             pairs.append((left, right, was))
