@@ -1,6 +1,6 @@
 """The sealed sums of one boosted tree, part by part, beside python-paillier, on one core.
 
-    python -m benchmarks.sealed_boosting [--quick]
+    python -m benchmarks.sealed_boosting [--quick] [--peers-python PATH]
 
 A tree of depth 5 on the credit table: 12,887 training rows, 6 and 12 columns at two passive parties, 32 quantile bins,
 a key of 2048 bits, 12 bits of fixed point. Halves of nodes are drawn at random, the worst case: at each level half of
@@ -11,7 +11,8 @@ Seconds are CPU seconds of one process on one core. Of a tree's total, the owner
 add up; in a real run the parties share them. "ahead" is what can be done before the tree: blindings. The tree of the
 headline is the one of median total out of three. python-paillier's time is extrapolated from slices in the same run: an
 encryption of each row, an addition for each row and column that a sum needs, a decryption of each sum, with g and h
-packed into one number, and one by one.
+packed into one number, and one by one. SecretFlow's HEU, where the peers' environment has it, computes the sums of the
+same tree whole, nodes shown, after ours (`benchmarks/peers/heu_boosting.py`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 import securevfl_crypto as crypto
@@ -31,6 +34,8 @@ from securevfl_crypto.sums import SealedSums, SumHolder, SumOwner, SumPlan
 
 from benchmarks import skip
 from benchmarks.common import write
+from benchmarks.psi_peers import _run as run_peer
+from benchmarks.psi_peers import peers_python
 from securevfl import datasets
 
 BOUNDS = (4096, 1024)
@@ -179,6 +184,25 @@ def theirs(each: dict[str, float], parts: Parts, encryptions: int) -> float:
     return encryptions * each["encrypt"] + counts["additions"] * each["add"] + counts["sums"] * each["decrypt"]
 
 
+def heu(python: Path | None, size: Size, values: np.ndarray, ours: float) -> dict[str, Any]:
+    """The sums of the tree that `tree` opens, nodes shown, by SecretFlow's HEU: its seconds, and over ours."""
+    random = np.random.default_rng(0)
+    gradients = np.stack([random.integers(-b if s == 0 else 0, b, size.rows) for s, b in enumerate(BOUNDS)], axis=1)
+    nodes = np.stack([node for node, _ in levels(size, size.rows, random)])
+    parties = binned(values, size)
+    codes = np.concatenate([found for found, _ in parties], axis=1)
+    bins = np.concatenate([found for _, found in parties])
+    with TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "work.npz", gradients=gradients, nodes=nodes, codes=codes, bins=bins)
+        arguments = ["heu_boosting.py", str(Path(folder) / "work.npz"), "--bits", str(size.bits)]
+        found = run_peer(python, "heu", arguments, 900.0)
+    for name, one in found.get("schemes", {}).items():
+        if not one["right"]:
+            raise SystemExit(f"HEU's {name}: sums differ from plain ones")
+        one["HEU / ours"] = round(one["CPU seconds"]["tree"] / ours, 1)
+    return found
+
+
 def figures(parts: Parts) -> dict[str, object]:
     """What is written of one tree."""
     total = sum(parts.seconds.values())
@@ -193,7 +217,9 @@ def figures(parts: Parts) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="2,000 rows, no growth")
-    quick = parser.parse_args().quick
+    parser.add_argument("--peers-python", help="the interpreter that has HEU; see benchmarks/peers-requirements.txt")
+    given = parser.parse_args()
+    quick = given.quick
     os.environ["SECUREVFL_THREADS"] = "1"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -219,6 +245,8 @@ def main() -> None:
                 "one by one": round(2 * packed / whole, 1),
             },
         }
+        if not hidden:
+            content["SecretFlow's HEU, nodes shown"] = heu(peers_python(given.peers_python), size, values, whole)
     if not quick:
         changes = {
             "half the rows": replace(size, rows=size.rows // 2),
