@@ -58,6 +58,19 @@ class Decoys:
         """How many there would be between files of these sizes, in each bin."""
         return _between([bins(file.scores) for file in self.files], sizes)
 
+    def alike(self, thresholds: np.ndarray) -> np.ndarray:
+        """How many others of its own file a record resembles as much as that, on average over both files.
+
+        Args:
+            thresholds: similarities, (k,); below `least` not all pairs are known, and it is more.
+
+        Returns:
+            (k,) float64.
+        """
+        counts = [np.searchsorted(-file.scores, -thresholds, side="right") / file.sizes[0] for file in self.files]
+        mean: np.ndarray = (counts[0] + counts[1]) / 2
+        return mean
+
     def played(
         self,
         bins: Callable[[np.ndarray], np.ndarray],

@@ -16,16 +16,22 @@ share of the true pairs that the scores show. Nothing is assumed about the score
 
 The same thought as target-decoy counts (Elias and Gygi, Nature Methods 2007), with the refused pairs for decoys; hence
 their "+1": precision is given as if one pair more were false than estimated.
+
+Where records have many errors, few people are common and households go apart, the threshold of the best F1 lies so low
+that members of one household stand above it, and the files leave open how many people are common (see `decoys`). The
+estimate is then far too high: 0.57 where 0.14 to 0.28 was true. What shows this are the pairs *within* the files: so
+many of them are as similar as the threshold that nearly every record has one in its own file. With an estimate that is
+not good either, no threshold is given.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from securevfl_psi.errors import LinkageError
-from securevfl_psi.linkage.decoys import Reading, decoys_of, read_twice
+from securevfl_psi.linkage.decoys import Decoys, Reading, decoys_of, read_twice
 from securevfl_psi.linkage.encodings import Encodings
 from securevfl_psi.linkage.households import find_kin
 from securevfl_psi.linkage.recall import Span, spans_of
@@ -36,6 +42,9 @@ __all__ = ["BINS", "Estimate", "descending", "estimate"]
 BINS = 50
 """Equal bins of scores, of one probability each."""
 _PENALTY = 1e3
+_DOUBTED, _CROWDED = 0.75, 0.5
+"""A precision below the first is not believed at a threshold at which a record resembles more than so many others of
+its own file. Found on simulated families (``benchmarks/linkage_recall.py``); it held on others."""
 _FEWEST = 10
 """True pairs that have to stand out. Of two files with none in common, noise makes up to about as many."""
 
@@ -48,6 +57,8 @@ class Estimate:
         scores: of the assigned pairs, descending, (k,).
         probabilities: that they are true, by their scores, descending, (k,).
         edges: scores between which probabilities change, descending: the thresholds to choose from.
+        alike: how many others of its own file a record resembles as much as each edge, (edges,); empty where that is
+            not known.
         spans: between which bounds the recall is at a threshold, by each way to count false pairs.
     """
 
@@ -55,6 +66,7 @@ class Estimate:
     probabilities: np.ndarray
     edges: np.ndarray
     spans: tuple[Span, ...] = ()
+    alike: np.ndarray = field(default_factory=lambda: np.empty(0))
 
     @property
     def matches(self) -> float:
@@ -85,7 +97,8 @@ class Estimate:
         """The threshold of the best F1, or the lowest with at least a precision.
 
         Raises:
-            LinkageError: fewer than 10 true pairs stand out, most pairs would be false, or no threshold is so precise.
+            LinkageError: fewer than 10 true pairs stand out, most pairs would be false, no threshold is so precise; or,
+                where no precision is asked for, pairs of people and of household members are not told apart.
         """
         if precision is not None and not 0 < precision < 1:
             raise LinkageError(f"a precision of {precision!r}; above 0 and below 1 is possible")
@@ -103,7 +116,19 @@ class Estimate:
             chosen, wanted = float(self.edges[enough[-1] if len(enough) else int(f1.argmax())]), precision
         if self.precision(chosen) < wanted:
             raise LinkageError(f"the best precision is about {self.precision(chosen):.3f}, {wanted} is needed: {cure}")
+        if precision is None and len(self.alike):
+            self._require_told_apart(chosen, float(self.alike[best]))
         return chosen
+
+    def _require_told_apart(self, threshold: float, others: float) -> None:
+        """Refuse a doubtful threshold at which members of one household stand above it."""
+        said = self.precision(threshold)
+        if said < _DOUBTED and others > _CROWDED:
+            raise LinkageError(
+                f"precision is about {said:.2f} at the best threshold, {threshold:.3f}, or far less: there a record "
+                f"resembles {others:.1f} others of its own file, so people with errors and members of one household "
+                "are not told apart. Give witnesses; or ask for a precision, 0.9 say: fewer links, more of them right"
+            )
 
     def _above(self, threshold: float) -> int:
         return int(np.searchsorted(-self.scores, -threshold, side="right"))
@@ -147,14 +172,16 @@ def estimate(
     edges[-1] = low
     probabilities = _true_share(accepted, strangers)
     readings: tuple[Reading, ...] = (Reading(probabilities, strangers),)
+    decoys: Decoys | None = None
     if kin is not None and encodings is not None:
         # Pairs of households that were accepted count as true at first, so that the first count is too small. In the
         # second, true pairs of doubtful score count as without partner: it is too large, and a third would be larger.
         once = kin.accepted(probabilities[bins[taken]], bins, BINS, candidates.sizes)
         doubted = _true_share(accepted, strangers + once)
         twice = kin.accepted(doubted[bins[taken]], bins, BINS, candidates.sizes)
+        decoys = decoys_of(encodings, candidates, blocks)
         readings = read_twice(
-            decoys_of(encodings, candidates, blocks),
+            decoys,
             (accepted, pairs),
             (strangers, everyone),
             (once + twice) / 2,
@@ -163,8 +190,9 @@ def estimate(
             _true_share,
         )
         probabilities = np.mean([reading.share for reading in readings], axis=0)
+    alike = np.empty(0) if decoys is None else decoys.alike(edges)
     spans = spans_of(readings, accepted, edges, encodings)
-    return Estimate(scores[taken], probabilities[bins[taken]], edges, spans)
+    return Estimate(scores[taken], probabilities[bins[taken]], edges, spans, alike)
 
 
 def _true_share(accepted: np.ndarray, false: np.ndarray) -> np.ndarray:
