@@ -188,7 +188,6 @@ def test_every_algorithm_with_a_cut_is_in_the_matrix() -> None:
         "local",
         "logistic_regression",
         "random_match",
-        "scorecard",  # at the cut it is logistic regression; what its counts tell: tests/algorithms/test_scorecard.py
     }
     assert named == set(algorithms()) - left_out
 

@@ -49,8 +49,11 @@ ALGORITHMS: Mapping[str, tuple[int, sv.Algorithm]] = {
     "fedhssl": (3, sv.FedHSSL(rounds=4, cross_steps=8, local_steps=8, aggregate=False, **_BOTTOM)),
     "apc_vfl": (3, sv.APCVFL(bottom=(16,), code=16, lr=0.005)),
     "distilled": (3, sv.Distilled(teacher_steps=40, folds=2, **_BOTTOM)),
+    "scorecard": (3, sv.Scorecard(lr=0.02, key_bits=2048)),
     "boosting": (3, sv.Boosting(depth=4, lr=0.2)),
     "boosting, shown": (3, sv.Boosting(depth=4, lr=0.2, nodes="shown")),
+    "boosting, some rows": (3, sv.Boosting(depth=4, lr=0.2, rows=0.3, columns=0.5)),
+    "boosting, shown, goss": (3, sv.Boosting(depth=4, lr=0.2, nodes="shown", goss=(0.1, 0.2))),
 }
 """Name → number of parties and configuration."""
 
@@ -269,12 +272,18 @@ _WHOLE = {
     "apc_vfl": "plain, features 1, features 8",
     "distilled": _WIDE,
 }
+_CARDS = {"scorecard": "plain, sealed, response 1"}
 _AMOUNTS = {
     "splitnn, identity": "plain, sealed",
     "splitnn": "plain, sealed, dp 1, dp 8",
     "zero_imputation": "plain, sealed",
 }
-_TREES = {"boosting": "plain, sealed", "boosting, shown": "plain, sealed"}
+_TREES = {
+    "boosting": "plain, sealed",
+    "boosting, shown": "plain, sealed",
+    "boosting, some rows": "sealed",
+    "boosting, shown, goss": "sealed",
+}
 _SHARES = dict.fromkeys(
     (
         "splitnn, identity",
@@ -295,6 +304,7 @@ _CANARIES = {"splitnn, identity": "features 1, features 8, z 1", "splitnn": "fea
 CELLS = [
     *_matrix("credit", _WHOLE, 3),
     *_matrix("credit", _SEVERAL, 3),
+    *_matrix("credit", _CARDS, 3),
     *_matrix("credit", _TREES, 3),
     *_matrix("amount", _AMOUNTS, 3),
     *_matrix("planted", _WHOLE, 3),
@@ -319,6 +329,7 @@ QUICK = [
             "risa": "sealed",
             "fedcvt": "plain",
             "fedda": "plain",
+            "scorecard": "sealed",
             "boosting": "sealed",
             "boosting, shown": "sealed",
         },

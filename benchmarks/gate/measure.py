@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 import securevfl as sv
-from benchmarks.gate import on_trees
+from benchmarks.gate import on_scorecards, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
@@ -30,6 +30,7 @@ from securevfl.privacy.attacks.epsilon import audit
 from securevfl.privacy.attacks.learners import classify
 from securevfl.privacy.attacks.measure import auc, auc_error, correlated, draw_known, r_squared, ranked
 from securevfl.site import PartySecret
+from securevfl.testing.trial import roles_begun
 from securevfl.transport import COORDINATOR
 
 __all__ = ["measure", "record", "same_sights"]
@@ -103,7 +104,8 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
         return _measured_on_shares(cell, rows)
     if cell.trees:
         return on_trees.measure(cell, rows, lambda owner, passive: partial(_stated, cell, owner, tuple(passive)))
-    ran, transcript = record(cell, rows)
+    with roles_begun() as begun:
+        ran, transcript = record(cell, rows)
     owner = next(iter(transcript.truths))
     views = {name: opened(v) if cell.sealed else v for (name, of), v in transcript.views.items() if of == owner}
     bank = views[owner]
@@ -111,6 +113,12 @@ def measure(cell: Cell, *, rows: int, tests: int, every_party: bool) -> Figures:
     truth = transcript.truth(owner)
     secret = cell.secret
     labels = _worst(_labels(cell, bank, views[name], truth.y) for name in passive)
+    if cell.algorithm == "scorecard":
+        roles = {role.site.name: role for role in begun}
+        said = partial(_said, cell, bank)
+        counts = [on_scorecards.by_evidence(views[one], roles[one], truth.y, cell.seed, said) for one in passive]
+        noisy = cell.job.protection.dp is not None
+        labels = _worst([labels, *(msgspec.structs.replace(got, view="") if noisy else got for got in counts)])
     features = _worst(_features(cell, bank, name, truth.x[name]) for name in passive)
     attribute = _worst(
         _attribute(cell, bank, name, bits) for name in passive for bits in _attributes(cell, truth.x[name])
