@@ -140,6 +140,10 @@ def search_command(
     folder: Annotated[
         Path | None, typer.Option("--out", help="Where trials are kept; runs/<name>-search if not given.")
     ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that run trials, one thread each.")] = 1,
+    pool: Annotated[
+        str, typer.Option(help="Who runs trials, in place of --workers: process:2, ray, ray:HOST:PORT.")
+    ] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Look for settings of a job file with Optuna, over its own tables, by validation rows; go on where an earlier
@@ -153,7 +157,17 @@ def search_command(
     job = sv.read_job(file, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{job.name}-search"
     with resumable(terminal.command(), terminal.say), terminal.err.status("trying settings"):
-        found = sv.search(job.job, job.parties, asked, trials=trials, seeds=seeds, budget=budget, folder=folder)
+        found = sv.search(
+            job.job,
+            job.parties,
+            asked,
+            trials=trials,
+            seeds=seeds,
+            budget=budget,
+            folder=folder,
+            workers=workers,
+            pool=pool,
+        )
     terminal.out.print(found.table())
     terminal.out.print(settings_text(found.settings), markup=False, highlight=False)
     for line in repr(found).splitlines()[1:]:

@@ -1,24 +1,30 @@
 """`search`: Optuna looks for settings of a job over own tables, by validation rows alone.
 
 One split is drawn before the first trial, and all trials have it: a row that tests the winner never validated a trial.
-Trials run one after the other; their states are in Optuna's journal file, so that a search goes on where it broke off.
+Trials run one after the other, or on a pool; their states are in Optuna's journal file, so that a search goes on where
+it broke off.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from contextlib import nullcontext
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from securevfl_crypto.errors import PoolError
+
 from securevfl.data import Parties
 from securevfl.durable import locked, make_folder
-from securevfl.errors import InputError, SecureVFLError
+from securevfl.errors import InputError
 from securevfl.jobs.check import Roster
 from securevfl.jobs.kept_tables import tables_digest
 from securevfl.jobs.own_sweep import seeds_of, sweep
-from securevfl.jobs.search_budget import Budget, Unbudgeted, kept_plan
+from securevfl.jobs.search_budget import Budget, kept_plan
+from securevfl.jobs.search_loop import here, run_trials
+from securevfl.jobs.search_pool import check_pruner, on_pool
 from securevfl.jobs.search_result import SearchResult, TrialRow
 from securevfl.jobs.search_space import Space, check_space, described, suggested
 from securevfl.jobs.search_study import (
@@ -27,14 +33,17 @@ from securevfl.jobs.search_study import (
     FINALS,
     complete,
     counted,
+    in_memory,
+    journal_of,
     make_study,
     mark_study,
     need_optuna,
     spent_by,
 )
-from securevfl.jobs.search_trial import Asked, OverBudget, Pruned, final_seeds, run_trial, with_one_split
+from securevfl.jobs.search_trial import Asked, final_seeds, with_one_split
 from securevfl.jobs.selection_cost import together
 from securevfl.party import Job
+from securevfl.scale import check_pool
 from securevfl.site import Observer
 from securevfl.training import Task
 
@@ -54,6 +63,8 @@ def search(
     seeds: int | Sequence[int] | None = None,
     budget: float | None = None,
     folder: str | Path | None = None,
+    workers: int = 1,
+    pool: str = "",
     study: Study | None = None,
     observer: Observer | None = None,
 ) -> SearchResult:
@@ -74,17 +85,25 @@ def search(
             Needed where a trial has noise; the search ends before it would be crossed. ``math.inf`` for data that are
             public or simulated.
         folder: where Optuna's journal is: the same search goes on there; in memory unless given.
+        workers: processes that run trials, one thread each; 1 runs them in this one, one after the other.
+        pool: who runs trials, in place of `workers`, as `securevfl.scale.open_pool` reads it. Its workers have to see
+            `folder`, where the tables are while they run, for their owner alone. Trials of one worker are those of
+            this process. With more, a trial is suggested while others are under way: what the sampler knows then, and
+            from its 11th trial on what it suggests, depends on which ended first, so that the seed no longer makes the
+            same search again.
         study: an Optuna study of your own, that maximises, with a sampler and a pruner of your choice; the default has
-            TPE by the job's seed, and prunes below the median.
-        observer: hears how each trial goes on.
+            TPE by the job's seed, and prunes below the median. Workers cannot ask a pruner that is in this process:
+            for them it has to be ``optuna.pruners.NopPruner()``.
+        observer: hears how each trial goes on that runs in this process.
 
     Raises:
-        InputError: a space, numbers or a folder that cannot be; noise without a budget; no trial that ended well.
+        InputError: a space, numbers, a pool or a folder that cannot be; noise without a budget; no trial that ended
+            well.
         PolicyError: a policy that refuses the job.
     """
     need_optuna()
     check_space(job, space)
-    _check_counts(trials=trials, repeats=repeats)
+    _check_counts(trials=trials, repeats=repeats, workers=workers)
     if seeds is not None and seeds != 0:
         seeds_of(seeds, job.seed)
     one_split, parties, aligned = with_one_split(job, parties)
@@ -104,15 +123,42 @@ def search(
     )
     if folder is not None and study is not None:
         raise InputError("folder and study are both given: a study has a storage of its own; leave one out")
-    place = None if folder is None else Path(folder)
-    if place is not None:
-        make_folder(place)
-    with nullcontext() if place is None else locked(place, "wait for it to end, or give another folder"):
-        study = study or make_study(job.seed, place)
+    if not pool and workers > 1:
+        pool = f"process:{workers}"
+    pool = "" if pool == "local" else pool
+    try:
+        check_pool(pool or "local")
+    except PoolError as error:
+        raise InputError(str(error)) from error
+    own = study is not None
+    if study is not None and pool:
+        check_pruner(study)
+    kept = None if folder is None else Path(folder)
+    with _place(kept, pool) as place:
+        if study is None:
+            study = make_study(job.seed, place)
         parts = [job.digest, tables_digest(parties), described(space), str(repeats)]
         mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
-        stopped = _trials(study, asked, trials, seeds, observer)
-        return _result(job, study, asked, seeds, place, stopped)
+        journal = None if own or place is None else journal_of(place)
+        with here(asked, observer) if place is None or not pool else on_pool(pool, asked, place, journal) as runs:
+            stopped = run_trials(study, asked, trials, seeds, runs)
+        if kept is None and journal is not None and place is not None:
+            study = in_memory(place)  # the journal's folder is about to go
+        return _result(job, study, asked, seeds, kept, stopped, pool)
+
+
+@contextmanager
+def _place(folder: Path | None, pool: str) -> Iterator[Path | None]:
+    """Where journal and tables are, locked: the folder, a temporary one for workers, or nowhere."""
+    if folder is not None:
+        make_folder(folder)
+        with locked(folder, "wait for it to end, or give another folder"):
+            yield folder
+    elif pool:
+        with tempfile.TemporaryDirectory(prefix="securevfl-search-") as made:
+            yield Path(made)
+    else:
+        yield None
 
 
 def _check_counts(**counts: int) -> None:
@@ -121,42 +167,14 @@ def _check_counts(**counts: int) -> None:
             raise InputError(f"{name} is {count!r}; a whole number from 1 to 100,000 was expected")
 
 
-def _trials(
+def _result(
+    given: Job,
     study: Study,
     asked: Asked,
-    trials: int,
     seeds: int | Sequence[int] | None,
-    observer: Observer | None,
-) -> str:
-    """Run what is missing of so many trials; why it ended before, or nothing."""
-    from optuna.trial import TrialState
-
-    while len(counted(study)) < trials:
-        trial = study.ask()
-        try:
-            value = run_trial(study, trial, asked, seeds, observer)
-        except OverBudget as over:
-            study.tell(trial, state=TrialState.FAIL)
-            if not complete(study):
-                raise InputError(str(over)) from None
-            return str(over)
-        except Pruned:
-            study.tell(trial, state=TrialState.PRUNED)
-        except SecureVFLError as error:
-            trial.set_user_attr(ERROR, str(error))
-            study.tell(trial, state=TrialState.FAIL)
-            if isinstance(error, Unbudgeted) or not complete(study):
-                raise
-        except BaseException:
-            study.tell(trial, state=TrialState.FAIL)
-            raise
-        else:
-            study.tell(trial, value)
-    return ""
-
-
-def _result(
-    given: Job, study: Study, asked: Asked, seeds: int | Sequence[int] | None, place: Path | None, stopped: str
+    place: Path | None,
+    stopped: str,
+    pool: str,
 ) -> SearchResult:
     from optuna.trial import FixedTrial
 
@@ -179,7 +197,9 @@ def _result(
                     "larger one, or fewer seeds; seeds=0 for none"
                 )
             study.set_user_attr(FINALS, kept | {name: kept_plan(together([cost] * len(numbers)))})
-        final = sweep(job, asked.parties, {}, seeds=numbers, folder=None if place is None else place / "winner")
+        winner = None if place is None else place / "winner"
+        own = "" if cost else pool  # noise stays here: a pool runs again what it loses, and no budget counts that
+        final = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
     rows = tuple(
         TrialRow(
             number=one.number,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -23,6 +23,9 @@ __all__ = [
     "RELEASED",
     "complete",
     "counted",
+    "in_memory",
+    "journal_of",
+    "journal_report",
     "make_study",
     "mark_study",
     "need_optuna",
@@ -62,6 +65,21 @@ def _quiet(optuna: Any) -> Iterator[None]:
         optuna.logging.set_verbosity(level)
 
 
+def journal_of(folder: Path) -> Path:
+    """The file of a folder's study."""
+    return folder / "study.log"
+
+
+def _journal(optuna: Any, file: Path) -> Any:
+    from optuna.storages.journal import JournalFileBackend
+
+    return optuna.storages.JournalStorage(JournalFileBackend(str(file)))
+
+
+def _pruner(optuna: Any) -> Any:
+    return optuna.pruners.MedianPruner(n_startup_trials=_STARTUP)
+
+
 def make_study(seed: int, folder: Path | None) -> Study:
     """A study in memory, or in the journal of a folder.
 
@@ -70,24 +88,56 @@ def make_study(seed: int, folder: Path | None) -> Study:
         folder: where ``study.log`` is.
     """
     optuna = need_optuna()
-    storage = None
-    if folder is not None:
-        from optuna.storages.journal import JournalFileBackend
-
-        storage = optuna.storages.JournalStorage(JournalFileBackend(str(folder / "study.log")))
+    storage = None if folder is None else _journal(optuna, journal_of(folder))
     with _quiet(optuna):
         study = optuna.create_study(
             storage=storage,
             study_name=_WHAT if folder is not None else None,
             load_if_exists=True,
             direction="maximize",
-            pruner=optuna.pruners.MedianPruner(n_startup_trials=_STARTUP),
+            pruner=_pruner(optuna),
         )
     for left in study.trials:
         if left.state.name == "RUNNING":  # of a process that was killed
             study.tell(left.number, state=optuna.trial.TrialState.FAIL)
     study.sampler = optuna.samplers.TPESampler(seed=(seed + len(study.trials)) % (1 << 32))
     return cast("Study", study)
+
+
+def in_memory(folder: Path) -> Study:
+    """A copy of a folder's study, for when the folder is gone."""
+    optuna = need_optuna()
+    memory = optuna.storages.InMemoryStorage()
+    with _quiet(optuna):
+        optuna.copy_study(from_study_name=_WHAT, from_storage=_journal(optuna, journal_of(folder)), to_storage=memory)
+        return cast("Study", optuna.load_study(study_name=_WHAT, storage=memory, pruner=_pruner(optuna)))
+
+
+def journal_report(file: Path, number: int) -> Callable[[int, float], bool]:
+    """What a worker tells a trial's epochs: they go into the journal, where the pruner compares them with those of
+    other trials.
+
+    Args:
+        file: of `journal_of`.
+        number: of the trial, which is under way.
+    """
+    optuna = need_optuna()
+    with _quiet(optuna):
+        study = optuna.load_study(
+            study_name=_WHAT,
+            storage=_journal(optuna, file),
+            sampler=optuna.samplers.RandomSampler(),  # suggests nothing
+            pruner=_pruner(optuna),
+        )
+    trial = optuna.trial.Trial(study, study.trials[number]._trial_id)
+    told = set(study.trials[number].intermediate_values)
+
+    def report(epoch: int, value: float) -> bool:
+        if epoch not in told:  # by a worker that was lost
+            trial.report(value, epoch)
+        return bool(trial.should_prune())
+
+    return report
 
 
 def mark_study(study: Study, digest: str) -> None:

@@ -1,12 +1,12 @@
-"""One trial of a search: a job with suggested settings, run on the split that all trials have."""
+"""One trial of a search: a job with suggested settings, run on the split that all trials have, here or on a worker."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import numpy as np
 
 from securevfl.data import Parties
@@ -16,7 +16,7 @@ from securevfl.jobs.check import Roster, refusals
 from securevfl.jobs.own_sweep import seeds_of
 from securevfl.jobs.search_budget import Budget, kept_plan, kept_releases
 from securevfl.jobs.search_space import Space, job_of, suggested
-from securevfl.jobs.search_study import EPOCHS, PLANNED, RELEASED, spent_by
+from securevfl.jobs.search_study import PLANNED, spent_by
 from securevfl.jobs.selection_cost import Cost, planned_cost, together
 from securevfl.jobs.simulation import Aligned, join_parties, run_parties
 from securevfl.party import Job, settled, wrong_parties
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from optuna.study import Study
     from optuna.trial import Trial
 
-__all__ = ["Asked", "OverBudget", "Pruned", "final_seeds", "run_trial", "with_one_split"]
+__all__ = ["Asked", "Outcome", "OverBudget", "Report", "final_seeds", "planned_trial", "run_trial", "with_one_split"]
+
+Report: TypeAlias = Callable[[int, float], bool]
+"""Epoch and metric in; whether the trial ends there out."""
 
 _SEEDS = 5
 
@@ -41,12 +44,28 @@ class OverBudget(SecureVFLError):
     """A trial more would spend too much."""
 
 
-class _Reporting(Observer):
-    """Reports each epoch's validation metric to a trial, and ends it where the pruner says so."""
+class Outcome(msgspec.Struct, frozen=True):
+    """How the runs of a trial went, in plain values, as a worker sends it.
 
-    def __init__(self, trial: Trial, metric: str, other: Observer | None) -> None:
-        self._trial, self._metric, self._other = trial, metric, other or Observer()
-        self.epochs = 0
+    Attributes:
+        values: the metric of each run on the validation rows.
+        released: of each run, party → its releases.
+        epochs: of the first run, with its metric on the validation rows.
+        pruned: the first run was ended, and no other began.
+    """
+
+    values: list[float]
+    released: list[dict[str, list[dict[str, Any]]]]
+    epochs: list[tuple[int, float]]
+    pruned: bool
+
+
+class _Reporting(Observer):
+    """Tells each epoch's validation metric, and ends the run where the answer is yes."""
+
+    def __init__(self, report: Report, metric: str, other: Observer) -> None:
+        self._report, self._metric, self._other = report, metric, other
+        self.epochs: list[tuple[int, float]] = []
 
     def phase(self, name: str) -> None:
         self._other.phase(name)
@@ -58,9 +77,8 @@ class _Reporting(Observer):
         self._other.epoch(epoch, loss, valid)
         if self._metric not in valid:  # of a party that does not know it
             return
-        self.epochs = epoch
-        self._trial.report(valid[self._metric], epoch)
-        if self._trial.should_prune():
+        self.epochs.append((epoch, float(valid[self._metric])))
+        if self._report(*self.epochs[-1]):
             raise Pruned(f"pruned after epoch {epoch}")
 
 
@@ -89,19 +107,6 @@ class Asked:
         if mistakes or refused:
             raise InputError("; ".join([*mistakes, *refused]))
         return job
-
-    def run(self, job: Job, observer: Observer) -> tuple[float, dict[str, Sequence[Spent]]]:
-        """The validation metric of the epoch that a run kept, and what each party released. The test metrics of the run
-        are dropped here: nobody sees them."""
-        ran = run_parties(job, self.parties, self.aligned, run="search", observer=observer)
-        trained = ran.trained[self.roster.owners[0]]
-        valid = trained.epochs[trained.best_epoch - 1].valid if trained.best_epoch else {}
-        if self.metric not in valid:
-            raise InputError(
-                f"the validation rows have no {self.metric}, by which trials are compared: they are of one class, or "
-                "of one value, or none of them counts; give more rows, a larger valid, or stratify = true"
-            )
-        return valid[self.metric], {name: one.spent for name, one in ran.trained.items()}
 
 
 def with_one_split(job: Job, parties: Parties) -> tuple[Job, Parties, Aligned]:
@@ -140,14 +145,14 @@ def final_seeds(seeds: int | Sequence[int] | None, job: Job) -> tuple[int, ...]:
     return seeds_of(seeds, job.seed)
 
 
-def run_trial(
-    study: Study,
-    trial: Trial,
-    asked: Asked,
-    seeds: int | Sequence[int] | None,
-    observer: Observer | None,
-) -> float:
-    """A trial's value, and what it released into the study."""
+def planned_trial(study: Study, trial: Trial, asked: Asked, seeds: int | Sequence[int] | None) -> tuple[Job, bool]:
+    """The job of a trial, and whether it has noise: what it spends at most is in the study from here on.
+
+    Raises:
+        OverBudget: it would spend more than is left, with what other trials planned that are under way.
+        Unbudgeted: it has noise, and no budget was given.
+        InputError: settings that these parties cannot have, or refuse.
+    """
     job = asked.ready(suggested(asked.space, trial))
     cost, finals = asked.planned(job), len(final_seeds(seeds, job))
     if not asked.budget.allows(spent_by(study), [cost] * (asked.repeats + finals)):
@@ -157,16 +162,59 @@ def run_trial(
         )
     if cost:
         trial.set_user_attr(PLANNED, kept_plan(together([cost] * asked.repeats)))
-    values, every = [], []
-    for k in range(asked.repeats):
-        watching = _Reporting(trial, asked.metric, observer) if k == 0 else observer or Observer()
+    return job, bool(cost)
+
+
+def run_trial(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    *,
+    metric: str,
+    repeats: int,
+    report: Report,
+    observer: Observer | None = None,
+) -> Outcome:
+    """Run the job of a trial so many times, each with a seed of its own.
+
+    Args:
+        job: of `planned_trial`.
+        parties: with the one split.
+        aligned: their rows.
+        metric: by which trials are compared.
+        repeats: how many runs.
+        report: hears the first run's epochs and their metric, and says whether it ends there.
+        observer: hears how it goes on.
+
+    Raises:
+        InputError: the validation rows do not have this metric.
+        SecureVFLError: whatever else ended a run.
+    """
+    other = observer or Observer()
+    first = _Reporting(report, metric, other)
+    values, released = [], []
+    for k in range(repeats):
+        numbered = job.replace(seed=job.seed + k)
         try:
-            value, spent = asked.run(job.replace(seed=job.seed + k), watching)
-        finally:
-            if isinstance(watching, _Reporting):
-                trial.set_user_attr(EPOCHS, watching.epochs)
+            value, spent = _run(numbered, parties, aligned, metric, first if k == 0 else other)
+        except Pruned:
+            return Outcome([], [], first.epochs, pruned=True)
         values.append(value)
-        every.append(kept_releases(spent))
-    if cost:
-        trial.set_user_attr(RELEASED, every)
-    return statistics.fmean(values)
+        released.append(kept_releases(spent))
+    return Outcome(values, released, first.epochs, pruned=False)
+
+
+def _run(
+    job: Job, parties: Parties, aligned: Aligned, metric: str, observer: Observer
+) -> tuple[float, dict[str, Sequence[Spent]]]:
+    """The validation metric of the epoch that a run kept, and what each party released. The test metrics of the run
+    are dropped here: nobody sees them."""
+    ran = run_parties(job, parties, aligned, run="search", observer=observer)
+    trained = ran.trained[parties.label_owners[0].name]
+    valid = trained.epochs[trained.best_epoch - 1].valid if trained.best_epoch else {}
+    if metric not in valid:
+        raise InputError(
+            f"the validation rows have no {metric}, by which trials are compared: they are of one class, or "
+            "of one value, or none of them counts; give more rows, a larger valid, or stratify = true"
+        )
+    return float(valid[metric]), {name: one.spent for name, one in ran.trained.items()}
