@@ -119,7 +119,7 @@ def init_command(
 
 @app.command("check")
 def check_command(
-    file: Annotated[Path, typer.Argument(help="A job file or a sweep file, TOML.")],
+    file: Annotated[Path, typer.Argument(help="A job file, a sweep file, or a party's own file, TOML.")],
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
@@ -127,6 +127,13 @@ def check_command(
     from securevfl.jobs import check_file
 
     found = check_file(file, active=active, accept_leak=accept_leak)
+    if found.tables:
+        from securevfl.report import overview_table
+
+        terminal.out.print(overview_table(found.tables))
+    for end in found.certificates:
+        style = "yellow" if end.soon else None
+        terminal.out.print(str(end), style=style, markup=False, highlight=False, soft_wrap=True)
     for line in (*found.mistakes, *found.refusals):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
     if found.exit_code:

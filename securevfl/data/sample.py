@@ -24,7 +24,7 @@ from securevfl.data.roles import check_flags, check_target, check_weight, gather
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
-__all__ = ["SAMPLE", "table_mistakes"]
+__all__ = ["SAMPLE", "table_mistakes", "top_rows"]
 
 SAMPLE = 1_000
 """Rows that are looked at."""
@@ -42,7 +42,7 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
     try:
         source = source_of(place_of(path), form=form)
         file = source.where
-        table = _top(source, use, rows)
+        table = top_rows(source, use, rows)
         names = column_names(table.schema, file)
     except InputError as error:
         return [str(error)]
@@ -102,7 +102,7 @@ def _nearest(name: str, names: Sequence[str]) -> list[str]:
     return difflib.get_close_matches(name, names, n=1, cutoff=0.5)
 
 
-def _top(source: RowSource, use: ColumnUse, rows: int) -> Any:
+def top_rows(source: RowSource, use: ColumnUse, rows: int) -> Any:
     """The first rows of a table with all columns, as a `pyarrow.Table`.
 
     Raises:

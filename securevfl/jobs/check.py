@@ -9,10 +9,12 @@ from typing import Any
 
 from securevfl.data import TableLimits
 from securevfl.data.link_columns import table_columns
+from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import SAMPLE, table_mistakes
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.fields import nearest
 from securevfl.jobs.baselines import wrong_baselines
+from securevfl.jobs.check_party import CertificateEnd, party_findings
 from securevfl.jobs.files import JobSections, PartySection, read_job_sections
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.sweep_file import read_sweep_sections
@@ -32,12 +34,16 @@ class Checked:
         refusals: what policies forbid.
         summary: what would run.
         card: what each party could read of each other's data in it, at worst; None where that cannot be said.
+        tables: what the tables hold that can be read here: all in a job file, a party's own in its file.
+        certificates: of the party whose file it is, and until when they are valid.
     """
 
     mistakes: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     summary: str = ""
     card: Card | None = None
+    tables: tuple[TableOverview, ...] = ()
+    certificates: tuple[CertificateEnd, ...] = ()
 
     @property
     def exit_code(self) -> int:
@@ -60,8 +66,9 @@ class Roster:
 
 
 def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
-    """Check a job file or a sweep file. Nothing runs; of tables, only the header and the first rows are read. Named
-    data sets are loaded, for that is the only way to know whether their files are there.
+    """Check a job file, a sweep file, or a party's own file. Nothing runs; of tables, only the header and the first
+    rows are looked at, and the rows of those that are not large are counted. Named data sets are loaded, for that is
+    the only way to know whether their files are there.
 
     Args:
         path: the file.
@@ -71,11 +78,11 @@ def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False)
     file = Path(path)
     try:
         content = read_toml(file, "job", "examples/credit.toml")
-        return (
-            _check_sweep(file)
-            if content.keys() & {"axis", "method"}
-            else _check_job(file, content, active, accept_leak)
-        )
+        if content.keys() & {"axis", "method"}:
+            return _check_sweep(file)
+        if isinstance(content.get("party"), str) or "keys" in content:
+            return _check_party(file)
+        return _check_job(file, content, active, accept_leak)
     except InputError as error:
         return Checked(mistakes=(str(error),))
 
@@ -90,11 +97,26 @@ def _check_sweep(file: Path) -> Checked:
     )
 
 
+def _check_party(file: Path) -> Checked:
+    found = party_findings(file)
+    peers = f"; peers {', '.join(found.peers)}" if found.peers else ""
+    looked = f"; of its table, the first {SAMPLE:,} rows were looked at" if found.table else ""
+    return Checked(
+        mistakes=found.mistakes,
+        summary=f"The file of {found.party}{peers}{looked}",
+        tables=() if found.table is None else (found.table,),
+        certificates=found.certificates,
+    )
+
+
 def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak: bool) -> Checked:
     sections, broken, mistakes = read_job_sections(file)
     refused: list[str] = []
+    tables = []
     for party in sections.party:
-        mistakes += _table_mistakes(party.learning(sections.job.task).linked_by(sections.link), file.parent)
+        wrong, table = _looked_at(party.learning(sections.job.task).linked_by(sections.link), file.parent)
+        mistakes += wrong
+        tables += [] if table is None else [table]
     if "algorithm" not in broken:
         mistakes += _column_mistakes(sections, file.parent)
     roster, found = roster_of(sections, content, active)
@@ -120,6 +142,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         refusals=tuple(dict.fromkeys(refused)),
         summary=_summary(job, roster, sections),
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
+        tables=tuple(tables),
     )
 
 
@@ -136,24 +159,25 @@ def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
     return sections.algorithm.column_mistakes(columns) if columns else []
 
 
-def _table_mistakes(party: PartySection, folder: Path) -> list[str]:
-    """Of a party's table; columns that linkage compares are texts, and no features."""
-    path = party.path_from(folder)
-    if not party.link:
-        return table_mistakes(path, party.use, form=party.form)
-    try:
-        names = table_columns(path, TableLimits())
-    except InputError as error:
-        return [str(error)]
-    found = [
-        str(UnknownNameError(f"linkage column of {path}:", column, names))
-        for column in party.link.values()
-        if column not in names
-    ]
-    if party.features is None:
-        used = {*party.use.apart, *party.link.values()}
-        party = party.replace(features=tuple(name for name in names if name not in used))
-    return found + table_mistakes(path, party.use, form=party.form)
+def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverview | None]:
+    """What is wrong with a party's table, and what it holds; columns that linkage compares are texts, and no
+    features."""
+    path, found = party.path_from(folder), list[str]()
+    if party.link:
+        try:
+            names = table_columns(path, TableLimits())
+        except InputError as error:
+            return [str(error)], None
+        found = [
+            str(UnknownNameError(f"linkage column of {path}:", column, names))
+            for column in party.link.values()
+            if column not in names
+        ]
+        if party.features is None:
+            used = {*party.use.apart, *party.link.values()}
+            party = party.replace(features=tuple(name for name in names if name not in used))
+    found += table_mistakes(path, party.use, form=party.form)
+    return found, table_overview(party.name, path, party.use, form=party.form)
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
@@ -227,7 +251,7 @@ def refusals(job: Job, roster: Roster) -> list[str]:
 def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> str:
     if job is None or roster is None:
         return ""
-    looked = f"; of each table, the first {SAMPLE:,} rows were read" if sections.party else ""
+    looked = f"; of each table, the first {SAMPLE:,} rows were looked at" if sections.party else ""
     return (
         f"{job.algorithm.title}, {job.protection.title}, {job.epochs} epochs; {', '.join(roster.owners)} with labels, "
         f"{', '.join(roster.passive) or 'nobody'} without{looked}"

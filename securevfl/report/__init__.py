@@ -8,6 +8,7 @@ from securevfl.report.derived import cards
 from securevfl.report.evaluation import Evaluation
 from securevfl.report.html import render, write
 from securevfl.report.line import progress_line
+from securevfl.report.overviews import overview_table
 from securevfl.report.record import Record, RunRecord
 from securevfl.report.shown import Shown, table_html
 from securevfl.report.sweep import count_table, failures_text, sweep_table, verdict_table
@@ -63,6 +64,7 @@ __all__ = [
     "learned_table",
     "ledgers_text",
     "make_card",
+    "overview_table",
     "progress_line",
     "receipt_table",
     "render",

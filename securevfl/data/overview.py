@@ -1,0 +1,179 @@
+"""What a table holds, as far as its header and its first rows tell: for a person who checks a job before it runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.data.categories import Column
+from securevfl.data.columns import ColumnUse, column_names
+from securevfl.data.csv_rows import CsvRows
+from securevfl.data.dialect import CsvForm
+from securevfl.data.lake import RowSource, source_of
+from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.places import place_of
+from securevfl.data.prepare import Preparation, PreparedLine, fit_columns
+from securevfl.data.row_source import is_text
+from securevfl.data.sample import SAMPLE, top_rows
+from securevfl.errors import InputError
+
+__all__ = ["TableOverview", "table_overview"]
+
+_COUNTED = 64 << 20
+"""Bytes of a CSV file up to which its rows are counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOverview:
+    """What one party's table holds. Names of columns and counts stand in it, and no value.
+
+    Attributes:
+        party: whose it is.
+        where: the table.
+        rows: how many there are; None where that takes reading a large file.
+        looked: how many of them all that follows was found out from, from the top.
+        columns: how many there are.
+        ids: the identifier columns.
+        roles: what else has a use, as ``label`` → column.
+        unused: how many columns have no use in the job.
+        written: how a CSV file is written, in words; empty for other files.
+        lines: the feature columns, as preparation would take them.
+        problems: how many feature columns cannot be told, for they hold mistakes.
+        as_text: of them, the columns of texts that are numbers, dates or truth values.
+        one_value: of them, the columns that have one value in all rows that were looked at, or none.
+        prepared: whether they are prepared; columns are used as they are otherwise.
+    """
+
+    party: str
+    where: str
+    rows: int | None
+    looked: int
+    columns: int
+    ids: tuple[str, ...]
+    roles: Mapping[str, str]
+    unused: int
+    written: str
+    lines: tuple[PreparedLine, ...] = field(repr=False)
+    problems: int
+    as_text: frozenset[str] = field(repr=False)
+    one_value: frozenset[str] = field(repr=False)
+    prepared: bool
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """What feature columns hold → how many do: ``numbers``, ``categories``, ``dates``, ``truth values``."""
+        counts = Counter(line.holds for line in self.lines)
+        return {kind: counts[kind] for kind in ("numbers", "categories", "dates", "truth values") if counts[kind]}
+
+    @property
+    def texts(self) -> int:
+        """How many columns of texts are numbers."""
+        return sum(line.holds == "numbers" and line.column in self.as_text for line in self.lines)
+
+    @property
+    def constant(self) -> list[str]:
+        """Feature columns that say nothing, for they have one value in all rows that were looked at, or none."""
+        return [line.column for line in self.lines if not line.width and line.column in self.one_value]
+
+    @property
+    def scattered(self) -> list[str]:
+        """Feature columns that say nothing, for each of their texts is in a few rows: names, free text."""
+        return [line.column for line in self.lines if not line.width and line.column not in self.one_value]
+
+    @property
+    def missing(self) -> float:
+        """Share of the feature columns' values that are missing; 0 where there are no columns."""
+        return float(np.mean([line.missing for line in self.lines])) if self.lines else 0.0
+
+    @property
+    def most_missing(self) -> PreparedLine | None:
+        """The feature column that lacks most values; None where none lacks any."""
+        line = max(self.lines, key=lambda line: line.missing, default=None)
+        return line if line is not None and line.missing else None
+
+
+def table_overview(
+    party: str, path: str | Path, use: ColumnUse, *, form: CsvForm | None = None, sample: int = SAMPLE
+) -> TableOverview | None:
+    """What a table holds; None where it cannot be read, which `table_mistakes` tells.
+
+    Args:
+        party: whose it is.
+        path: a table, as for `read_table`.
+        use: its columns.
+        form: what is said of how a CSV file is written.
+        sample: how many rows to look at, from the top.
+    """
+    try:
+        source = source_of(place_of(path), form=form)
+        table = top_rows(source, use, sample)
+        names = column_names(table.schema, source.where)
+        if not table.num_rows or len(set(names)) < len(names):
+            return None
+        columns = [column for column in use.chosen(names) if column in names]
+        rows = _rows(source, use, names)
+        values = _values(table, columns, use, source.where)
+    except InputError:
+        return None
+    preparation = use.preparation or Preparation()
+    found = fit_columns(values, use.categorical, np.arange(table.num_rows), preparation, b"")
+    roles = {role: column for role, column in (("label", use.label), ("weight", use.weight)) if column}
+    roles |= {role: column for role, column in (("group", use.group), ("time", use.time)) if column}
+    roles |= {"label": ", ".join(use.labels)} if use.labels else {}
+    used = {*use.apart, *columns}
+    texts = {line.column for line in found.lines if line.holds != "categories" and _of_texts(table[line.column])}
+    return TableOverview(
+        party=party,
+        where=source.where,
+        rows=rows,
+        looked=table.num_rows,
+        columns=len(names),
+        ids=tuple(column for column in use.ids if column in names),
+        roles=roles,
+        unused=sum(name not in used for name in names),
+        written=source.dialect.words if isinstance(source, CsvRows) else "",
+        lines=tuple(found.lines),
+        problems=len(columns) - len(found.lines),
+        as_text=frozenset(texts),
+        one_value=frozenset(name for name in values if len(table[name].unique().drop_null()) <= 1),
+        prepared=use.preparation is not None,
+    )
+
+
+def _of_texts(values: Any) -> bool:
+    import pyarrow as pa
+
+    return is_text(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
+
+
+def _values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[str, Column]:
+    """Feature columns as preparation takes them, those with mistakes left out."""
+    any_ = ColumnUse.of(
+        id="", label=None, features=(), categorical=use.categorical, classes=None, prepare=use.preparation or "auto"
+    )
+    found = {}
+    for column in columns:
+        try:
+            found[column] = any_.feature(table[column], column, where)
+        except InputError:
+            continue
+    return found
+
+
+def _rows(source: RowSource, use: ColumnUse, names: list[str]) -> int | None:
+    """How many rows a table has; None for a CSV file that is large, or that cannot be read to its end."""
+    one = next((name for name in use.ids if name in names), names[0])
+    if not isinstance(source, CsvRows):
+        rows = source.most_rows([one], use, DEFAULT_LIMITS)
+        return rows if rows >= 0 else None
+    if source.place.size > _COUNTED:
+        return None
+    try:
+        return sum(len(batch) for batch in source.batches([one], use, DEFAULT_LIMITS))
+    except InputError:
+        return None

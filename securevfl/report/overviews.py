@@ -1,0 +1,79 @@
+"""What each table of a checked job holds, for the terminal: a few lines a party, no wider than 80 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group as Lines
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from securevfl.data.overview import TableOverview
+
+__all__ = ["overview_table"]
+
+_WIDTH = 80
+_NAMED = 3
+"""Columns that are named where several are constant."""
+_ONE = {"numbers": "number", "categories": "category", "dates": "date", "truth values": "truth value"}
+
+
+def overview_table(tables: Sequence[TableOverview]) -> RenderableType:
+    """What each table holds: how much, which columns have a use, and what preparation would take them for."""
+    shown = Table(
+        title="What the tables hold",
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+    )
+    shown.add_column("party", overflow="fold", max_width=18)
+    shown.add_column("rows", justify="right", no_wrap=True)
+    shown.add_column("columns", justify="right", no_wrap=True)
+    shown.add_column("missing", justify="right", no_wrap=True)
+    shown.add_column("which columns", overflow="fold", ratio=1)
+    shown.width = _WIDTH
+    for one in tables:
+        rows = "many" if one.rows is None else f"{one.rows:,}"
+        shown.add_row(
+            Text(one.party), Text(rows), Text(f"{one.columns:,}"), Text(_percent(one.missing)), Text(_says(one))
+        )
+    looked = max((one.looked for one in tables if one.rows is None or one.looked < one.rows), default=0)
+    note = f"What columns hold, and what is missing, is told by the first {looked:,} rows." if looked else ""
+    return Lines(shown, Text(note, "dim")) if note else shown
+
+
+def _percent(share: float) -> str:
+    """A share, in which a few are not none and most are not all."""
+    if 0 < share < 0.005:
+        return "< 1 %"
+    return "> 99 %" if 0.995 <= share < 1 else f"{share:.0%}".replace("%", " %")
+
+
+def _says(one: TableOverview) -> str:
+    ids = " + ".join(one.ids) or "none found"
+    lines = ["; ".join([f"identifier {ids}", *(f"{role} {column}" for role, column in one.roles.items())])]
+    kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kinds.items()]
+    if one.texts:
+        kinds[0] += f" ({one.texts:,} in texts)"
+    kinds += [f"{one.problems:,} with mistakes"] if one.problems else []
+    kinds += [f"{one.unused:,} not used"] if one.unused else []
+    lines.append(", ".join(kinds) or "no features")
+    if one.constant:
+        lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_named(one.constant)}")
+    if one.scattered:
+        dropped = "dropped as names or free text" if one.prepared else "names or free text"
+        lines.append(f"{dropped}: {_named(one.scattered)}")
+    most = one.most_missing
+    if most is not None and len(one.lines) > 1:
+        lines.append(f"most missing: {most.column}, {_percent(most.missing)}")
+    return "\n".join([*lines, *([one.written] if one.written else [])])
+
+
+def _named(columns: Sequence[str]) -> str:
+    more = len(columns) - _NAMED
+    return ", ".join(columns[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")

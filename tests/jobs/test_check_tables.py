@@ -1,0 +1,195 @@
+"""`securevfl check` says what each table holds, and until when a party's certificates are valid."""
+
+from __future__ import annotations
+
+import io
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pa_parquet
+import pytest
+from rich.console import Console
+
+import securevfl as sv
+from securevfl import cli
+from securevfl.data.columns import ColumnUse
+from securevfl.data.overview import TableOverview, table_overview
+from securevfl.identity.certificate import utc_now
+from securevfl.identity.folder import new_party
+from securevfl.jobs import check_file
+from securevfl.jobs.check_party import party_findings
+from securevfl.report import overview_table
+
+ROWS = 1500
+JOB = """
+protection = "plain"
+[[party]]
+name = "bank"
+file = "bank.csv"
+id = "ref"
+label = "late"
+prepare = "auto"
+[[party]]
+name = "shop"
+file = "shop.parquet"
+id = ["first", "born"]
+features = ["spent", "kind"]
+categorical = ["kind"]
+"""
+PARTY = """
+party = "bank"
+[data]
+file = "bank.csv"
+id = "ref"
+label = "late"
+prepare = "auto"
+[keys]
+signing = "bank.signing.key"
+certificate = "certs/bank.crt"
+key = "certs/bank.key"
+[peer.shop]
+dial = "127.0.0.1:7443"
+"""
+
+
+def _bank() -> str:
+    lines = ["ref;income;paid;since;member;town;currency;remark;late"]
+    for i in range(ROWS):
+        income = "" if i % 4 == 0 else f"{i % 97},5"
+        row = [f"P{i}", income, f"1.{i % 9}00,50 €", f"{1 + i % 28:02d}.03.2020", "ja" if i % 3 else "nein"]
+        lines.append(";".join([*row, f"town {i % 6}", "EUR", f"note of {i}", str(i % 2)]))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "bank.csv").write_text(_bank(), encoding="cp1252")
+    shop = {"first": [f"F{i % 60}" for i in range(ROWS)], "born": [f"B{i // 60}" for i in range(ROWS)]}
+    shop |= {"spent": np.arange(ROWS) / 7, "kind": [f"k{i % 3}" for i in range(ROWS)], "more": list(range(ROWS))}
+    pa_parquet.write_table(pa.table(shop), folder / "shop.parquet", row_group_size=100)
+    (folder / "job.toml").write_text(JOB, encoding="utf-8")
+    (folder / "bank.toml").write_text(PARTY, encoding="utf-8")
+    new_party("bank", folder / "certs", days=30)
+    _signing_key(folder)
+    return folder
+
+
+def _signing_key(folder: Path) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["keys", "bank", "--out", str(folder)])
+    (folder / "bank.key").rename(folder / "bank.signing.key")
+
+
+def shown(tables: tuple[TableOverview, ...]) -> list[str]:
+    console = Console(width=80, file=io.StringIO(), no_color=True, record=True)
+    console.print(overview_table(tables))
+    return [line.rstrip() for line in console.export_text(styles=False).splitlines()]
+
+
+def test_what_each_table_holds_is_told(folder: Path) -> None:
+    found = check_file(folder / "job.toml")
+    assert found.mistakes == ()
+    bank, shop = found.tables
+    assert (bank.party, bank.rows, bank.columns, bank.ids, bank.roles) == ("bank", ROWS, 9, ("ref",), {"label": "late"})
+    assert bank.kinds == {"numbers": 2, "categories": 3, "dates": 1, "truth values": 1}
+    assert bank.texts == 1  # paid: money with thousands and a sign
+    assert bank.constant == ["currency"]
+    assert bank.scattered == ["remark"]
+    assert bank.most_missing is not None
+    assert (bank.most_missing.column, bank.most_missing.missing) == ("income", 0.25)
+    assert bank.missing == pytest.approx(0.25 / 7)
+    assert bank.written == "semicolons between fields, cp1252, decimal comma"
+    assert (shop.rows, shop.columns, shop.ids, shop.unused) == (ROWS, 5, ("first", "born"), 1)
+    assert shop.kinds == {"numbers": 1, "categories": 1}
+    assert (shop.written, shop.missing, shop.most_missing) == ("", 0.0, None)
+
+
+def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
+    lines = shown(check_file(folder / "job.toml").tables)
+    assert max(map(len, lines)) <= 80
+    text = "\n".join(lines)
+    for words in (
+        "identifier ref; label late",
+        "2 numbers (1 in texts)",
+        "dropped as constant: currency",
+        "1 not used",
+    ):
+        assert words in text
+    assert "told by the first 1,000 rows" in text
+    use = ColumnUse.of(id="i" * 90, label=None, features=None, categorical=(), classes=None, prepare="auto")
+    table = pa.table({"i" * 90: [str(i) for i in range(9)]} | {f"{'c' * 70}{i}": [1] * 9 for i in range(5)})
+    pa_parquet.write_table(table, folder / "long.parquet")
+    long = table_overview("p" * 60, folder / "long.parquet", use)
+    assert long is not None
+    lines = shown((long,))
+    assert max(map(len, lines)) <= 80
+    assert "and 2 more" in "\n".join(lines)
+    assert "told by the first" not in "\n".join(lines)  # all rows were looked at
+
+
+def test_no_value_of_a_table_is_printed(folder: Path) -> None:
+    text = "\n".join(shown(check_file(folder / "job.toml").tables)) + repr(check_file(folder / "job.toml").tables)
+    for value in ("EUR", "town 1", "note of", "96,5", "nein", "B12"):
+        assert value not in text
+
+
+def test_tables_with_mistakes_say_what_they_can(folder: Path, tmp_path: Path) -> None:
+    text = JOB.replace('"bank.csv"', '"none.csv"').replace('"shop.parquet"', f'"{folder / "shop.parquet"}"')
+    (tmp_path / "job.toml").write_text(text.replace('"spent", ', '"spend", '), encoding="utf-8")
+    found = check_file(tmp_path / "job.toml")
+    assert any("none.csv" in one for one in found.mistakes)
+    assert any("'spend'" in one for one in found.mistakes)
+    (shop,) = found.tables
+    assert shop.kinds == {"categories": 1}
+
+
+def test_the_command_prints_tables_before_what_it_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.app(["check", str(folder / "job.toml")], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert said.index("What the tables hold") < said.index("nothing to correct")
+
+
+def test_a_party_file_tells_of_its_own_table_and_certificate(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    found = check_file(folder / "bank.toml")
+    assert found.mistakes == ()
+    assert [one.party for one in found.tables] == ["bank"]
+    (own,) = found.certificates
+    assert (own.whose, own.file.name, own.soon) == ("bank", "bank.crt", False)
+    cli.app(["check", str(folder / "bank.toml")], standalone_mode=False)
+    said = capsys.readouterr().out
+    assert "certificate of bank, bank.crt: valid until" in said
+    assert "30 days left" in said
+    assert "certs rotate" not in said
+    assert "nothing to correct. The file of bank; peers shop" in said
+
+
+@pytest.mark.parametrize(("days", "soon", "words"), [(15, False, "15 days left"), (17, True, "13 days left")])
+def test_an_end_within_14_days_is_warned_of(folder: Path, days: int, soon: bool, words: str) -> None:
+    later = utc_now() + timedelta(days=days)
+    (own,) = party_findings(folder / "bank.toml", now=lambda: later).certificates
+    assert own.soon is soon
+    assert words in str(own)
+    assert ("securevfl certs rotate bank" in str(own)) is soon
+
+
+def test_what_is_wrong_with_keys_is_told_with_what_is_wrong_with_the_table(folder: Path) -> None:
+    over = utc_now() + timedelta(days=40)
+    found = party_findings(folder / "bank.toml", now=lambda: over)
+    assert "bank.crt is valid from" in found.mistakes[0]
+    text = PARTY.replace('"bank.signing.key"', '"none.key"').replace('id = "ref"', 'id = "reff"')
+    text = text.replace('party = "bank"', 'party = "shop"').replace("peer.shop", "peer.bank")
+    (folder / "wrong.toml").write_text(text, encoding="utf-8")
+    checked = check_file(folder / "wrong.toml")
+    assert checked.exit_code == sv.InputError.exit_code
+    told = "\n".join(checked.mistakes)
+    assert "none.key" in told
+    assert "is a certificate of 'bank', and this is the file of 'shop': name its own" in told
+    assert "'reff'" in told
+    (folder / "wrong.toml").write_text(text.replace("[data]", "[dat]"), encoding="utf-8")
+    assert "dat" in check_file(folder / "wrong.toml").mistakes[0]
