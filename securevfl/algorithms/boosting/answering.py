@@ -122,7 +122,8 @@ class OneTree:
         self._rows, whole = await self._seen(), role.bins.counts
         drawn = role.config.columns < 1
         columns = await hear_columns(self._link, len(whole)) if drawn else np.arange(len(whole))
-        self._codes = role.codes[np.ix_(self._rows, columns)]
+        if len(self._rows) < len(role.codes) or len(columns) < len(whole):  # else no copy of all
+            self._codes = role.codes[np.ix_(self._rows, columns)]
         self._counts = tuple(whole[column] for column in columns)
         self._places = {column: place for place, column in enumerate(columns.tolist())}
 

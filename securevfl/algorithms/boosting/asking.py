@@ -198,9 +198,9 @@ class Asking:
 
     async def sums(self, nodes: Sequence[int], slot: np.ndarray, totals: np.ndarray) -> np.ndarray:
         """See `Sources.sums`."""
-        counts = self._bins.counts
-        summed = [counts[column] for column in self._own]
-        own = spread(plain_sums(self._values, self._codes[:, self._own], summed, slot, len(nodes)), counts, self._own)
+        counts, mine = self._bins.counts, self._own
+        codes = self._codes if len(mine) == len(counts) else self._codes[:, mine]
+        own = spread(plain_sums(self._values, codes, [counts[j] for j in mine], slot, len(nodes)), counts, mine)
         if not self._theirs:
             return own
         shown = self._role.config.shows_nodes(self._role.protection)
