@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -23,14 +23,16 @@ from securevfl_crypto.engine import Engine
 from securevfl_psi import gcs, oprf
 from securevfl_psi.errors import MalformedError
 from securevfl_psi.filters import Reader
-from securevfl_psi.group import TOKEN_BYTES, Scalar
+from securevfl_psi.group import CHUNK, TOKEN_BYTES, Scalar
 from securevfl_psi.identifiers import Identifiers
 from securevfl_psi.proofs import OUTPUT_BYTES
 from securevfl_psi.session import Session
 
-__all__ = ["NONCE_BYTES", "Offer", "Publication", "Shelf", "bits_for", "kept_or_made", "most_bytes"]
+__all__ = ["NONCE_BYTES", "STEP", "Making", "Offer", "Publication", "Shelf", "bits_for", "kept_or_made", "most_bytes"]
 
 NONCE_BYTES = 16
+STEP = CHUNK
+"""Identifiers between two steps of the making."""
 _SECRET_BYTES = 32
 _DIGEST_BYTES = 32
 _REST = OUTPUT_BYTES - TOKEN_BYTES
@@ -125,18 +127,26 @@ class Publication:
     rest: np.ndarray = field(repr=False)
 
     @classmethod
-    def of(cls, ids: Identifiers, session: Callable[[bytes], Session], by: Engine | None) -> Publication:
-        """A fresh one.
+    def of(cls, ids: Identifiers, session: Callable[[bytes], Session], by: Engine | None) -> Making:
+        """A fresh one, made in steps of 2^15 identifiers: it yields None after each, and returns it.
 
         Args:
             ids: normalised, none twice.
             session: from the nonce, what identifiers are hashed under.
             by: the engine.
+
+        Raises:
+            IdentifierError: doubled ones.
+            SetSizeError: more than `gcs.MAX_ITEMS`.
         """
+        ids = oprf.column_of(ids, gcs.MAX_ITEMS)  # whose parts need not be looked at for doubled ones again
         nonce, secret = secrets.token_bytes(NONCE_BYTES), Scalar(by=by).to_bytes()
         tag = session(nonce).dst
         server = oprf.Server(tag, Scalar(secret, by), length=OUTPUT_BYTES, by=by)
-        outputs = server.outputs(ids)
+        outputs = np.empty((len(ids), OUTPUT_BYTES), dtype=np.uint8)
+        for start in range(0, len(ids), STEP):
+            outputs[start : start + STEP] = server.outputs(ids.part(start, min(start + STEP, len(ids))).distinct())
+            yield
         tokens = np.ascontiguousarray(outputs[:, :TOKEN_BYTES])
         return cls(
             nonce=nonce,
@@ -181,6 +191,10 @@ class Publication:
         return cls(nonce=nonce, secret=secret, tag=tag, set_digest=set_digest, filter=published, rest=table)
 
 
+Making = Generator[None, None, Publication]
+"""Yields after each step, so that whoever makes it can do something else in between; returns it."""
+
+
 def kept_or_made(
     ids: Identifiers,
     session: Callable[[bytes], Session],
@@ -188,8 +202,8 @@ def kept_or_made(
     by: Engine | None = None,
     shelf: Shelf | None = None,
     name: str = "",
-) -> Publication:
-    """The publication on the shelf, where it still serves; else a fresh one, which is kept in its place.
+) -> Making:
+    """The publication on the shelf, where it still serves; else a fresh one, which is kept in its place; in steps.
 
     Args:
         ids: as `Publication.of`.
@@ -206,7 +220,7 @@ def kept_or_made(
             kept = None
         if kept is not None and kept.serves(ids, session):
             return kept
-    made = Publication.of(ids, session, by)
+    made = yield from Publication.of(ids, session, by)
     if shelf is not None:
         shelf.save(name, made.to_bytes())
     return made

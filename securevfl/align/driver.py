@@ -63,7 +63,7 @@ async def _write(link: Link, joint: Joint, news: _News) -> None:
     script: Outgoing = joint.sending(link.peer)
     for frame in script:
         if frame is None:
-            await news.wait()
+            await (asyncio.sleep(0) if joint.busy(link.peer) else news.wait())
             continue
         way = crossing(frame.kind, joint.protocol_with(link.peer))
         payload = np.frombuffer(frame.payload, dtype=np.uint8)

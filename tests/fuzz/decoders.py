@@ -310,8 +310,12 @@ def _served() -> tuple[list[bytes], Callable[[bytes], object]]:
 
 def _publication() -> tuple[list[bytes], Callable[[bytes], object]]:
     session = lambda nonce: psi.Session(names=("a", "b"), nonce=nonce, rules_tag="r")  # noqa: E731
-    made = Publication.of(psi.Identifiers.of_texts(["x", "y", "z"]), session, None)
-    return [made.to_bytes()], Publication.from_bytes
+    making = Publication.of(psi.Identifiers.of_texts(["x", "y", "z"]), session, None)
+    try:
+        while True:
+            next(making)
+    except StopIteration as end:
+        return [end.value.to_bytes()], Publication.from_bytes
 
 
 def _offer() -> tuple[list[bytes], Callable[[bytes], object]]:

@@ -179,3 +179,40 @@ def test_what_parties_in_pairs_learn_stands_in_the_terms() -> None:
     found = terms(_job(Align(protocol="ot")), "shop1", active="bank", passive=["shop1", "shop2"])
     assert found.pairwise == "bank"
     assert terms(_job(), "shop1", active="bank", passive=["shop1", "shop2"]).pairwise == ""
+
+
+def _two(bank: list[str], shop: list[str]) -> sv.Parties:
+    label = np.arange(len(bank)) % 2
+    tables = [
+        sv.PartyTable(name="bank", ids=tuple(bank), columns={"x": np.ones(len(bank))}, label=label, classes=(0, 1)),
+        sv.PartyTable(name="shop", ids=tuple(shop), columns={"y": np.ones(len(shop))}),
+    ]
+    return sv.Parties.of(*tables)
+
+
+@pytest.mark.parametrize("large", ["bank", "shop"])
+def test_an_unbalanced_alignment_has_the_errors_of_the_others(large: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever party is the large one; and its filter is made in steps, which the driver has to go through."""
+    monkeypatch.setattr("securevfl_psi.publication.STEP", 16)
+    many, few = [f"i{number}" for number in range(60)], ["x", *(f"i{number}" for number in range(48, 60))]
+    job = _job(Align(protocol="unbalanced"))
+
+    def people(few: list[str]) -> sv.Parties:
+        return _two(many, few) if large == "bank" else _two(few, many)
+
+    found = align_parties(people(few), job)
+    one, other = ([people(few)[name].ids[row] for row in found.parties[name].rows] for name in ("bank", "shop"))
+    assert one == other
+    assert set(one) == set(few) & set(many)
+    senders = {e.what: x.party for x in found.ledgers.values() for e in x.entries if e.way == "sent"}
+    assert senders["psi/filter"] == large != senders["psi/rows"]
+    with pytest.raises(sv.AlignmentError, match="no row is held by all"):
+        align_parties(people(["x", "y"]), job)
+    with pytest.raises(sv.InputError, match="doubled once normalised"):
+        align_parties(people(["x", " x"]), job)
+    for strict in ("bank", "shop"):
+        with pytest.raises(PolicyError, match="at least 13"):
+            align_parties(people(few), job.replace(policies={strict: Policy(min_intersection=13)}))
+    small = "shop" if large == "bank" else "bank"
+    with pytest.raises(ProtocolError, match="at most 20 are accepted: raise max_set_size"):
+        align_parties(people(few), job.replace(policies={small: Policy(max_set_size=20)}))

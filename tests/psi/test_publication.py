@@ -52,6 +52,18 @@ def _ends(
     return made
 
 
+def _publish(ids: list[str], names: tuple[str, str]) -> Publication:
+    rules = psi.IdRules().tag()
+    making = Publication.of(
+        psi.Identifiers.of_texts(ids), lambda nonce: psi.Session(names=names, nonce=nonce, rules_tag=rules), None
+    )
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+
+
 def _talk(ends: dict[str, psi.Joint], change: Change = lambda _, frame: frame) -> list[Kind]:
     """Moves frames until both have ended; returns the kinds that crossed, hellos left out."""
     kinds = []
@@ -130,11 +142,7 @@ def test_a_publication_serves_again_only_the_same_set_and_peer(what: str) -> Non
         data = shelves[0]["publication for shop"]
         shelves[0]["publication for shop"] = data[:-40] + bytes([data[-40] ^ 1]) + data[-39:]
     if what == "another peer":
-        shelves[0]["publication for shop"] = Publication.of(
-            psi.Identifiers.of_texts(LARGE),
-            lambda nonce: psi.Session(names=("bank", "thief"), nonce=nonce, rules_tag=psi.IdRules().tag()),
-            None,
-        ).to_bytes()
+        shelves[0]["publication for shop"] = _publish(LARGE, ("bank", "thief")).to_bytes()
         before = Publication.from_bytes(shelves[0]["publication for shop"])
     rules = {"rules": psi.IdRules(casefold=True)} if what == "other rules" else {}
     ends = _ends(large, SMALL, shelves, **rules)
@@ -281,11 +289,7 @@ def test_a_filter_is_never_longer_than_its_count_allows(count: int) -> None:
 
 
 def test_what_a_publication_does_not_write_it_does_not_read() -> None:
-    made = Publication.of(
-        psi.Identifiers.of_texts(["a", "b"]),
-        lambda nonce: psi.Session(names=("bank", "shop"), nonce=nonce, rules_tag="v1"),
-        None,
-    )
+    made = _publish(["a", "b"], ("bank", "shop"))
     data = made.to_bytes()
     assert Publication.from_bytes(data).to_bytes() == data
     for bad in (b"", data[:-1], data + b"x", b"PSIX" + data[4:], data[:100] + b"\xff" * 30 + data[130:]):
@@ -310,3 +314,30 @@ def test_both_ends_are_of_the_names_that_were_authenticated() -> None:
 def test_padding_to_one_size_is_refused() -> None:
     with pytest.raises(psi.PSIError, match="pad_to=300: it pads all parties to one size"):
         _ends(LARGE, SMALL, pad_to=300)
+
+
+def test_a_large_set_is_published_in_steps_and_others_have_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(publication, "STEP", 64)
+    ends = _ends(LARGE, SMALL)
+    bank, shop = (ends[one].sending(other) for one, other in (("bank", "shop"), ("shop", "bank")))
+    hearing = ends["bank"].hearing("shop")
+    next(bank)
+    next(hearing)
+    assert next(shop) is None  # it waits for the plan
+    assert not ends["shop"].busy("bank")
+    script = ends["shop"].hearing("bank")
+    next(script)
+    script.send(next(_ends(LARGE, SMALL)["bank"].sending("shop")))  # type: ignore[arg-type]
+    hello = next(shop)
+    assert hello is not None
+    hearing.send(hello)
+    steps = 0
+    while (frame := next(bank)) is None:
+        assert ends["bank"].busy("shop")
+        steps += 1
+    assert (steps, frame.kind) == (4, Kind.OFFER)
+    assert next(bank) is None  # it waits for the peer
+    assert not ends["bank"].busy("shop")
+    whole = _ends(LARGE, SMALL)
+    _talk(whole)
+    assert set(_found(whole)) == COMMON

@@ -156,6 +156,9 @@ class Publishing:
         peer_size: how many identifiers the client announced.
         lists: how many lists of common rows the client proves.
         found: told the own rows of each list; raises where they are not allowed.
+
+    Attributes:
+        busy: whether there is more to compute, and nothing to wait for, where `sending` yields None.
     """
 
     def __init__(
@@ -169,6 +172,7 @@ class Publishing:
         self._ids, self._how, self._found = ids, how, found
         self._peer_size, self._lists = peer_size, lists
         self._name = "publication for " + how.session(bytes(16)).names[1]
+        self.busy = False
         self._waiting = Waiting(how.most, "the client's set")
         self._publication: Publication | None = None
         self._outputs: Outputs | None = None
@@ -183,7 +187,10 @@ class Publishing:
 
     def sending(self) -> Outgoing:
         """The offer, the filter where it is wanted, answers, the receipt."""
-        made = kept_or_made(self._ids, self._how.session, by=self._how.by, shelf=self._how.shelf, name=self._name)
+        self.busy = True
+        making = kept_or_made(self._ids, self._how.session, by=self._how.by, shelf=self._how.shelf, name=self._name)
+        made = yield from making
+        self.busy = False
         self._outputs = Outputs.of_rest(made.rest, self._how.tag, self._how.by)
         self._publication = made
         yield Frame(Kind.OFFER, made.offer.to_bytes())

@@ -126,6 +126,11 @@ class ComposingActive:
         """From a passive party."""
         return self._parts[peer].hearing()
 
+    def busy(self, peer: str) -> bool:
+        """See `Joint.busy`."""
+        part = self._parts[peer]
+        return isinstance(part, Publishing) and part.busy
+
     def _proved(self, name: str, lists: list[np.ndarray]) -> None:
         (rows,) = lists
         self._state.pairwise[name] = len(rows)
@@ -176,6 +181,10 @@ class ComposingPassive:
         """From the active party."""
         if peer == self._state.terms.active:
             yield from self._part.hearing()
+
+    def busy(self, peer: str) -> bool:
+        """See `Joint.busy`."""
+        return peer == self._state.terms.active and isinstance(self._part, Publishing) and self._part.busy
 
     def _matched(self, rows: np.ndarray) -> None:
         self._state.accept(self._state.order(rows))

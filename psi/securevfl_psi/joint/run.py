@@ -128,6 +128,11 @@ class Joint:
         passive = peer if self.active else self.terms.name
         return self._chosen[passive].protocol if passive in self._chosen else ""
 
+    def busy(self, peer: str) -> bool:
+        """Whether `sending` yielded None in the middle of a long computation: there is nothing to wait for, others only
+        have their turn."""
+        return isinstance(self._plan, ComposingActive | ComposingPassive) and self._plan.busy(peer)
+
     def sending(self, peer: str) -> Outgoing:
         """What goes to one peer."""
         while (greeting := self._greeting(peer)) is None:
