@@ -32,9 +32,11 @@ from securevfl.algorithms.splitnn import SplitNN
 from securevfl.cut import CutUse, Protection
 from securevfl.errors import InputError
 from securevfl.site import Site, derive_seed
+from securevfl.training.active_program import ActiveProgram
 from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm
 from securevfl.training.members import Member
-from securevfl.training.program import ActiveProgram, PassiveProgram, Program
+from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.program import Program
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import NumberedRows, Plan
 from securevfl.training.split import Split

@@ -16,9 +16,11 @@ from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.abilities import Abilities, Subsets
+from securevfl.training.active_program import ActiveProgram
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.on_shares import SharesActive, SharesPassive
-from securevfl.training.program import ActiveProgram, PassiveProgram, Program
+from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.program import Program
 from securevfl.training.registry import GROUP, algorithms, loaded
 from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan

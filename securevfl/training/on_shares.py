@@ -28,8 +28,9 @@ from securevfl.shares import (
     named,
     row_bounds,
 )
+from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.halves import ActiveHalf, PassiveHalf
-from securevfl.training.program import ActiveProgram, PassiveProgram, Progress
+from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.regression import Regression
 from securevfl.training.role import ActiveRole, PassiveRole, Role
 from securevfl.training.rows import Trained

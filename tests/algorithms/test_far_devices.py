@@ -20,7 +20,7 @@ from securevfl.privacy import Ledger, link
 from securevfl.privacy.ledger import chain
 from securevfl.testing import sites
 from securevfl.training import ActiveProgram, PassiveProgram, Trained
-from securevfl.training.program import numbers
+from securevfl.training.active_program import numbers
 from securevfl.training.rows import Features, Numbers
 from securevfl.transport import HostCopy, Kind, Message, on_host, to_device, wire
 

@@ -12,7 +12,7 @@ from securevfl.cut.handshake import as_share
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link
 from securevfl.site import Site
-from securevfl.training.program import ActiveProgram, Progress
+from securevfl.training.active_program import ActiveProgram, Progress
 from securevfl.training.rows import Trained
 from securevfl.training.state import State, as_dict
 from securevfl.transport import Kind

@@ -21,7 +21,7 @@ BREAKS = (
     ),
     Break(
         name="rows are scored alone with the links still there",
-        file="securevfl/training/program.py",
+        file="securevfl/training/active_program.py",
         old="role.site, replace(role.site, passive=(), links={})",
         new="role.site, role.site",
         tests=(

@@ -1,0 +1,86 @@
+"""A passive party's program: it takes part in epochs, validation and test as the active party's go."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from securevfl.training.checkpoints import step_of
+from securevfl.training.program import RoleProgram
+from securevfl.training.role import PassiveRole
+from securevfl.training.rows import Trained
+from securevfl.training.split import chunks
+from securevfl.training.state import State, as_int
+from securevfl.transport import Kind
+
+__all__ = ["PassiveProgram"]
+
+
+class PassiveProgram(RoleProgram[PassiveRole]):
+    """A passive party's program: it follows the active party's epochs."""
+
+    def __init__(self, role: PassiveRole) -> None:
+        super().__init__(role)
+        self._step = 0
+        self._kept: object = None
+
+    async def run(self) -> Trained:
+        role, split, observer = self.role, self.role.table.split, self.role.site.observer
+        observer.phase("setup")
+        saved = await self.prepare()
+        observer.phase("training")
+        epoch = 0 if saved is None else as_int(saved["epoch"])
+        kept = role.snapshot() if saved is None else saved["kept"]
+        stop = saved is not None and self.checkpoints.over(saved)
+        self._step = 0 if saved is None else step_of(saved)
+        while not stop:
+            epoch += 1
+            self._kept = kept
+            await self.train_epoch(epoch)
+            if role.plan.validates(epoch):
+                await self.answer_all(split.valid, judge=True)
+            verdict = await role.upstream.receive(Kind.CONTROL, "train/epoch")
+            self.trained.readings.append(self.lap())
+            if verdict.meta.get("best"):
+                kept = role.snapshot()
+            stop = bool(verdict.meta.get("stop")) or epoch >= role.plan.epochs
+            self.checkpoints.keep(epoch, {"kept": kept, "stop": stop})
+            observer.epoch(epoch, math.nan, {})
+            self.tell_spent()
+        role.restore(kept)
+        observer.phase("test")
+        await self.answer_all(split.test)
+        await self.after_test()
+        return self.ended()
+
+    async def train_epoch(self, epoch: int) -> None:
+        """Take part in an epoch's batches."""
+        await self.role.begin_epoch(epoch)
+        site, batches = self.role.site, self.role.batches(epoch)
+        first, self._step = self._step, 0
+        for done, rows in enumerate(batches[first:], first + 1):
+            site.observer.batch(site.name, site.active, epoch, rows)
+            await self.role.train_batch(rows)
+            site.observer.step(epoch, done, len(batches))
+            if self.checkpoints.wants(done, len(batches)):
+                self.checkpoints.keep_within(epoch, done, {"kept": self._kept, "stop": False})
+        site.ledger.catch_up()
+
+    async def predict(self, model: State, rows: np.ndarray) -> np.ndarray:
+        """Take part in predicting aligned rows by a trained model; nothing comes back here, (0, classes)."""
+        await self.come_back(model)
+        await self.answer_all(rows)
+        return np.empty((0, self.role.table.classes))
+
+    async def answer_all(self, rows: np.ndarray, *, judge: bool = False) -> None:
+        """Take part in scoring these rows, as many at a time as the active party scores.
+
+        Args:
+            rows: numbers of aligned rows.
+            judge: whether they validate: under some protections only metrics of them are opened.
+        """
+        site = self.role.site
+        for part in chunks(rows, self.role.plan.eval_rows):
+            site.observer.batch(site.name, site.active, 0, part)
+            await self.role.answer(part)
