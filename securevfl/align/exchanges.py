@@ -118,9 +118,14 @@ _DECLARED_TRANSFER: _Declared = (
     (FrameKind.TOKENS, _BOTH, "tokens of its identifiers", "which of its own rows the sender has"),
 )
 _DECLARED_FILTER: _Declared = (
-    (FrameKind.OFFER, _BOTH, "which filter of its tokens it offers", "whether its table changed since an earlier run"),
-    (FrameKind.WANTED, _BOTH, "whether the filter has to come", "whether it kept the filter of an earlier run"),
+    (FrameKind.OFFER, _BOTH, "which filter of its tokens it offers", ""),
+    (FrameKind.WANTED, _BOTH, "whether the filter has to come", ""),
     (FrameKind.FILTER, _BOTH, "filter of tokens of its identifiers", "which of its own rows the sender has"),
+)
+_DECLARED_KEPT: _Declared = (
+    (FrameKind.OFFER, _BOTH, "which filter of its tokens it offers", "whether its table changed since an earlier job"),
+    (FrameKind.WANTED, _BOTH, "whether the filter has to come", "whether it kept the filter of an earlier job"),
+    *_DECLARED_FILTER[2:],
 )
 _DECLARED_HASHED: _Declared = (
     (
@@ -176,7 +181,7 @@ def _more(align: Align) -> tuple[Exchange, ...]:
     if align.protocol in ("ot", "auto"):
         return _made(_DECLARED_TRANSFER, "ot")
     if align.protocol == "unbalanced":
-        return _made(_DECLARED_FILTER, "unbalanced")
+        return _made(_DECLARED_KEPT if align.keep_days else _DECLARED_FILTER, "unbalanced")
     return _made(_DECLARED_HASHED, "unsafe_salted_hash") if align.protocol == "unsafe_salted_hash" else ()
 
 

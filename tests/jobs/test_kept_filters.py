@@ -10,6 +10,7 @@ import pytest
 from helpers import parties
 
 import securevfl as sv
+from securevfl.align import exchanges
 from securevfl.align.shelf import FolderShelf
 from securevfl.jobs.process.attend import Attending
 from securevfl.testing.company import Company, found
@@ -62,6 +63,18 @@ def test_a_simulation_keeps_nothing_and_the_option_is_for_unbalanced_alone(tmp_p
     assert "unbalanced PSI" in result.record.alignment.protocol
     with pytest.raises(sv.InputError, match=r"only 'unbalanced' has a filter to keep"):
         sv.Align(keep_days=3)
+
+
+def test_what_kept_filters_tell_stands_in_the_declarations() -> None:
+    told = {}
+    for days in (None, 7):
+        declared = exchanges(1, align=sv.Align(protocol="unbalanced", keep_days=days))
+        told[days] = {exchange.reveals for exchange in declared if "earlier job" in exchange.reveals}
+    assert told[None] == set()
+    assert told[7] == {
+        "whether its table changed since an earlier job",
+        "whether it kept the filter of an earlier job",
+    }
 
 
 class _Clock:
