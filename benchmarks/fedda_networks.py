@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from securevfl.algorithms.fedda import gradient_penalty
-from securevfl.training.role import seeded
+from securevfl.training.seeding import seeded
 
 
 @dataclass(frozen=True, kw_only=True)

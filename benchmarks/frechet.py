@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from securevfl.training.role import seeded
+from securevfl.training.seeding import seeded
 
 
 def root(c: np.ndarray) -> np.ndarray:

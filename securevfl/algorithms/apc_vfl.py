@@ -26,15 +26,19 @@ from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Finding, mapped
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.optimizers import Adam
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.received import received
 from securevfl.training.representations import representation
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.transport import Exchange, Kind
 
 __all__ = ["APCVFL", "imitation_loss", "standardised"]

@@ -13,11 +13,13 @@ from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutUse, Plain, Protection
 from securevfl.errors import InputError
 from securevfl.privacy import PrivateSteps
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
 from securevfl.training.halves import ActiveHalf, Architecture
 from securevfl.training.objectives import LossOfNumber
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.setting import Setting
 from securevfl.transport import Exchange
 
 __all__ = ["AllLabels", "Local", "LogisticRegression", "RandomMatch", "ZeroImputation"]

@@ -33,12 +33,14 @@ from securevfl.cut import CutUse, Protection
 from securevfl.errors import InputError
 from securevfl.site import Site, derive_seed
 from securevfl.training.active_program import ActiveProgram
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets, find_algorithm
 from securevfl.training.members import Member
 from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import as_dict
 from securevfl.transport import PASSIVE, Exchange

@@ -13,13 +13,16 @@ import torch
 
 from securevfl.algorithms.residual import ResidualAtTheCut
 from securevfl.cut import Protection
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.members import Done, Member, added, member_site, run_members
 from securevfl.training.outcome import constant_metrics, few_rows, went_nowhere
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pooling import log_loss, pooled, stacked_weights
 from securevfl.training.program import Program
-from securevfl.training.role import ActiveRole, Configuration, PassiveRole, Role, Setting
+from securevfl.training.role import Role
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, NumberedRows, Plan, Trained
+from securevfl.training.setting import Configuration, Setting
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.training.task import Task
 from securevfl.transport import PASSIVE

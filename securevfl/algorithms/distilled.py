@@ -21,11 +21,15 @@ from msgspec import Meta
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import CutSpec, Plain, Protection
 from securevfl.site import derive_seed
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks, Subsets
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.noise import FeatureNoise
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
 from securevfl.training.split import chunks, epoch_batches
 from securevfl.training.state import State, as_tensor

@@ -21,9 +21,12 @@ import torch
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.site import derive_seed
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.setting import Setting
 
 __all__ = ["EntityAugmentation", "mixed_labels", "places"]
 

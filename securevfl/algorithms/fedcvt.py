@@ -25,14 +25,18 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
 from securevfl.site import derive_seed
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining
 from securevfl.training.received import received
 from securevfl.training.representations import handing_over
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches
 from securevfl.training.state import State, as_dict, as_int
 from securevfl.transport import Exchange, Kind

@@ -26,14 +26,18 @@ from securevfl.cut import Protection
 from securevfl.cut.leakage import handed_over
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Noised, RowRelease, mapped
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.networks import HANDED_OVER, Bottom, mlp
 from securevfl.training.optimizers import Adam
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, answer_rows, label_rows
 from securevfl.training.received import checked_rows, received
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 

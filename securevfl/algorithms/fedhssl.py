@@ -35,14 +35,18 @@ from securevfl.cut.leakage import handed_over
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Link, Noised, RowRelease, fan_out
 from securevfl.site import derive_seed
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Looks
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, build_bottom
 from securevfl.training.optimizers import Adam
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.received import received
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
 from securevfl.training.self_supervised import view
+from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
 from securevfl.training.split import epoch_batches
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind

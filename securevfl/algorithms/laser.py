@@ -27,9 +27,11 @@ from torch import nn
 from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPassive
 from securevfl.cut import CutSpec
 from securevfl.privacy.loss import CrossEntropy, Loss
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Architecture
 from securevfl.training.networks import mlp
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side
 from securevfl.training.state import as_pair
 from securevfl.training.subsets import Draw, SubsetHalf, one_of_a_random_size, times_unlikely

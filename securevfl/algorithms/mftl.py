@@ -31,14 +31,18 @@ from torch.nn import functional
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, mapped
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.received import received
 from securevfl.training.representations import handing_over
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.split import epoch_batches
 from securevfl.transport import Exchange, Kind
 

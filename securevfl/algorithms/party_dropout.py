@@ -12,7 +12,9 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from securevfl.algorithms.subset_roles import OnSubsets, SubsetActive, SubsetPassive
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.setting import Setting
 from securevfl.training.subsets import Draw, drop_independently
 
 __all__ = ["PartyDropout"]

@@ -24,9 +24,12 @@ from securevfl.algorithms.party_dropout import PartyDropout
 from securevfl.algorithms.subset_roles import SubsetActive, SubsetPassive
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Networks
 from securevfl.training.networks import mlp
-from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 
 __all__ = ["PlugVFL", "information"]
 

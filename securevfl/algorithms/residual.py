@@ -31,11 +31,14 @@ from torch import nn
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Subsets
 from securevfl.training.halves import ActiveHalf, Architecture, Networks
 from securevfl.training.networks import block, build_bottom, mlp
-from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import FEWEST_TO_CHOOSE
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.side_by_side import SideBySide
 from securevfl.training.sides import active_side
 from securevfl.training.split import chunks, epoch_batches

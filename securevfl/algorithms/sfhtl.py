@@ -29,14 +29,18 @@ from torch import nn
 from securevfl.cut import Protection
 from securevfl.errors import InputError, ProtocolError
 from securevfl.privacy import Noised, bare, fan_out, mapped
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Subsets
 from securevfl.training.halves import Networks
 from securevfl.training.networks import HANDED_OVER, Bottom, block, bottom_problems, build_bottom, mlp
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
 from securevfl.training.received import checked_rows, received
 from securevfl.training.representations import handing_over
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting, seeded
+from securevfl.training.role import Role
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_rows, as_tensor, kept_rows
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight, to_device

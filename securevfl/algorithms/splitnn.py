@@ -16,13 +16,16 @@ from msgspec import Meta
 from securevfl.cut import CutSpec, CutUse, PerturbedCut, Protection
 from securevfl.errors import ProtectionInactive
 from securevfl.privacy import Noised
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks
 from securevfl.training.frozen import Frozen
 from securevfl.training.halves import ActiveHalf, Architecture, PassiveHalf
 from securevfl.training.networks import Bottom, bottom_problems
 from securevfl.training.noise import FeatureNoise
-from securevfl.training.role import ActiveRole, PassiveRole, Setting, seeded
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.rows import Plan
+from securevfl.training.seeding import seeded
+from securevfl.training.setting import Setting
 from securevfl.training.sides import active_side, widened
 from securevfl.training.state import State
 

@@ -13,8 +13,11 @@ from msgspec import Meta
 from torch import nn
 
 from securevfl.algorithms.splitnn import Active, Passive, SplitNN
-from securevfl.training.role import ActiveRole, PassiveRole, Role, Setting
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 from securevfl.training.self_supervised import pretrain
+from securevfl.training.setting import Setting
 
 __all__ = ["SelfSupervised"]
 

@@ -15,7 +15,7 @@ from securevfl.privacy import DP, READABLE_KINDS, Gaussian, RandomisedResponse
 from securevfl.testing.algorithm_configuration import KINDS, accepted
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, roles_begun, same, seen
-from securevfl.training.role import ActiveRole
+from securevfl.training.active_role import ActiveRole
 from securevfl.transport import ACTIVE, PASSIVE, Kind, PartyRole
 
 __all__ = [

@@ -23,7 +23,8 @@ from securevfl.site import Keeper
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same, seen
 from securevfl.training import PassiveRole
-from securevfl.training.role import ActiveRole, Role
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.role import Role
 
 __all__ = [
     "check_alone",

@@ -10,12 +10,14 @@ Algorithms, `party`, `jobs` and `testing` import from here; this folder imports 
 """
 
 from securevfl.training.active_program import ActiveProgram
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets, algorithms, find_algorithm
 from securevfl.training.frozen import Frozen, frozen_activations, frozen_bottom
 from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Keep, NumberedRows, Plan, Trained
+from securevfl.training.setting import Setting
 from securevfl.training.shares_coordinator import SharesCoordinator
 from securevfl.training.split import Split
 from securevfl.training.task import Task

@@ -11,10 +11,10 @@ import torch
 
 from securevfl.errors import RangeError
 from securevfl.privacy import Link, fan_out
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.calibration import ALONE, WHOLE, calibration, temperature_of, tempered
 from securevfl.training.outcome import check_labels, constant_metrics, few_labels, few_rows, went_nowhere
 from securevfl.training.program import RoleProgram
-from securevfl.training.role import ActiveRole
 from securevfl.training.rows import FEWEST_TO_CHOOSE, Epoch, Trained
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_dict, as_int, as_list

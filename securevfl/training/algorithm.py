@@ -17,13 +17,15 @@ from securevfl.site import Site
 from securevfl.training import program as programs
 from securevfl.training.abilities import Abilities, Subsets
 from securevfl.training.active_program import ActiveProgram
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import LossOfNumber
 from securevfl.training.on_shares import SharesActive, SharesPassive
 from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
 from securevfl.training.registry import GROUP, algorithms, loaded
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
+from securevfl.training.setting import Setting
 from securevfl.training.shares_coordinator import SharesCoordinator
 from securevfl.training.sharing import Sharing
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, PartyRole, Sight

@@ -17,8 +17,8 @@ from securevfl.privacy import Journal, Reading
 from securevfl.site import Keeper, PartySecret, Site, derive_seed
 from securevfl.training.algorithm import Algorithm
 from securevfl.training.program import Program
-from securevfl.training.role import Setting
 from securevfl.training.rows import Epoch, Plan, Trained
+from securevfl.training.setting import Setting
 from securevfl.training.split import Split
 from securevfl.training.state import State, as_dict, as_int, as_list, as_tensor
 from securevfl.transport import PASSIVE

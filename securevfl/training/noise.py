@@ -75,7 +75,7 @@ class Releasing(Interface):
 
 
 class Feeding(Releasing, Interface):
-    """A passive party's role; see `securevfl.training.role.PassiveRole`."""
+    """A passive party's role; see `securevfl.training.passive_role.PassiveRole`."""
 
     def activations(self, rows: np.ndarray) -> object:
         """What the party would feed for numbered rows."""
@@ -87,7 +87,7 @@ class Feeding(Releasing, Interface):
 
 
 class Labelled(Releasing, Interface):
-    """The active party's role; see `securevfl.training.role.ActiveRole`."""
+    """The active party's role; see `securevfl.training.active_role.ActiveRole`."""
 
     @property
     def loss(self) -> Loss:

@@ -29,10 +29,12 @@ from securevfl.shares import (
     row_bounds,
 )
 from securevfl.training.active_program import ActiveProgram, Progress
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import ActiveHalf, PassiveHalf
 from securevfl.training.passive_program import PassiveProgram
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.regression import Regression
-from securevfl.training.role import ActiveRole, PassiveRole, Role
+from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.shared_model import SharedModel
 from securevfl.training.sharing import MOST_WIDTH, Sharing, by_name, notes_of, told_plan, whole

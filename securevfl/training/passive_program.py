@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from securevfl.training.checkpoints import step_of
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import RoleProgram
-from securevfl.training.role import PassiveRole
 from securevfl.training.rows import Trained
 from securevfl.training.split import chunks
 from securevfl.training.state import State, as_int

@@ -13,7 +13,8 @@ import numpy as np
 
 from securevfl.privacy import Reading, Spent
 from securevfl.training.checkpoints import Checkpoints
-from securevfl.training.role import PassiveRole, Role
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.role import Role
 from securevfl.training.rows import Trained
 from securevfl.training.state import State
 from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, Exchange, Kind, caught_up

@@ -14,7 +14,8 @@ from typing import Literal
 import numpy as np
 import torch
 
-from securevfl.training.role import ActiveRole, PassiveRole
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.split import chunks
 from securevfl.training.state import State
 

@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from securevfl.training.optimizers import Adam
-from securevfl.training.role import seeded
+from securevfl.training.seeding import seeded
 
 __all__ = ["nt_xent", "pretrain", "view"]
 

@@ -9,8 +9,9 @@ from securevfl.cut import ActiveCut, BoundedCut, CutSpec, ObservedCut, Perturbed
 from securevfl.errors import InputError
 from securevfl.privacy import MarvellNoise
 from securevfl.privacy.joint import largest_norm
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.noise import noisy_parties
-from securevfl.training.role import ActiveRole, Role
+from securevfl.training.role import Role
 
 __all__ = ["active_side", "widened"]
 

@@ -17,7 +17,7 @@ from securevfl.algorithms import fedcvt
 from securevfl.cut import CutSpec
 from securevfl.cut.plain import FloatPassive
 from securevfl.privacy import link
-from securevfl.training.role import seeded
+from securevfl.training.seeding import seeded
 
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "is_nonzero", "equal", "unique", "bincount")
 

@@ -28,7 +28,9 @@ from securevfl.privacy import Ledger, verify
 from securevfl.privacy.ledger import Chain
 from securevfl.site import PartySecret, Site
 from securevfl.training import algorithms, find_algorithm
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.setting import Setting
 from securevfl.transport import Kind, MemoryChannel, MemoryHub, Message
 
 T = TypeVar("T")

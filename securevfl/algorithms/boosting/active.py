@@ -17,9 +17,9 @@ from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.splits import Rule
 from securevfl.algorithms.boosting.trees import Tree, read_trees, write_trees
 from securevfl.errors import InputError
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.objectives import Objective, objective
 from securevfl.training.regression import Regression
-from securevfl.training.role import ActiveRole
 from securevfl.training.state import State, as_dict, as_tensor
 
 __all__ = ["BoostingActive", "Forest"]

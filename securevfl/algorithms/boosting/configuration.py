@@ -8,7 +8,9 @@ from securevfl.algorithms.boosting.active import BoostingActive
 from securevfl.algorithms.boosting.passive import BoostingPassive
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.data import View
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
+from securevfl.training.setting import Setting
 
 __all__ = ["Boosting"]
 

@@ -19,7 +19,7 @@ from securevfl.cut import Paillier
 from securevfl.cut.handshake import key_bytes
 from securevfl.cut.sealed import working
 from securevfl.errors import ProtocolError
-from securevfl.training.role import PassiveRole
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.state import State, as_dict
 from securevfl.transport import Guard, Kind
 

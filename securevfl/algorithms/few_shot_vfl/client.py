@@ -12,8 +12,9 @@ from securevfl.privacy import Noised, mapped
 from securevfl.site import derive_seed
 from securevfl.training.networks import block, build_bottom
 from securevfl.training.noise import FeatureNoise
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.received import checked_rows, received
-from securevfl.training.role import PassiveRole, seeded
+from securevfl.training.seeding import seeded
 from securevfl.training.state import State, as_flag, as_int, as_rows, kept_rows
 from securevfl.transport import Kind
 

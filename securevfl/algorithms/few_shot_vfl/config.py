@@ -10,11 +10,13 @@ from securevfl.algorithms.few_shot_vfl.client import Client
 from securevfl.algorithms.few_shot_vfl.server import Server
 from securevfl.cut import Protection
 from securevfl.errors import InputError
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.algorithm import Algorithm, Looks, Subsets
 from securevfl.training.networks import HANDED_OVER, Bottom, bottom_problems
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.representations import handing_over
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
+from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["FewShotVFL"]

@@ -14,11 +14,12 @@ from securevfl.algorithms.few_shot_vfl.shots import Shots
 from securevfl.errors import ProtocolError
 from securevfl.privacy import fan_out
 from securevfl.site import derive_seed
+from securevfl.training.active_role import ActiveRole
 from securevfl.training.halves import Networks
 from securevfl.training.networks import block, build_bottom, mlp
 from securevfl.training.pseudo_labels import SelfTraining, give_labels
 from securevfl.training.received import received
-from securevfl.training.role import ActiveRole, seeded
+from securevfl.training.seeding import seeded
 from securevfl.training.state import State, as_dict, as_flag, as_list, as_rows, as_tensor, kept_rows
 from securevfl.transport import Kind
 

@@ -9,7 +9,8 @@ from torch import nn
 
 from securevfl.training.halves import Networks
 from securevfl.training.networks import Bottom
-from securevfl.training.role import Configuration, Role
+from securevfl.training.role import Role
+from securevfl.training.setting import Configuration
 
 __all__ = ["Settings", "Shots"]
 

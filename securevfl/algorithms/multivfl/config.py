@@ -21,9 +21,11 @@ from securevfl.cut import CutSpec, CutUse, Protection
 from securevfl.errors import PolicyError
 from securevfl.privacy import OTHER_OWNERS, Finding
 from securevfl.site import Site
+from securevfl.training.active_role import ActiveRole
+from securevfl.training.passive_role import PassiveRole
 from securevfl.training.program import Program
-from securevfl.training.role import ActiveRole, PassiveRole, Setting
 from securevfl.training.rows import Plan
+from securevfl.training.setting import Setting
 from securevfl.transport import COORDINATOR, PASSIVE, Exchange
 
 __all__ = ["MultiVFL"]

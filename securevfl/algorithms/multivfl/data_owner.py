@@ -17,8 +17,8 @@ from securevfl.privacy.releases import check_together
 from securevfl.site import Keeper, Site
 from securevfl.training.passive_program import PassiveProgram
 from securevfl.training.program import Program
-from securevfl.training.role import Setting
 from securevfl.training.rows import Trained
+from securevfl.training.setting import Setting
 from securevfl.training.state import State, as_dict, as_int, as_pair
 from securevfl.transport import Kind
 

@@ -18,8 +18,8 @@ from securevfl.cut import Protection
 from securevfl.errors import InputError
 from securevfl.site import Site
 from securevfl.training.program import Program
-from securevfl.training.role import Setting
 from securevfl.training.rows import Plan
+from securevfl.training.setting import Setting
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Kind, Sight
 
 __all__ = ["Scorecard"]

@@ -1,0 +1,85 @@
+"""A passive party's role: it feeds rows, and counts how much of each was given away."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from securevfl.privacy import Link, RowLooks
+from securevfl.training.role import Role
+from securevfl.training.rows import Numbers
+from securevfl.training.setting import Configuration, Setting
+from securevfl.training.several import Labels
+from securevfl.training.task import Task
+
+__all__ = ["PassiveRole"]
+
+
+class PassiveRole(Role):
+    """A passive party's part: it feeds rows as the active party's epochs go.
+
+    Attributes:
+        looks: how much of each of its rows was given away.
+    """
+
+    def __init__(self, config: Configuration, setting: Setting) -> None:
+        super().__init__(config, setting)
+        site, table, shape = self.site, self.table, self.features.shape
+        names = table.names or Numbers(len(self.features.x))
+        most, columns = site.policy.max_looks, table.columns or shape.numel()
+        self.looks = RowLooks(site.name, columns, names, most=most, book=site.looks)
+
+    def begin(self) -> None:
+        super().begin()
+        done = 0 if self.site.keeper.saved() is None else self.site.keeper.start or 0
+        if not len(self.table.split.train):
+            return  # a prediction: each row is counted as it is asked for
+        if self.protection.on_shares:  # final predictions alone are opened, once
+            self.looks.plan(Task(self.table.classes).outputs)
+            return
+        self.looks.plan(self.opens * (self.look_times(self.plan.epochs) - self.look_times(done)))
+
+    @property
+    def opens(self) -> int:
+        """How many values of a row one look at it opens; 0 where that depends on what is fed."""
+        return 0
+
+    def look_times(self, epochs: int) -> int:
+        """How often so many epochs look at one row, at most, as far as that is known before."""
+        return self.times(epochs) if epochs else 0
+
+    def looked(self, rows: np.ndarray, width: int) -> None:
+        """Count one look at numbered rows, before anything of them leaves.
+
+        Args:
+            rows: numbers of rows, (n,).
+            width: of what is handed over, where a look opens all of it.
+
+        Raises:
+            PolicyError: a row would give away more than the party's policy allows.
+        """
+        self.looks.add(self.features.places(rows), self.opens or width)
+
+    @property
+    def task_outputs(self) -> int:
+        """Width of the top model's output, as the active party's task has it."""
+        kind = Labels if self.plan.several else Task
+        return kind(self.table.classes).outputs
+
+    @property
+    def upstream(self) -> Link:
+        """The link to the active party."""
+        return self.site.links[self.site.active]
+
+    def activations(self, rows: np.ndarray) -> object:
+        """What this party would feed for numbered rows; where it feeds nothing, nothing."""
+        return None
+
+    @abstractmethod
+    async def train_batch(self, rows: np.ndarray) -> None:
+        """Take part in training on these rows."""
+
+    @abstractmethod
+    async def answer(self, rows: np.ndarray) -> None:
+        """Take part in scoring these rows."""

@@ -1,0 +1,110 @@
+"""What a role is given, what it has to know of its algorithm, and what it may be made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from securevfl.cut import Protection
+from securevfl.privacy.repeated import RepeatedNoise
+from securevfl.site import Site
+from securevfl.training.rows import NumberedRows, Plan
+from securevfl.training.state import State
+
+__all__ = ["Configuration", "Part", "Setting", "Tally"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What a role is given.
+
+    Attributes:
+        site: the party's place, with links to its peers.
+        plan: how long and on what to train.
+        protection: of what crosses the cut.
+        table: the party's numbered rows.
+        repeated: in a prediction, what makes the noise on its rows the same whenever they are predicted.
+        trained_with: in a prediction, the names of all passive parties that the model was trained with, in their order;
+            those of the site are fewer where some hold none of the rows, or left. Empty: those of the site.
+        widest: in a prediction at the active party, the largest width that any of them fed the cut in training.
+    """
+
+    site: Site
+    plan: Plan
+    protection: Protection
+    table: NumberedRows
+    repeated: RepeatedNoise | None = None
+    trained_with: tuple[str, ...] = ()
+    widest: int = 0
+
+
+class Configuration(Protocol):
+    """What a role has to know of its algorithm; see `securevfl.training.algorithm.Algorithm`."""
+
+    @property
+    def trainable(self) -> bool:
+        """Whether passive parties' bottoms have parameters."""
+        ...
+
+    @property
+    def least_epochs(self) -> int:
+        """Fewest epochs in which the algorithm gets to its last stage."""
+        ...
+
+    @property
+    def draws_secretly(self) -> bool:
+        """Whether a party's secret hides features."""
+        ...
+
+    @property
+    def learns_alone(self) -> bool:
+        """Whether passive parties learn from rows of their own beside the numbered ones."""
+        ...
+
+    @property
+    def subsets(self) -> str:
+        """Which rows a trained model is fit to score."""
+        ...
+
+
+class Tally(Protocol):
+    """What an algorithm that labels rows itself tells of it; see `securevfl.training.pseudo_labels.SelfTraining`."""
+
+    @property
+    def text(self) -> str:
+        """One sentence."""
+        ...
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user has to know before reading the figures."""
+        ...
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """For tables of many runs."""
+        ...
+
+
+class Part(Protocol):
+    """A part of a role that learns: a half of a split network, or networks of its own."""
+
+    async def setup(self) -> None:
+        """Exchange what is needed before the first batch."""
+        ...
+
+    def snapshot(self) -> object:
+        """What it has learned."""
+        ...
+
+    def restore(self, state: object) -> None:
+        """Go back to a snapshot."""
+        ...
+
+    def state(self) -> State:
+        """What it has learned, and what its optimiser remembers."""
+        ...
+
+    def load(self, state: State) -> None:
+        """Go on from a state."""
+        ...
