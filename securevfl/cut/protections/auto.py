@@ -1,0 +1,112 @@
+"""The protection that is chosen among others by measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import securevfl_crypto as crypto
+from msgspec import Meta
+
+from securevfl.cut.auto import AutoActive, AutoPassive, Speed
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.costs import choose
+from securevfl.cut.declared import measuring_exchanges
+from securevfl.cut.protections.base import Protection
+from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
+from securevfl.cut.protections.shares import Shares
+from securevfl.fields import nearest
+from securevfl.privacy import Policy
+from securevfl.site import Site
+from securevfl.transport import Exchange
+
+__all__ = ["Auto"]
+
+_OFFERED: Mapping[str, type[Sealed]] = {kind.name: kind for kind in (Paillier, BFV, CKKS)}
+
+
+_SHARES = "shares"
+
+
+class Auto(Sealed):
+    """The sealed cut under the scheme that is fastest on these machines over these links, measured when the cut is set
+    up. The report says which and why.
+
+    Attributes:
+        offers: names of the schemes to choose from; with ``"shares"`` among them, training on secret shares too, if its
+            assumption suits the parties: that is settled before they meet, by `mbit`, `latency_ms` and `cores`.
+        bits: size of the Paillier modulus.
+        mbit: bandwidth of the links in Mbit/s, instead of measuring; with `latency_ms`.
+        latency_ms: latency of the links, one way.
+        cores: of each party, where shares are offered.
+        dp: differential privacy on top.
+    """
+
+    name: ClassVar[str] = "auto"
+    offers: Annotated[tuple[str, ...], Meta(min_length=1)] = tuple(_OFFERED)
+    bits: KeyBits = 3072
+    mbit: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    latency_ms: Annotated[float, Meta(ge=0, le=1e5)] = 10.0
+    cores: Annotated[int, Meta(ge=1, le=1024)] = 1
+
+    def problems(self) -> list[str]:
+        known = {*_OFFERED, _SHARES}
+        found = [f"auto offers {name!r}{nearest(name, known)}" for name in self.offers if name not in known]
+        if _SHARES in self.offers and self.mbit is None:
+            found.append("auto offers 'shares', which is settled before there are links to measure: give mbit=…")
+        if set(self.offers) == {_SHARES}:
+            found.append("auto offers 'shares' alone: name the protection 'shares' itself, or offer a scheme besides")
+        return super().problems() + found + key_problems(self.bits)
+
+    def _offered(self) -> list[Sealed]:
+        """The protections to choose from, in their order."""
+        names = [name for name in self.offers if name != _SHARES]
+        return [Paillier(bits=self.bits) if name == Paillier.name else _OFFERED[name]() for name in names]
+
+    @property
+    def label(self) -> str:
+        return "sealed, scheme by measurement"
+
+    @property
+    def key_bits(self) -> int:
+        return max(kind.key_bits for kind in self._offered())
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {name: scheme for kind in self._offered() for name, scheme in kind.schemes().items()}
+
+    def reshares(self, use: CutUse) -> bool | None:
+        answers = {kind.reshares(use) for kind in self._offered()}
+        return answers.pop() if len(answers) == 1 else None
+
+    def policy(self) -> Policy:
+        return super().policy().replace(min_key_bits=self.bits, protections=self.ciphers)
+
+    def chosen(self, rows: int, *, on_shares: bool) -> tuple[Protection, str]:
+        """What to train under, and why, in words; empty where only schemes are offered, which are measured later.
+
+        Args:
+            rows: of a batch.
+            on_shares: whether the parties and the algorithm allow training on shares.
+        """
+        if _SHARES not in self.offers or self.mbit is None:
+            return self, ""
+        rest = self.replace(offers=tuple(name for name in self.offers if name != _SHARES))
+        if not on_shares:
+            return rest, ""
+        took, why = choose(self.offers, rows, mbit=self.mbit, latency_ms=self.latency_ms, cores=self.cores)
+        return (Shares(dp=self.dp) if took == _SHARES else rest), why
+
+    @property
+    def link(self) -> Speed | None:
+        """The links as stated, or None."""
+        return None if self.mbit is None else Speed(self.mbit * 1e6 / 8, self.latency_ms / 1e3)
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        return measuring_exchanges(passive, probes=self.link is None) + super().exchanges(use, passive)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        self.refuse_alone(site)
+        return AutoActive(site, spec, self.schemes(), link=self.link)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return AutoPassive(site, spec, self.schemes(), link=self.link)

@@ -1,0 +1,131 @@
+"""What a protection is: it makes both sides of its cut, declares every message of it, and sets the policy that enforces
+it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
+
+from securevfl.config import Config
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.privacy import DP, Policy
+from securevfl.site import Site
+from securevfl.transport import Exchange, Kind
+
+__all__ = ["PROTECTIONS", "Protection", "with_dp"]
+
+
+class Protection(Config):
+    """What a job asks for to protect what crosses the cut. Subclass it, or one of this toolkit's, to add one;
+    `securevfl.testing.check_protection` checks the result.
+
+    Attributes:
+        name: as in job files.
+        on_shares: whether three computing parties train the whole network on shares, and there is no cut.
+        dp: differential privacy on top, or None.
+    """
+
+    name: ClassVar[str]
+    on_shares: ClassVar[bool] = False
+    dp: DP | None = None
+
+    @classmethod
+    def known(cls) -> Mapping[str, type[Config]]:
+        """All protections of job files, or a class itself where it has a name."""
+        return super().known() or PROTECTIONS
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """For tables and reports."""
+
+    @property
+    def ciphers(self) -> frozenset[str]:
+        """Names of the schemes under which content may cross; empty where it is not encrypted."""
+        return frozenset()
+
+    @property
+    def sealed(self) -> bool:
+        """Whether row-level content crosses encrypted only."""
+        return bool(self.ciphers)
+
+    @property
+    def integers(self) -> bool:
+        """Whether the cut computes in fixed-point integers, on the CPU."""
+        return self.sealed
+
+    @property
+    def key_bits(self) -> int:
+        """Size of a Paillier modulus; 0 without."""
+        return 0
+
+    @property
+    def hands_out(self) -> bool:
+        """Whether a model that was trained on shares is opened at the end, to each party its own part."""
+        return False
+
+    def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
+        """Names of the parties that train on shares; empty where each trains its own half, at a cut.
+
+        Args:
+            active: the party with the labels.
+            passive: the parties with features alone.
+            coordinator: the party without data; empty where there is none, or where it is not known yet.
+
+        Raises:
+            InputError: parties that cannot be these; says what to do.
+        """
+        return ()
+
+    def coordinator_among(self, parties: Collection[str]) -> str:
+        """The name of the party without data that this protection asks for beside `parties`; empty for none."""
+        return ""
+
+    def policy(self) -> Policy:
+        """The floor that this protection sets for every party: what it forbids cannot be sent."""
+        return Policy(sealed=self.sealed, noised=_noised_kinds(self.dp))
+
+    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+        """What has to hold besides, so that nobody learns more than is declared; empty where nothing does. It follows
+        "if", and stands above the table of who could read what.
+
+        Args:
+            active: names of the label owners.
+            passive: names of the passive parties.
+        """
+        return ""
+
+    @abstractmethod
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        """Every message of the cut, with what its receiver learns. Links refuse all others.
+
+        Args:
+            use: what the algorithm asks of the cut.
+            passive: number of passive parties; there are no messages without any.
+        """
+
+    @abstractmethod
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        """The active party's side of the cut."""
+
+    @abstractmethod
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        """A passive party's side of the cut."""
+
+
+def with_dp(text: str, dp: DP | None) -> str:
+    """A protection's title with its noise."""
+    return f"{text} + {dp.title}" if dp else text
+
+
+def _noised_kinds(dp: DP | None) -> frozenset[Kind]:
+    """Kinds of which every message in the clear has to carry noise."""
+    if dp is None:
+        return frozenset()
+    features = frozenset({Kind.ACTIVATION, Kind.REPRESENTATION}) if dp.features else frozenset()
+    return features | (frozenset({Kind.GRADIENT}) if dp.gradients else frozenset())
+
+
+PROTECTIONS: dict[str, type[Protection]] = {}
+"""Name in job files → protection; `named` fills it."""

@@ -1,0 +1,59 @@
+"""No encryption; and no protection named."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.declared import plain_exchanges
+from securevfl.cut.exact import FixedActive, FixedPassive
+from securevfl.cut.plain import FloatActive, FloatPassive
+from securevfl.cut.protections.base import Protection, with_dp
+from securevfl.site import Site
+from securevfl.transport import Exchange
+
+__all__ = ["Plain", "Unnamed"]
+
+
+class Plain(Protection):
+    """No encryption: activations and gradients are readable by their receiver.
+
+    Attributes:
+        fixed_point: compute in the integers of the sealed cut, to compare with it bit by bit (CPU, slower).
+        dp: differential privacy on what is sent.
+    """
+
+    name: ClassVar[str] = "plain"
+    fixed_point: bool = False
+
+    @property
+    def title(self) -> str:
+        if self.fixed_point:
+            return with_dp("plain, fixed point", self.dp)
+        return self.dp.title if self.dp else "plain"
+
+    @property
+    def integers(self) -> bool:
+        return self.fixed_point
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        return plain_exchanges(self.dp, use, passive)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        return (FixedActive if self.fixed_point else FloatActive)(site, spec)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return (FixedPassive if self.fixed_point else FloatPassive)(site, spec)
+
+
+class Unnamed(Plain):
+    """No protection was named. What holds by default depends on the parties, and is settled once they are known: see
+    `securevfl.party.settling`. Until then everything is declared as in the clear, which is the worst, and nothing can
+    train with anybody.
+    """
+
+    name: ClassVar[str] = "unnamed"
+
+    @property
+    def title(self) -> str:
+        return "no protection named"

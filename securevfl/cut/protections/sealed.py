@@ -1,0 +1,152 @@
+"""The sealed cut under each scheme."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
+
+import securevfl_crypto as crypto
+from msgspec import Meta
+
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.declared import Ciphers, sealed_exchanges
+from securevfl.cut.protections.base import Protection, with_dp
+from securevfl.cut.sealed import SealedActive, SealedPassive
+from securevfl.errors import ProtectionInactive
+from securevfl.privacy import Policy
+from securevfl.site import Site
+from securevfl.transport import Exchange
+
+__all__ = ["BFV", "CKKS", "KeyBits", "Paillier", "Sealed", "key_problems"]
+
+KeyBits = Annotated[
+    int, Meta(ge=2048, le=8192, description="2048 bits give 112-bit security, 3072 bits give 128-bit security")
+]
+"""Size of a Paillier modulus."""
+
+
+class Sealed(Protection):
+    """The sealed cut: weights are shared between the sides, everything else crosses under encryption."""
+
+    @property
+    @abstractmethod
+    def label(self) -> str:
+        """The scheme with its size, for tables."""
+
+    @abstractmethod
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        """The schemes that may seal, by name."""
+
+    @property
+    def title(self) -> str:
+        return with_dp(self.label, self.dp)
+
+    @property
+    def ciphers(self) -> frozenset[str]:
+        return frozenset(self.schemes())
+
+    def reshares(self, use: CutUse) -> bool | None:
+        """Whether shares of the weights are drawn anew in each step; None where that depends on sizes or choices."""
+        if use.rounds or use.integer_shares:
+            return True
+        return None if use.trainable else False
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        ciphers = Ciphers(names=self.ciphers, key_bits=self.key_bits, reshares=self.reshares(use))
+        return sealed_exchanges(self.dp, ciphers, use, passive)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        self.refuse_alone(site)
+        (scheme,) = self.schemes().values()
+        return SealedActive(site, spec, scheme)
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        (scheme,) = self.schemes().values()
+        return SealedPassive(site, spec, scheme)
+
+    def refuse_alone(self, site: Site) -> None:
+        """Do nothing, unless a party is alone.
+
+        Raises:
+            ProtectionInactive: it is: there is nothing to seal.
+        """
+        if not site.passive:
+            raise ProtectionInactive(
+                f"protection {self.name!r} was asked for, but {site.name!r} is alone: there is nothing to seal"
+            )
+
+
+def key_problems(bits: int) -> list[str]:
+    """What is wrong with a size of a Paillier key."""
+    return [f"a Paillier key of {bits} bits was asked for; it has a multiple of 64: use 3072"] if bits % 64 else []
+
+
+class Paillier(Sealed):
+    """The sealed cut under Paillier: exact, with the least traffic.
+
+    Attributes:
+        bits: size of the modulus. 3072 gives 128-bit security; 2048 (112 bits) is the least accepted.
+        classical: exponents as long as the modulus for the randomness, instead of short ones; all parties choose
+            alike.
+        dp: differential privacy on top.
+    """
+
+    name: ClassVar[str] = "paillier"
+    bits: KeyBits = 3072
+    classical: bool = False
+
+    def problems(self) -> list[str]:
+        return super().problems() + key_problems(self.bits)
+
+    @property
+    def label(self) -> str:
+        return f"Paillier {self.bits}"
+
+    @property
+    def key_bits(self) -> int:
+        return self.bits
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.Paillier(bits=self.bits, classical=self.classical)}
+
+    def reshares(self, use: CutUse) -> bool | None:
+        return True
+
+    def policy(self) -> Policy:
+        return super().policy().replace(min_key_bits=self.bits)
+
+
+class BFV(Sealed):
+    """The sealed cut under BFV: exact, fast, 128-bit security, more traffic than Paillier.
+
+    Attributes:
+        dp: differential privacy on top.
+    """
+
+    name: ClassVar[str] = "bfv"
+
+    @property
+    def label(self) -> str:
+        return "BFV"
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.BFV()}
+
+
+class CKKS(Sealed):
+    """The sealed cut under CKKS: the fastest, 128-bit security; products carry an error far below the fixed point of
+    activations.
+
+    Attributes:
+        dp: differential privacy on top.
+    """
+
+    name: ClassVar[str] = "ckks"
+
+    @property
+    def label(self) -> str:
+        return "CKKS"
+
+    def schemes(self) -> Mapping[str, crypto.Scheme]:
+        return {self.name: crypto.CKKS()}

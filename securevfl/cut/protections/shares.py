@@ -1,0 +1,119 @@
+"""Training on secret shares, as a job asks for it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
+from securevfl.cut.protections.base import Protection
+from securevfl.cut.share_exchanges import share_exchanges
+from securevfl.cut.unused import NoActiveCut, NoPassiveCut
+from securevfl.errors import InputError
+from securevfl.site import Site
+from securevfl.transport import Exchange
+
+__all__ = ["Shares"]
+
+_COMPUTING = 3
+"""Parties among which everything is shared: any two could read it, none alone."""
+
+
+class Shares(Protection):
+    """Training on secret shares: nobody learns z, activations, gradients or weights, if no two of the three computing
+    parties put together what they hold, and all follow the protocol. Replicated sharing modulo 2^64 (Araki et al.
+    2016).
+
+    Any number of parties deal their rows to the three, who train the whole network on shares. The network's optimiser
+    is SGD with momentum and weight decay: it is linear, where Adam takes square roots. Its rates stand here, for those
+    of an algorithm are Adam's.
+
+    Attributes:
+        computing: names of the three, the active party among them; a name that no party with a table has is that of a
+            coordinator without data. Empty: the active party and the first two others.
+        lr: η, the learning rate of all weights.
+        momentum: μ.
+        weight_decay: λ.
+        model: what becomes of the trained model. ``"shares"``: it stays in shares. ``"parts"``: it is opened at the end
+            of training, to each data party the weights of its own columns, to the active one those above, too;
+            predictions take the parts in as shares again.
+        dp: labels drawn by randomised response; noise on the steps of the model, where it has one layer: each computing
+            party adds its own inside the shares, and that of any two reaches ε; or None.
+    """
+
+    name: ClassVar[str] = "shares"
+    on_shares: ClassVar[bool] = True
+    computing: tuple[str, ...] = ()
+    lr: Annotated[float, Meta(gt=0, le=10)] = 0.2
+    momentum: Annotated[float, Meta(ge=0, le=0.99)] = 0.9
+    weight_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.0
+    model: Literal["shares", "parts"] = "shares"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        names = self.computing
+        if names and (len(names) != _COMPUTING or len(set(names)) != _COMPUTING or not all(names)):
+            told = ", ".join(name or "a party without a name" for name in names)
+            found.append(
+                f"computing names {told}; three different parties are needed: the active one and two "
+                "others, of which one may be a coordinator without data"
+            )
+        return found
+
+    @property
+    def title(self) -> str:
+        title = "secret shares" + (", model handed out" if self.hands_out else "")
+        return title + (f" + {self.dp.titled('the model')}" if self.dp else "")
+
+    @property
+    def hands_out(self) -> bool:
+        return self.model == "parts"
+
+    @property
+    def sealed(self) -> bool:
+        return True
+
+    def computing_parties(self, active: str, passive: Sequence[str], coordinator: str = "") -> tuple[str, ...]:
+        known = [active, *passive, *([coordinator] if coordinator else [])]
+        if not self.computing:
+            if len(known) < _COMPUTING:
+                cure = ", ".join(f'"{name}"' for name in (*known, "coordinator"))
+                raise InputError(
+                    f"protection 'shares' needs three computing parties and there are {len(known)} "
+                    f"({', '.join(known)}): add a coordinator without data, computing=({cure})"
+                )
+            return tuple(known[:_COMPUTING])
+        if active not in self.computing:
+            raise InputError(
+                f"computing names {', '.join(self.computing)}; the active party, {active!r}, has to be one of them"
+            )
+        strangers = [name for name in self.computing if name not in (active, *passive)]
+        if len(strangers) > 1 or (coordinator and strangers not in ([], [coordinator])):
+            raise InputError(
+                f"computing names {', '.join(strangers)}, who take no part: the parties are {', '.join(known)}, and "
+                "one coordinator without data may be added"
+            )
+        others = sorted(name for name in self.computing if name not in (active, *strangers))
+        return (active, *others, *strangers)
+
+    def assumes(self, active: Sequence[str], passive: Sequence[str]) -> str:
+        one, other, last = self.computing or ("the active party", "a second", "a third one")
+        if not self.computing and active and passive:
+            known = [active[0], *sorted(passive), "the coordinator"]
+            one, other, last = known[:_COMPUTING]
+        return f"no two of {one}, {other} and {last} put together what they hold, and all three follow the protocol"
+
+    def coordinator_among(self, parties: Collection[str]) -> str:
+        return next((name for name in self.computing if name not in parties), "")
+
+    def exchanges(self, use: CutUse, passive: int) -> tuple[Exchange, ...]:
+        noise = None if self.dp is None else self.dp.model
+        return share_exchanges(passive, parts=self.hands_out, noise=noise)
+
+    def active_cut(self, site: Site, spec: CutSpec) -> ActiveCut:
+        return NoActiveCut()
+
+    def passive_cut(self, site: Site, spec: CutSpec) -> PassiveCut:
+        return NoPassiveCut()
