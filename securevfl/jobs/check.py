@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,13 @@ from securevfl.jobs.baselines import wrong_baselines
 from securevfl.jobs.check_party import CertificateEnd, party_findings
 from securevfl.jobs.files import JobSections, PartySection, read_job_sections
 from securevfl.jobs.recording import job_card
+from securevfl.jobs.roster import Roster, listed_roster, refusals
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
-from securevfl.party import Job, rule_against, settled, too_few_epochs, wrong_parties
+from securevfl.party import Job, settled, too_few_epochs, wrong_parties
 from securevfl.report import Card
 
-__all__ = ["Checked", "Roster", "check_file", "refusals", "roster_of"]
+__all__ = ["Checked", "check_file", "roster_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,20 +52,6 @@ class Checked:
         return InputError.exit_code if self.mistakes else PolicyError.exit_code if self.refusals else 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Roster:
-    """Who takes part, as far as it is known without the tables' rows."""
-
-    owners: Sequence[str]
-    passive: Sequence[str]
-    books: frozenset[str] = frozenset()
-
-    @property
-    def names(self) -> list[str]:
-        """Of all parties, those with labels first."""
-        return [*self.owners, *self.passive]
-
-
 def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
     """Check a job file, a sweep file, or a party's own file. Nothing runs; of tables, only the header and the first
     rows are looked at, and the rows of those that are not large are counted. Named data sets are loaded, for that is
@@ -88,12 +75,19 @@ def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False)
 
 
 def _check_sweep(file: Path) -> Checked:
-    sweep, mistakes, refusals = read_sweep_sections(file, device="cpu")
+    sweep, mistakes, refused = read_sweep_sections(file, device="cpu")
+    tables = []
+    for party in sweep.party:
+        wrong, table = _looked_at(party.learning(sweep.task), file.parent)
+        mistakes += wrong
+        tables += [] if table is None else [table]
+    data = f"{len({spec.data for spec in sweep.specs})} data sets"
     return Checked(
         mistakes=tuple(mistakes),
-        refusals=tuple(refusals),
+        refusals=tuple(refused),
         summary=f"a sweep of {len(sweep.specs)} cells, {len({spec.method for spec in sweep.specs})} methods on "
-        f"{len({spec.data for spec in sweep.specs})} data sets",
+        f"{f'the tables of {len(sweep.party)} parties' if sweep.party else data}",
+        tables=tuple(tables),
     )
 
 
@@ -189,25 +183,13 @@ def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "
         active: name of the active party, where no table has labels: to predict.
     """
     if isinstance(content.get("party"), list):
-        return _listed(content["party"], active)
+        return listed_roster(content["party"], active)
     if sections.data is None or sections.data_mistakes():
         return None, []
     try:
         return _loaded(sections), []
     except InputError as error:
         return None, [f"data: {error}"]
-
-
-def _listed(sections: Sequence[object], active: str) -> tuple[Roster | None, list[str]]:
-    """Who takes part by ``[[party]]``, sections with mistakes included, and what is wrong with that."""
-    named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
-    names = [str(one["name"]) for one in named]
-    if active and active not in names:
-        return None, [f"--active is {active!r}{nearest(active, names)}"]
-    owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
-    if not owners:
-        return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does"]
-    return Roster(owners=owners, passive=[name for name in names if name not in owners]), []
 
 
 def _loaded(sections: JobSections) -> Roster:
@@ -236,16 +218,6 @@ def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster
     found += wrong_parties(sections.algorithm, roster.owners, roster.passive)
     found += wrong_baselines(sections.algorithm, sections.baselines)
     return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
-
-
-def refusals(job: Job, roster: Roster) -> list[str]:
-    """The rules of the parties' policies that the job breaks."""
-    found = []
-    for name in roster.names:
-        for owner in [name] if name in roster.owners else roster.owners:
-            rule = rule_against(job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books)
-            found += [f"{name!r} refuses the job: {rule}"] if rule else []
-    return found
 
 
 def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> str:

@@ -30,7 +30,17 @@ from securevfl.party import Job, JobOptions
 from securevfl.privacy import Policy
 from securevfl.training import Algorithm, find_algorithm
 
-__all__ = ["JobFile", "JobSections", "PartySection", "TableSection", "read_job", "read_job_sections"]
+__all__ = [
+    "JobFile",
+    "JobSections",
+    "PartySection",
+    "TableSection",
+    "doubled_parties",
+    "load_parties",
+    "read_job",
+    "read_job_sections",
+    "right_parties",
+]
 
 Word = Annotated[str, Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
@@ -251,15 +261,37 @@ class JobSections(Config):
         if self.data is not None:
             options = dict(self.data)
             return datasets.load(str(options.pop("name")), **options)
-        tables, found = [], []
-        for i, party in enumerate(self.party):
-            try:
-                tables.append(party.linked_by(self.link).learning(self.job.task).load(folder))
-            except InputError as error:
-                found.append(f"party[{i}]: {error}")
-        if found:
-            raise InputError("\n  ".join(found))
-        return Parties.of(*tables, active=active)
+        return load_parties([party.linked_by(self.link) for party in self.party], self.job.task, folder, active)
+
+
+def load_parties(sections: Sequence[PartySection], task: str, folder: Path, active: str = "") -> Parties:
+    """The tables of ``[[party]]`` sections.
+
+    Args:
+        sections: of all parties.
+        task: of the job.
+        folder: of the file.
+        active: name of the active party, where no table has labels.
+
+    Raises:
+        InputError: tables that cannot be used, each party's first mistake.
+    """
+    tables, found = [], []
+    for i, party in enumerate(sections):
+        try:
+            tables.append(party.learning(task).load(folder))
+        except InputError as error:
+            found.append(f"party[{i}]: {error}")
+    if found:
+        raise InputError("\n  ".join(found))
+    return Parties.of(*tables, active=active)
+
+
+def doubled_parties(sections: Sequence[PartySection]) -> list[str]:
+    """Names that two parties have."""
+    names = [party.name for party in sections]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    return [f"two parties are called {name!r}; give each its own name" for name in doubled]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,11 +362,12 @@ def read_job_sections(file: Path) -> tuple[JobSections, frozenset[str], list[str
     content = read_toml(file, "job", "examples/credit.toml")
     sections, broken, found = read_sections(JobSections, content, ["party"])
     if "party" in broken:  # those that are right
-        sections = sections.replace(party=_right_parties(content["party"]))
+        sections = sections.replace(party=right_parties(content["party"]))
     return sections, broken, found + _conflicts(sections, content)
 
 
-def _right_parties(content: object) -> tuple[PartySection, ...]:
+def right_parties(content: object) -> tuple[PartySection, ...]:
+    """The sections of parties, of a file where some have mistakes, that have none."""
     right = []
     for section in content if isinstance(content, list) else []:
         try:
@@ -352,9 +385,7 @@ def _conflicts(sections: JobSections, content: Mapping[str, Any]) -> list[str]:
     if ("data" in content) == ("party" in content):
         found.append("a job file has either a [data] section (a named data set) or [[party]] sections (files)")
     found += sections.data_mistakes()
-    names = [party.name for party in sections.party]
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    found += [f"two parties are called {name!r}; give each its own name" for name in doubled]
+    found += doubled_parties(sections.party)
     found += [
         f"{party.name!r} has two policies, [policy.{party.name}] and [party.policy]: leave one out"
         for party in sections.party

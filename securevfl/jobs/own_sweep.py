@@ -15,9 +15,9 @@ import msgspec
 
 from securevfl.data import Parties
 from securevfl.errors import InputError, PolicyError
-from securevfl.jobs.check import Roster, refusals
 from securevfl.jobs.grid import Grid, Over, Point, grid_of
 from securevfl.jobs.kept_tables import tables_digest
+from securevfl.jobs.roster import Roster, refusals
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost
 from securevfl.jobs.sweep import run_sweep
 from securevfl.jobs.sweep_file import Spec, Sweep

@@ -10,9 +10,10 @@ from typing import Any
 
 from securevfl.cut import BFV, CKKS, Paillier
 from securevfl.errors import InputError, PolicyError, UnknownNameError
-from securevfl.jobs.check import Roster, refusals, roster_of
+from securevfl.jobs.check import roster_of
 from securevfl.jobs.files import read_job_sections
 from securevfl.jobs.policy_file import read_policy, with_policies
+from securevfl.jobs.roster import Roster, refusals
 from securevfl.jobs.toml_text import raise_all, read_toml
 from securevfl.party import Job, settled
 from securevfl.privacy import DP, Gaussian

@@ -19,9 +19,9 @@ from securevfl_crypto.errors import PoolError
 from securevfl.data import Parties
 from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
-from securevfl.jobs.check import Roster
 from securevfl.jobs.kept_tables import tables_digest
 from securevfl.jobs.own_sweep import seeds_of, sweep
+from securevfl.jobs.roster import Roster
 from securevfl.jobs.search_budget import Budget, kept_plan
 from securevfl.jobs.search_loop import here, run_trials
 from securevfl.jobs.search_pool import check_pruner, on_pool

@@ -12,8 +12,8 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.data.table import TEST, TRAIN, VALID
 from securevfl.errors import InputError, SecureVFLError
-from securevfl.jobs.check import Roster, refusals
 from securevfl.jobs.own_sweep import seeds_of
+from securevfl.jobs.roster import Roster, refusals
 from securevfl.jobs.search_budget import Budget, kept_plan, kept_releases
 from securevfl.jobs.search_space import Space, job_of, suggested
 from securevfl.jobs.search_study import PLANNED, spent_by

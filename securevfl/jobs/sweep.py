@@ -103,12 +103,14 @@ def run_sweep(
             lost runs again, three times in all, and then counts as failed.
         command: what makes it again, for the page.
         progress: called after each cell with cells done, cells in all, and the cell.
-        parties: own tables, which all cells run on, in place of the data sets that they name.
+        parties: own tables, which all cells run on, in place of the data sets that they name; those of the sweep
+            unless given.
 
     Raises:
         InputError: another process runs a sweep in this folder; a pool that cannot be opened.
     """
     target = Path(folder)
+    parties = sweep.parties if parties is None else parties
     make_folder(target)
     with locked(target, "wait for it to end, or give another folder"):
         return _run_sweep(

@@ -1,5 +1,5 @@
-"""Sweep files: TOML in, the cells of a grid out: data sets × methods × positions × seeds. Every mistake of a file is
-told at once."""
+"""Sweep files: TOML in, the cells of a grid out: data sets, or own tables, × methods × positions × seeds. Every mistake
+of a file is told at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,16 @@ from typing import Any
 
 from securevfl.config import Config, Mistaken
 from securevfl.cut import Protection
-from securevfl.data import datasets
+from securevfl.data import Parties, datasets
 from securevfl.errors import InputError, PolicyError
 from securevfl.fields import nearest
+from securevfl.jobs.files import PartySection, load_parties, right_parties
+from securevfl.jobs.kept_tables import tables_digest
+from securevfl.jobs.roster import Roster, refusals
 from securevfl.jobs.sweep_sections import Axis, DataSection, MethodSection, SweepSections
+from securevfl.jobs.sweep_tables import OWN, over_own_tables, own_policies, own_roster, task_of
 from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
-from securevfl.party import Job, JobOptions
+from securevfl.party import Job, JobOptions, wrong_parties
 from securevfl.report import Claim, PaperFigure
 from securevfl.training import Algorithm, algorithms, find_algorithm
 
@@ -103,6 +107,9 @@ class Sweep:
         paper: figures of the papers.
         notes: for the reader.
         settings: the file's content.
+        task: of all jobs, which says what own labels are.
+        party: the sections of own tables; none where the file names data sets.
+        parties: own tables, once they are loaded.
     """
 
     name: str
@@ -114,25 +121,39 @@ class Sweep:
     paper: Sequence[PaperFigure]
     notes: Sequence[str]
     settings: Mapping[str, Any] = field(default_factory=dict)
+    party: Sequence[PartySection] = ()
+    task: str = "classification"
+    parties: Parties | None = field(default=None, repr=False)
 
 
 def read_sweep(path: str | Path, *, device: str = "cpu") -> Sweep:
-    """Read a sweep file, and build every job in it once, so that mistakes show before anything runs.
+    """Read a sweep file, and build every job in it once, so that mistakes show before anything runs. Own tables that
+    it names are loaded.
 
     Args:
         path: the file.
         device: where plain tensors live, ``"cpu"`` or ``"cuda"``.
 
     Raises:
-        InputError: no such file, not TOML, or mistakes, all of them in one message.
-        PolicyError: a method whose algorithm cannot have its protection.
+        InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading tables raises, each
+            party's first mistake.
+        PolicyError: a method whose algorithm cannot have its protection, or that a party's policy refuses.
     """
     file = Path(path)
     sweep, found, refusals = read_sweep_sections(file, device=device)
     raise_all(file, found)
     if refusals:
         raise PolicyError("; ".join(refusals))
-    return sweep
+    if not sweep.party:
+        return sweep
+    try:
+        parties = load_parties(sweep.party, sweep.task, file.parent)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    source = {OWN: tables_digest(parties)}
+    return dataclasses.replace(
+        sweep, parties=parties, specs=[dataclasses.replace(spec, source=source) for spec in sweep.specs]
+    )
 
 
 def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], list[str]]:
@@ -142,10 +163,18 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
         InputError: no such file, or not TOML.
     """
     content = read_toml(file, "sweep", "examples/experiments")
-    sections, broken, found = read_sections(SweepSections, content, ["data", "method", "claim", "paper"])
+    sections, broken, found = read_sections(SweepSections, content, ["data", "party", "method", "claim", "paper"])
+    if "party" in broken:  # those that are right
+        sections = sections.replace(party=right_parties(content["party"]))
+    roster: Roster | None = None
+    if "party" in content:
+        roster, mistakes = own_roster(sections, content)
+        sections = over_own_tables(sections)
+        found += mistakes
     if not sections.axis.values and "axis" not in broken:
         found.append("[axis] has no values: give a list, such as [0.01, 0.05, 0.2]")
     found += _names(sections)
+    more = own_policies(sections.party)
     pairs = [
         (data, method)
         for data in sections.data
@@ -155,12 +184,12 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
     specs: list[Spec] = []
     for data, method in pairs:
         try:
-            specs += _cells(sections, data, method, device)
+            specs += [dataclasses.replace(spec, more=more) for spec in _cells(sections, data, method, device)]
         except InputError as error:
             found.append(str(error))
     if not specs and not found:
         found.append("the file asks for no cell: it needs [[data]] and [[method]] sections, and seeds")
-    mistakes, refusals = _mistakes(specs)
+    mistakes, refused = _mistakes(specs, roster)
     sweep = Sweep(
         name=sections.name or file.stem,
         title=sections.title or sections.name or file.stem,
@@ -171,8 +200,10 @@ def read_sweep_sections(file: Path, *, device: str) -> tuple[Sweep, list[str], l
         paper=[figure for section in sections.paper for figure in section.figures()],
         notes=sections.notes,
         settings={key: content[key] for key in ("job", "data", "method", "seeds") if key in content},
+        party=sections.party,
+        task=task_of(sections),
     )
-    return sweep, list(dict.fromkeys(found + mistakes)), refusals
+    return sweep, list(dict.fromkeys(found + mistakes)), refused
 
 
 def _names(sections: SweepSections) -> list[str]:
@@ -213,7 +244,9 @@ def _cells(sections: SweepSections, data: DataSection, method: MethodSection, de
                 method=method.title,
                 x=axis.number(x),
                 seed=seed,
-                source={"name": data.name, **axis.of_data(x), "seed": seed, **data.options, **method.data},
+                source={OWN: ""}
+                if sections.party
+                else {"name": data.name, **axis.of_data(x), "seed": seed, **data.options, **method.data},
                 algorithm={
                     "name": method.algorithm,
                     **general,
@@ -225,10 +258,15 @@ def _cells(sections: SweepSections, data: DataSection, method: MethodSection, de
             )
 
 
-def _mistakes(specs: Sequence[Spec]) -> tuple[list[str], list[str]]:
-    """What is wrong with cells, and which protections are refused."""
+def _mistakes(specs: Sequence[Spec], roster: Roster | None) -> tuple[list[str], list[str]]:
+    """What is wrong with cells, and which protections are refused.
+
+    Args:
+        specs: the cells.
+        roster: who takes part, where tables are own ones.
+    """
     found: list[str] = []
-    refusals: list[str] = []
+    refused: list[str] = []
     seen = set()
     for spec in specs:
         run = (spec.data, spec.method, spec.x, spec.seed)
@@ -238,13 +276,18 @@ def _mistakes(specs: Sequence[Spec]) -> tuple[list[str], list[str]]:
             )
         seen.add(run)
         options = dict(spec.source)
-        found += datasets.mistakes(options.pop("name"), options, f"data {spec.data!r}")
+        if OWN not in options:
+            found += datasets.mistakes(options.pop("name"), options, f"data {spec.data!r}")
         try:
-            spec.build()
+            job = spec.build()
+            if roster is not None and spec.seed == specs[0].seed:
+                wrong = wrong_parties(job.algorithm, roster.owners, roster.passive)
+                found += [f"method {spec.method!r}: {mistake}" for mistake in wrong]
+                refused += [f"method {spec.method!r}: {rule}" for rule in ([] if wrong else refusals(job, roster))]
         except Mistaken as error:
             found += [f"method {spec.method!r}: {mistake}" for mistake in error.moved("")]
         except InputError as error:
             found.append(f"method {spec.method!r}: {error}")
         except PolicyError as error:
-            refusals.append(f"method {spec.method!r}: {error}")
-    return found, list(dict.fromkeys(refusals))
+            refused.append(f"method {spec.method!r}: {error}")
+    return found, list(dict.fromkeys(refused))

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from securevfl.config import Config
+from securevfl.jobs.files import PartySection
 from securevfl.report import Claim, PaperFigure
 
 __all__ = ["Axis", "DataSection", "MethodSection", "PaperSection", "SweepSections"]
@@ -114,7 +115,11 @@ def _is_number(text: str) -> bool:
 
 
 class SweepSections(Config):
-    """All sections of a sweep file."""
+    """All sections of a sweep file.
+
+    Attributes:
+        party: own tables, as in a job file, in place of named data sets.
+    """
 
     name: str = ""
     title: str = ""
@@ -124,6 +129,7 @@ class SweepSections(Config):
     axis: Axis = msgspec.field(default_factory=Axis)
     job: Settings = msgspec.field(default_factory=dict)
     data: tuple[DataSection, ...] = ()
+    party: tuple[PartySection, ...] = ()
     method: tuple[MethodSection, ...] = ()
     claim: tuple[Claim, ...] = ()
     paper: tuple[PaperSection, ...] = ()

@@ -16,8 +16,8 @@ from securevfl_crypto.pools import LocalPool
 
 import securevfl as sv
 from securevfl.jobs import search_loop
-from securevfl.jobs.check import Roster
 from securevfl.jobs.kept_tables import keep_tables
+from securevfl.jobs.roster import Roster
 from securevfl.jobs.search_budget import Budget
 from securevfl.jobs.search_loop import run_trials
 from securevfl.jobs.search_pool import _OnPool, _Order, check_pruner, trial_task

@@ -1,0 +1,47 @@
+"""Who takes part in a job, as far as it is known without the tables' rows, and what their policies say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from securevfl.fields import nearest
+from securevfl.party import Job, rule_against
+
+__all__ = ["Roster", "listed_roster", "refusals"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roster:
+    """Who takes part, as far as it is known without the tables' rows."""
+
+    owners: Sequence[str]
+    passive: Sequence[str]
+    books: frozenset[str] = frozenset()
+
+    @property
+    def names(self) -> list[str]:
+        """Of all parties, those with labels first."""
+        return [*self.owners, *self.passive]
+
+
+def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | None, list[str]]:
+    """Who takes part by ``[[party]]``, sections with mistakes included, and what is wrong with that."""
+    named = [one for one in sections if isinstance(one, Mapping) and isinstance(one.get("name"), str)]
+    names = [str(one["name"]) for one in named]
+    if active and active not in names:
+        return None, [f"--active is {active!r}{nearest(active, names)}"]
+    owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
+    if not owners:
+        return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does"]
+    return Roster(owners=owners, passive=[name for name in names if name not in owners]), []
+
+
+def refusals(job: Job, roster: Roster) -> list[str]:
+    """The rules of the parties' policies that the job breaks."""
+    found = []
+    for name in roster.names:
+        for owner in [name] if name in roster.owners else roster.owners:
+            rule = rule_against(job, name, active=owner, passive=roster.passive, pairwise=owner in roster.books)
+            found += [f"{name!r} refuses the job: {rule}"] if rule else []
+    return found
