@@ -73,7 +73,7 @@ def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: JointProt
                     due, heard = _feed(hearing, reader, news.get(), due)
         except StopIteration:
             told = True
-        if not heard:
+        if not heard and not joint.busy(peer):
             due, heard = _feed(hearing, reader, news.get(), due)
     return joint.result.rows
 
