@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -18,12 +16,13 @@ import msgspec
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.identity import Identity, PeerBook
 from securevfl.identity import Refusal as IdentityRefusal
-from securevfl.transport.channel import Beat, Channel
+from securevfl.transport.channel import Channel
 from securevfl.transport.gate.beats import read_beat
 from securevfl.transport.gate.channel import NetworkChannel
 from securevfl.transport.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
-from securevfl.transport.gate.peer import LinkRow
 from securevfl.transport.gate.settings import Address, BookSettings, GateSettings, Route, Timing
+from securevfl.transport.gate.spawn import BUFFER, spawn_gate
+from securevfl.transport.gate.standing import Standing
 from securevfl.transport.incarnation import Incarnation
 from securevfl.transport.mesh import (
     NOTE,
@@ -43,14 +42,8 @@ from securevfl.transport.wire import Limits
 
 __all__ = ["NetworkMesh"]
 
-_BUFFER = 4 << 20
-"""Bytes between the two processes in the kernel, each way."""
 _START = 30.0
 """Seconds in which a gate has to say that it listens, on a machine that is busy."""
-_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(256 << 20)}
-"""glibc keeps the memory of parts for the next ones. Given back and asked for anew, each page of it is a fault: a third
-of a gate's time at 800 MB/s."""
-_ROWS = msgspec.msgpack.Decoder(list[LinkRow])
 _PAIR = msgspec.json.Decoder(tuple[str, str])
 
 
@@ -90,10 +83,7 @@ class NetworkMesh:
         self._channels: dict[str, NetworkChannel] = {}
         self._by_index: list[NetworkChannel | None] = [None] * len(self.peers)
         self._credits = [0] * len(self.peers)
-        self._moved = {peer: [0, 0] for peer in self.peers}
-        self._incarnations: dict[str, Incarnation] = {}
-        self._rows: list[LinkRow] = []
-        self._beats: dict[str, tuple[Beat, float]] = {}
+        self._standing = Standing(self.peers)
         self._flushing = self._writing = False
         self._drained: asyncio.Future[None] | None = None
         self._loop.add_reader(sock, self._readable)
@@ -149,20 +139,7 @@ class NetworkMesh:
             limits=asdict(limits),
             timing=timing or Timing(),
         )
-        ours, theirs = socket.socketpair()
-        for sock in (ours, theirs):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER)
-        command = [sys.executable, "-m", "securevfl.transport.gate", str(theirs.fileno())]
-        paths = os.pathsep.join(path for path in sys.path if path)
-        environment = os.environ | _MALLOC | {"PYTHONPATH": paths}
-        try:
-            gate = subprocess.Popen(  # noqa: S603, ASYNC220  # this interpreter, and a number
-                command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, env=environment
-            )
-        finally:
-            theirs.close()
-        ours.setblocking(False)
-        mesh = cls(gate, ours, settings, book)
+        mesh = cls(*spawn_gate(), settings, book)
         mesh.outbox.say(Frames.SETTINGS, msgspec.msgpack.encode(settings))
         mesh.wake()
         try:
@@ -265,7 +242,7 @@ class NetworkMesh:
 
     def links(self) -> Mapping[str, LinkState]:
         """See `Mesh.links`."""
-        return {peer: self._state(index, peer) for index, peer in enumerate(self.peers)}
+        return {peer: self._standing.of(index) for index, peer in enumerate(self.peers)}
 
     # --- more than `Mesh`
 
@@ -323,7 +300,7 @@ class NetworkMesh:
 
     def _waits(self, peer: str, end: float) -> bool:
         index = self.peers.index(peer)
-        return time.monotonic() < end or (index < len(self._rows) and self._rows[index].connected)
+        return time.monotonic() < end or self._standing.connected(index)
 
     def _flush(self) -> None:
         self._flushing = False
@@ -344,7 +321,7 @@ class NetworkMesh:
                 self._loop.remove_writer(self._sock)
             else:
                 self._loop.add_writer(self._sock, self._flush)
-        if self.outbox.waiting < _BUFFER >> 2:
+        if self.outbox.waiting < BUFFER >> 2:
             for channel in self._channels.values():
                 if channel.pending:
                     channel.pump()
@@ -399,15 +376,15 @@ class NetworkMesh:
             if channel is None or frame.generation != self._generation & 0xFF:
                 return
             if kind == Frames.PART:
-                self._moved[self.peers[frame.peer]][1] += len(frame.body)
+                self._standing.received[frame.peer] += len(frame.body)
                 channel.part(frame)
             else:
-                self._moved[self.peers[frame.peer]][0] += frame.number
+                self._standing.sent[frame.peer] += frame.number
                 channel.room(frame.number)
         elif kind == Frames.BEAT:
             self._beaten(frame.peer, bytes(frame.body))
         elif kind == Frames.STATE:
-            self._rows = _ROWS.decode(frame.body)
+            self._standing.told(frame.body)
         else:
             self._happened(kind, frame.peer, frame.parts, bytes(frame.body))
 
@@ -416,7 +393,7 @@ class NetworkMesh:
         match kind:
             case Frames.UP:
                 text, fingerprint = _PAIR.decode(body)
-                self._incarnations[peer] = incarnation = Incarnation.read(text)
+                self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
                 if fingerprint:
                     self._book.used(peer, fingerprint)
                 self._tell(Up(peer, incarnation, bool(count)))
@@ -474,32 +451,11 @@ class NetworkMesh:
         found = read_beat(body)
         if found is None:
             return
-        peer, channel = self.peers[index], self._by_index[index]
         beat, closed, quiet = found
-        self._beats[peer] = beat, time.monotonic() - quiet
+        self._standing.beaten(index, beat, quiet)
+        channel = self._by_index[index]
         if channel is not None:
             channel.beaten(beat, closed)
-
-    def _state(self, index: int, peer: str) -> LinkState:
-        row = self._rows[index] if index < len(self._rows) else None
-        beat, spoke = self._beats.get(peer, (Beat(), None))
-        sent, received = self._moved[peer]
-        if row is None:
-            return LinkState(sent=sent, received=received, beat=beat)
-        return LinkState(
-            connected=row.connected,
-            incarnation=self._incarnations.get(peer),
-            since=row.since,
-            connections=row.connections,
-            sent=sent,
-            received=received,
-            round_trip=row.round_trip,
-            beat=beat,
-            silent=row.silent,
-            quiet=None if spoke is None else time.monotonic() - spoke,
-            blocked=row.blocked,
-            why=row.why,
-        )
 
     def _tell(self, event: MeshEvent) -> None:
         self._events.append(event)
