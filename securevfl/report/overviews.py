@@ -55,8 +55,8 @@ def _percent(share: float) -> str:
 
 
 def _says(one: TableOverview) -> str:
-    ids = " + ".join(one.ids) or "none found"
-    lines = ["; ".join([f"identifier {ids}", *(f"{role} {column}" for role, column in one.roles.items())])]
+    ids = " + ".join(map(_plain, one.ids)) or "none found"
+    lines = ["; ".join([f"identifier {ids}", *(f"{role} {_plain(column)}" for role, column in one.roles.items())])]
     kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kinds.items()]
     if one.texts:
         kinds[0] += f" ({one.texts:,} in texts)"
@@ -70,10 +70,15 @@ def _says(one: TableOverview) -> str:
         lines.append(f"{dropped}: {_named(one.scattered)}")
     most = one.most_missing
     if most is not None and len(one.lines) > 1:
-        lines.append(f"most missing: {most.column}, {_percent(most.missing)}")
+        lines.append(f"most missing: {_plain(most.column)}, {_percent(most.missing)}")
     return "\n".join([*lines, *([one.written] if one.written else [])])
 
 
 def _named(columns: Sequence[str]) -> str:
     more = len(columns) - _NAMED
-    return ", ".join(columns[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(_plain, columns[:_NAMED])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _plain(name: str) -> str:
+    """A column's name as a terminal may have it: a table can call its columns anything."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in name)

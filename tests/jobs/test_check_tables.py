@@ -130,6 +130,18 @@ def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
     assert "told by the first" not in "\n".join(lines)  # all rows were looked at
 
 
+def test_names_of_columns_do_not_steer_the_terminal(tmp_path: Path) -> None:
+    table = pa.table({"i\x1b[2J": ["a", "b"], "x\r\n\tsecond line" + "\x00" * 9: [1, 1], "\x9b31m": [1, None]})
+    pa_parquet.write_table(table, tmp_path / "t.parquet")
+    use = ColumnUse.of(id="i\x1b[2J", label=None, features=None, categorical=(), classes=None, prepare="auto")
+    found = table_overview("bank", tmp_path / "t.parquet", use)
+    assert found is not None
+    lines = shown((found,))
+    assert max(map(len, lines)) <= 80
+    assert all(line.isprintable() for line in lines)
+    assert any("i\ufffd[2J" in line for line in lines)
+
+
 def test_no_value_of_a_table_is_printed(folder: Path) -> None:
     text = "\n".join(shown(check_file(folder / "job.toml").tables)) + repr(check_file(folder / "job.toml").tables)
     for value in ("EUR", "town 1", "note of", "96,5", "nein", "B12"):
