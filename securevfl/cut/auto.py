@@ -23,8 +23,9 @@ import securevfl_crypto as crypto
 import torch
 
 from securevfl.cut.base import CutSpec
+from securevfl.cut.blocks import blocks, check_errors
 from securevfl.cut.handshake import checked, checked_width
-from securevfl.cut.sealed import SealedActive, SealedPassive, blocks, check_errors
+from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, Noised, NoiseShare, fan_out
 from securevfl.scale import kept_pool

@@ -15,16 +15,15 @@ The algebra is the scheme's (`securevfl_crypto.Scheme`), without input or output
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import securevfl_crypto as crypto
 import torch
-from securevfl_crypto.errors import PoolError
 
 from securevfl.cut.base import CutSpec, initial_weights
+from securevfl.cut.blocks import SIGMA, blocks, check_errors, shared_alike
 from securevfl.cut.handshake import announce, as_share, key_bytes, once, receive_widths
 from securevfl.cut.hidden import Hidden
 from securevfl.cut.integers import (
@@ -37,98 +36,16 @@ from securevfl.cut.integers import (
 )
 from securevfl.cut.masking import agree_masks
 from securevfl.cut.plain import apart
-from securevfl.errors import PolicyError, ProtocolError, RangeError, SecureVFLError
-from securevfl.privacy import Clock, Link, Noised, NoiseShare, bare, fan_out, mapped
+from securevfl.cut.working import working
+from securevfl.errors import ProtocolError
+from securevfl.privacy import Link, Noised, NoiseShare, bare, fan_out, mapped
 from securevfl.scale import kept_pool
 from securevfl.site import Site
 from securevfl.transport import NO_GUARD, Array, Guard, Kind
 
-__all__ = ["SealedActive", "SealedPassive", "blocks", "check_errors", "working"]
+__all__ = ["SealedActive", "SealedPassive"]
 
-_SIGMA = 40
-_KEPT_BITS = 12
-"""Fractional bits that approximate schemes have to leave intact in z and in each step of the weights: those that
-activations have."""
-_MASKED = Guard("masked", _SIGMA)
-
-
-@contextmanager
-def working(clock: Clock) -> Iterator[None]:
-    """Count as homomorphic encryption, and turn the cryptography's errors into the toolkit's."""
-    with clock.he():
-        try:
-            yield
-        except crypto.OverflowRefused as error:
-            raise RangeError(str(error)) from error
-        except crypto.WeakKeyError as error:
-            raise PolicyError(f"{error}: nothing was encrypted") from error
-        except PoolError as error:
-            raise SecureVFLError(f"a pool of this party: {error}") from error
-        except crypto.CryptoError as error:
-            raise ProtocolError(str(error)) from error
-
-
-def blocks(spec: CutSpec, width: int, widest: int) -> tuple[crypto.Block, crypto.Block]:
-    """Sizes of the integers of one passive party's block: for the forward product and the weight gradient, whose owner
-    is the active party; and for ``S Wᵀ``, whose owner is the passive party.
-
-    Args:
-        spec: of the cut.
-        width: d_p.
-        widest: the largest d among the passive parties.
-    """
-    point = spec.fixed_point
-    forward = crypto.Block(
-        batch=spec.batch_size,
-        width_in=width,
-        width_out=spec.width,
-        x_bits=point.fx + point.x_int_bits,
-        s_bits=point.s_bits,
-        w_bits=point.fw + 4,
-        z_bits=point.z_bits,
-        integer_shares=spec.integer_shares or spec.rule.rounds,
-        sigma=_SIGMA,
-        widest=widest if spec.reduce == "sum" else 0,
-    )
-    back = crypto.Block(
-        batch=spec.batch_size,
-        width_in=spec.width,
-        width_out=width,
-        x_bits=point.s_bits,
-        s_bits=1,
-        w_bits=point.fw + 4,
-        z_bits=point.back_bits,
-        integer_shares=spec.integer_shares or spec.rule.rounds,
-        sigma=_SIGMA,
-    )
-    return forward, back
-
-
-def check_errors(owner: crypto.Owner, spec: CutSpec, holders: int) -> None:
-    """Whether an approximate scheme is near enough to the exact integers of this job: its errors grow with the bound on
-    activations, the rows and the columns of a batch, and weigh the more the fewer fractional bits weights have.
-
-    Args:
-        owner: the active party's half of a block.
-        spec: of the cut.
-        holders: whose products are added up.
-
-    Raises:
-        securevfl_crypto.OverflowRefused: z, or one step of a weight, can be off by 2^-12 or more.
-    """
-    point = spec.fixed_point
-    z, step = holders * owner.product_error * 2.0**-point.fz, owner.gradient_error * 2.0**-point.fw
-    if max(z, step) >= 2.0**-_KEPT_BITS:
-        raise crypto.OverflowRefused(
-            f"the scheme's error can reach {z:.2g} in z and {step:.2g} in a step of a weight; it has to stay below "
-            f"{2.0**-_KEPT_BITS:.2g}: use BFV or Paillier, which are exact, a lower learning rate at the cut, no "
-            "momentum or decay of the cut's weights, or a smaller bound on activations"
-        )
-
-
-def _shared_alike(forward: crypto.Block, back: crypto.Block) -> tuple[crypto.Block, crypto.Block]:
-    """Both blocks with integer shares: for schemes whose two products need rings of different sizes."""
-    return replace(forward, integer_shares=True), replace(back, integer_shares=True)
+_MASKED = Guard("masked", SIGMA)
 
 
 def _bytes(array: Array) -> np.ndarray:
@@ -166,7 +83,7 @@ class SealedActive:
         self._peers: dict[str, _Peer] = {}
         self._changed = True
         self._guard = Guard()
-        self._hidden = Hidden(site.notes, site.name, scheme.name, _SIGMA)
+        self._hidden = Hidden(site.notes, site.name, scheme.name, SIGMA)
         self.widths: dict[str, int] = {}
 
     async def setup(self) -> None:
@@ -188,7 +105,7 @@ class SealedActive:
             forward, back = blocks(spec, width, widest)
             with working(site.clock):
                 if trainable and scheme.owner(key, forward).ring != scheme.owner(key, back).ring:
-                    forward, back = _shared_alike(forward, back)
+                    forward, back = shared_alike(forward, back)
                 owner = scheme.owner(key, forward)
                 check_errors(owner, spec, len(widths) if spec.reduce == "sum" else 1)
             zero = np.full((width, spec.width), 0, dtype=object)
@@ -327,7 +244,7 @@ class SealedPassive:
         self._sealed = np.empty(0, dtype=np.uint8)
         self._stale = True
         self._fed: np.ndarray | None = None
-        self._hidden = Hidden(site.notes, site.name, scheme.name, _SIGMA)
+        self._hidden = Hidden(site.notes, site.name, scheme.name, SIGMA)
 
     async def setup(self, width: int, *, trainable: bool) -> None:
         """See `PassiveCut.setup`."""
@@ -347,7 +264,7 @@ class SealedPassive:
             holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
             own = None if mine is None else scheme.owner(mine, back)
             if mine is not None and own is not None and own.ring != holder.ring:
-                forward, back = _shared_alike(forward, back)
+                forward, back = shared_alike(forward, back)
                 holder = scheme.holder(key, forward, crypto.ZeroShares(pairs))
                 own = scheme.owner(mine, back)
         first = fixed_weights(initial_weights(site, width, spec.width, spec.weight_bound), spec.fixed_point)

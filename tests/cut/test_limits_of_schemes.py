@@ -12,7 +12,7 @@ from cuts import sealed, sites
 
 from securevfl.cut.auto import measure
 from securevfl.cut.base import CutSpec
-from securevfl.cut.sealed import blocks, check_errors
+from securevfl.cut.blocks import blocks, check_errors
 from securevfl.errors import RangeError
 
 SPEC = CutSpec(width=3, lr=0.5, batch_size=8)

@@ -16,7 +16,7 @@ from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hea
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.algorithms.boosting.trees import OwnSplits
 from securevfl.cut import Protection
-from securevfl.cut.sealed import working
+from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link
 from securevfl.site import Site

@@ -17,7 +17,7 @@ from securevfl.algorithms.boosting.introductions import hear_introduction
 from securevfl.algorithms.boosting.sampling import spread, tell_columns, tell_rows
 from securevfl.algorithms.boosting.settings import Settings
 from securevfl.cut import Paillier, Protection
-from securevfl.cut.sealed import working
+from securevfl.cut.working import working
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link, fan_out
 from securevfl.site import Site
