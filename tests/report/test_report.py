@@ -224,5 +224,5 @@ def test_pages_are_made_for_paper(page: str) -> None:
     assert "th, th.n { font-size: 11px; white-space: normal; }" in paper
     assert re.search(r"\bh2\b[^{]*\{ break-after: avoid", paper)
     assert re.search(r"\btr\b[^{]*\{ break-inside: avoid", paper)
-    assert "@page { margin: 14mm; }" in style
+    assert "@page { margin: 12mm; }" in style
     assert "prefers-color-scheme: dark" not in style.replace("@media screen and (prefers-color-scheme: dark)", "")
