@@ -9,12 +9,16 @@ from decimal import Decimal
 
 import numpy as np
 
+from securevfl.data.prepare.numbers import parse_numbers
 from securevfl.errors import InputError
 
-__all__ = ["Coded", "check_labels", "encode_labels", "require_classes"]
+__all__ = ["Coded", "check_labels", "encode_labels", "require_classes", "require_two"]
 
 _MOST_FRACTIONS = 20
 _MOST_CLASSES = 1_000
+_MOSTLY = 0.9
+"""Share of numbers among different texts from which on a label is taken for an amount."""
+_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,15 @@ class Coded:
         there = np.bincount(self.codes[self.codes >= 0], minlength=len(self.values)) > 0
         return {value for value, is_there in zip(self.values, there.tolist(), strict=True) if is_there}
 
+    def rows_of(self, some: Sequence[object]) -> np.ndarray:
+        """The rows with one of these values, or with null where None is among them, integers (rows,)."""
+        these = {id(value) for value in some}  # NaN is not equal to itself
+        codes = [code for code, value in enumerate(self.values) if id(value) in these]
+        return np.flatnonzero(np.isin(self.codes, [*codes, *([-1] if None in some else [])]))
+
     def first(self, bad: Sequence[object]) -> int | None:
         """The first row with one of these values, or with null where None is among them; None where there is none."""
-        these = {id(value) for value in bad}  # NaN is not equal to itself
-        codes = [code for code, value in enumerate(self.values) if id(value) in these]
-        rows = np.flatnonzero(np.isin(self.codes, [*codes, *([-1] if None in bad else [])]))
+        rows = self.rows_of(bad)
         return int(rows[0]) if len(rows) else None
 
 
@@ -50,32 +58,45 @@ def encode_labels(labels: Coded, classes: Sequence[object] | None, where: str) -
     """Class indexes, int64, and the classes: the given ones, or those found, sorted.
 
     Raises:
-        InputError: nulls, values outside the given classes, a single class, or so many that they are no classes.
+        InputError: nulls, values outside the given classes, a single class, texts that differ by spaces or capitals
+            alone, or so many classes that they are none.
     """
     check_labels(labels, classes, where)
     found = labels.found
     if classes is None:
         require_classes(found, len(labels), where)
     known = tuple(sorted(found, key=lambda value: (str(type(value)), value)) if classes is None else classes)
-    if len(found) < 2:
-        raise InputError(
-            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
-        )
+    require_two(found, where)
     index = {value: i for i, value in enumerate(known)}
     return np.array([index.get(value, -1) for value in labels.values], dtype=np.int64)[labels.codes], known
 
 
-def require_classes(found: set[object], rows: int, where: str) -> None:
-    """Labels are classes, not amounts, names or numbers of rows.
+def require_two(found: set[object], where: str) -> None:
+    """There is more than one class.
 
     Raises:
-        InputError: numbers with a fraction, of which there are many; or more classes than any method here tells apart.
+        InputError: there is one, or none.
     """
+    if len(found) < 2:
+        raise InputError(
+            f"{where}: all labels are {next(iter(found), None)!r}; there is nothing to learn from one class"
+        )
+
+
+def require_classes(found: set[object], rows: int, where: str) -> None:
+    """Labels are classes, each written in one way, and not amounts, names or numbers of rows.
+
+    Raises:
+        InputError: texts that differ by spaces or capitals alone; numbers with a fraction, of which there are many, also
+            as texts; or more classes than any method here tells apart.
+    """
+    _require_one_spelling(found, where)
     broken = sum(isinstance(value, float | Decimal) and value != math.floor(value) for value in found)
     number = 'to learn the number, say target=\'number\' (task = "regression" in [job], Job(task="regression")); or '
     made = "make classes of it in the table (below and above a bound, say), or list those that are meant in classes=[…]"
     numeric = all(isinstance(value, float | int | Decimal) for value in found)
     cure = (number if numeric else "") + made
+    _require_no_amounts_in_texts(found, rows, where, number + made)
     if broken and len(found) > _MOST_FRACTIONS:
         raise InputError(
             f"{where}: the label has {len(found):,} different values in {rows:,} rows, {broken:,} of them with a "
@@ -88,17 +109,59 @@ def require_classes(found: set[object], rows: int, where: str) -> None:
         )
 
 
+def _require_one_spelling(found: set[object], where: str) -> None:
+    """Each class is written in one way: ``yes`` and ``yes `` would be two that nobody means."""
+    spelled: dict[str, list[str]] = {}
+    for value in sorted(value for value in found if isinstance(value, str)):
+        spelled.setdefault(" ".join(value.split()).casefold(), []).append(value)
+    several = [ways for ways in spelled.values() if len(ways) > 1]
+    if several:
+        shown = "; ".join(" and ".join(map(repr, ways[:_SHOWN])) for ways in several[:_SHOWN])
+        raise InputError(
+            f"{where}: labels differ by spaces or capitals alone: {shown}: as they are, the label has {len(found):,} "
+            f"classes, and {len(found) - sum(len(ways) - 1 for ways in several):,} were meant: write each in one way; "
+            "if they are different classes, list them in classes=[…]"
+        )
+
+
+def _require_no_amounts_in_texts(found: set[object], rows: int, where: str, cure: str) -> None:
+    """Many numbers with a fraction, or with a word among them, are no classes, though they came as texts."""
+    texts = sorted(value for value in found if isinstance(value, str))
+    if len(texts) <= _MOST_FRACTIONS:
+        return
+    numbers = np.stack([parse_numbers(texts, mark) for mark in (".", ",")])
+    known = ~np.isnan(numbers).all(axis=0)
+    if known.mean() < _MOSTLY:
+        return
+    best = numbers[np.argmin(np.isnan(numbers).sum(axis=1))]
+    broken = int((best[~np.isnan(best)] % 1 != 0).sum())
+    words = [text for text, is_known in zip(texts, known.tolist(), strict=True) if not is_known]
+    if words or broken:
+        shown = ", ".join(map(repr, words[:_SHOWN])) + (" and others" if len(words) > _SHOWN else "")
+        but = f", beside {shown}, which is no number: correct it" if words else " written as texts"
+        raise InputError(
+            f"{where}: the label has {len(found):,} different values in {rows:,} rows, {int(known.sum()):,} of them "
+            f"numbers{but}: it is an amount, and a classification tells classes apart; {cure}"
+        )
+
+
 def check_labels(labels: Coded, classes: Sequence[object] | None, where: str) -> None:
     """Checks labels, of a whole table or of some of its rows.
 
     Raises:
-        InputError: nulls, infinite numbers, or values outside the given classes.
+        InputError: nulls, blank texts, infinite numbers, or values outside the given classes.
     """
     no_number = [value for value in labels.values if isinstance(value, float) and math.isnan(value)]
     infinite = [value for value in labels.values if isinstance(value, float) and math.isinf(value)]
-    null = labels.first([None, *no_number])
-    if null is not None:
-        raise InputError(f"{where}: the label in row {null + 1} is null; drop the row")
+    blank = [value for value in labels.values if isinstance(value, str) and not value.strip()]
+    null = labels.rows_of([None, *no_number, *(one for one in blank if classes is None or one not in classes)])
+    if len(null) == 1:
+        raise InputError(f"{where}: the label in row {null[0] + 1} is null; drop the row")
+    if len(null):
+        shown = ", ".join(str(row + 1) for row in null[:_SHOWN].tolist()) + (", …" if len(null) > _SHOWN else "")
+        raise InputError(
+            f"{where}: the label is null or blank in {len(null):,} of {len(labels):,} rows (rows {shown}); drop them"
+        )
     row = labels.first(infinite)
     if row is not None:
         raise InputError(f"{where}: the label in row {row + 1} is infinite; correct it, or drop the row")

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
+from securevfl.data.row_source import is_text
 from securevfl.errors import InputError
 
 __all__ = [
@@ -29,7 +31,8 @@ _SHOWN = 3
 
 
 class NumberTarget:
-    """A column of numbers that is learned, as float64.
+    """A column of numbers that is learned, as float64. Numbers in texts (``1.234,56 €``) are read where all are
+    written with one decimal mark.
 
     Args:
         column: its name.
@@ -37,21 +40,31 @@ class NumberTarget:
     """
 
     _what = "target"
-    _cure = "a numeric target holds numbers: correct the column, or leave target='number' out where it holds classes"
+    _cure = (
+        "a numeric target holds numbers: correct the column, or, where it holds classes, leave target='number' out "
+        '(task = "classification" in [job])'
+    )
+    _texts = True
 
     def __init__(self, column: str, where: str) -> None:
         self._column, self._where = column, where
         self._parts: list[np.ndarray] = []
+        self._words: list[Any] = []
 
     def add(self, values: Any) -> None:
         """One batch, a `pyarrow.Array`.
 
         Raises:
-            InputError: no numbers.
+            InputError: no numbers, nor texts where those may be.
         """
         import pyarrow as pa
 
+        if pa.types.is_dictionary(values.type):
+            values = values.cast(values.type.value_type)
         kind = values.type
+        if self._texts and not self._parts and is_text(kind):
+            self._words.append(values.cast(pa.large_string()))
+            return
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         if not (number or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
             raise InputError(f"{self._where}: the {self._what} {self._column!r} holds {kind}; {self._cure}")
@@ -60,8 +73,43 @@ class NumberTarget:
         self._parts.append(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(np.float64))
 
     def whole(self) -> np.ndarray:
-        """All of them, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse."""
+        """All of them, (rows,) float64; NaN for null, which `check_target` and `check_weight` refuse.
+
+        Raises:
+            InputError: texts that are no numbers, or of which nothing tells their decimal mark.
+        """
+        if self._words:
+            return self._read_texts()
         return np.concatenate(self._parts) if self._parts else np.empty(0)
+
+
+    def _read_texts(self) -> np.ndarray:
+        """Numbers in texts."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        what = f"{self._where}: the {self._what} {self._column!r}"
+        texts = pc.utf8_trim_whitespace(pa.concat_arrays(self._words))
+        coded = pc.fill_null(texts, "").dictionary_encode()
+        words = coded.dictionary.to_pylist()
+        readings = {mark: parse_numbers(words, mark) for mark in sorted(decimal_marks(words)) or (".", ",")}
+        least = min(readings, key=lambda mark: int(np.isnan(readings[mark]).sum()))
+        found = readings.pop(least)
+        unread = np.isnan(found) & np.array([bool(word) for word in words])
+        if unread.any():
+            first = int(np.flatnonzero(unread)[0])
+            row = int(pc.index(texts, words[first]).as_py()) + 1
+            more = f", and {int(unread.sum()) - 1:,} other texts that are none" if unread.sum() > 1 else ""
+            raise InputError(f"{what} holds {words[first]!r} in row {row}{more}; {self._cure}")
+        for other in readings.values():  # 1,234 alone is either
+            if not np.array_equal(found, other, equal_nan=True) and not np.isnan(other[~np.isnan(found)]).any():
+                at = int(np.flatnonzero(found != other)[0])
+                raise InputError(
+                    f"{what} holds texts such as {words[at]!r}, of which nothing tells the decimal mark: write them as "
+                    "numbers, such as 1234.5"
+                )
+        values: np.ndarray = found[coded.indices.to_numpy().astype(np.int64)]
+        return values
 
 
 class FlagColumn(NumberTarget):
@@ -69,6 +117,7 @@ class FlagColumn(NumberTarget):
 
     _what = "label"
     _cure = "each of several labels is 0 or 1 in every row: correct the column"
+    _texts = False
 
 
 class WeightColumn(NumberTarget):
@@ -76,6 +125,7 @@ class WeightColumn(NumberTarget):
 
     _what = "weight"
     _cure = "weights are numbers from 0 up: correct the column"
+    _texts = False
 
 
 class GroupColumn:

@@ -14,7 +14,7 @@ from securevfl.data.categories import Column
 from securevfl.data.columns import ColumnUse, column_names, labels
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.dialect import CsvForm
-from securevfl.data.labels import Coded, check_labels, require_classes
+from securevfl.data.labels import Coded, check_labels, require_classes, require_two
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.names import Names
@@ -68,7 +68,7 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
             told = f"label {column}" if role.startswith("label ") else role
             found += _mistake(partial(_check_role, table[column], told, gatherer, where))
     if label is not None and label in single and use.target == "classes":
-        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where))
+        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where, whole=table.num_rows < rows))
     return found
 
 
@@ -91,10 +91,13 @@ def _check_role(values: Any, role: str, gatherer: Any, where: str) -> None:
         check_weight(found, len(found), where)
 
 
-def _check_labels(values: Coded, classes: Sequence[object] | None, where: str) -> None:
+def _check_labels(values: Coded, classes: Sequence[object] | None, where: str, *, whole: bool) -> None:
+    """Labels of the first rows; `whole` where there are no others."""
     check_labels(values, classes, where)
     if classes is None:
         require_classes(values.found, len(values), where)
+    if whole:
+        require_two(values.found, where)
 
 
 def _nearest(name: str, names: Sequence[str]) -> list[str]:

@@ -252,9 +252,10 @@ def _task(tables: list[_Table]) -> str:
         if one.labels:
             return "multilabel"
         if one.label:
-            kind = one.table[one.label].type
+            kind, found = one.table[one.label].type, one.distinct(one.label)
             numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
-            if numeric and len(one.distinct(one.label)) > _NUMBER_FROM:
+            read = sum(_NUMBER.fullmatch(text) is not None for text in found) if pa.types.is_string(kind) else 0
+            if len(found) > _NUMBER_FROM and (numeric or read >= _MOSTLY * len(found)):
                 return "regression"
     return "classification"
 

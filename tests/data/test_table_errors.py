@@ -141,3 +141,44 @@ def test_taking_rows_keeps_ids_columns_and_labels_together(tmp_path: Path) -> No
     assert taken.columns["age"].tolist() == [53, 31]
     assert taken.label is not None
     assert taken.label.tolist() == [0, 0]
+
+
+def _labelled(folder: Path, labels: list[str], **changes: object) -> PartyTable:
+    rows = "".join(f'i{i},{i},"{label}"\n' for i, label in enumerate(labels))
+    return _read(folder, "ref,age,late\n" + rows, **{"categorical": [], **changes})
+
+
+def test_labels_that_differ_by_spaces_or_capitals_are_not_taken_for_classes(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"spaces or capitals alone: 'yes' and 'yes ': as they are, .* 3 classes, and 2"):
+        _labelled(tmp_path, ["yes", "no", "yes "])
+    with pytest.raises(InputError, match=r"'NO' and 'no'; 'Yes' and 'yes': .* 4 classes, and 2 were meant"):
+        _labelled(tmp_path, ["yes", "no", "Yes", "NO"])
+    listed = _labelled(tmp_path, ["m", "M", "m"], classes=["m", "M"])
+    assert listed.classes == ("m", "M")
+
+
+def test_missing_labels_are_counted_and_blank_ones_are_missing(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"null or blank in 3 of 5 rows \(rows 1, 3, 5\); drop them"):
+        _labelled(tmp_path, ["", "a", " ", "b", "NA"])
+
+
+def test_amounts_in_texts_are_no_classes(tmp_path: Path) -> None:
+    amounts = [f"{i + 0.5:.2f}" for i in range(40)]
+    with pytest.raises(InputError, match=r"41 different values in 41 rows, 40 of them numbers, beside 'unknown'"):
+        _labelled(tmp_path, [*amounts, "unknown"])
+    with pytest.raises(InputError, match=r"40 of them numbers written as texts: .*target='number'"):
+        _labelled(tmp_path, [f"{one} €".replace(".", ",") for one in amounts])
+    codes = _labelled(tmp_path, [f"K{i % 30}" for i in range(60)])
+    assert len(codes.classes) == 30
+
+
+def test_a_target_in_texts_is_read_as_the_numbers_it_stands_for(tmp_path: Path) -> None:
+    table = _labelled(tmp_path, ["1.234,50 €", "0,75 €", "-3 €"], target="number")
+    assert table.label is not None
+    assert table.label.tolist() == [1234.5, 0.75, -3.0]
+    with pytest.raises(InputError, match="'late' holds 'unknown' in row 3, and 1 other texts that are none"):
+        _labelled(tmp_path, ["1.5", "2.5", "unknown", "?", "unknown"], target="number")
+    with pytest.raises(InputError, match="texts such as '1,234', of which nothing tells the decimal mark"):
+        _labelled(tmp_path, ["1,234", "2,345"], target="number")
+    with pytest.raises(InputError, match="null or not finite in 1 of 3"):
+        _labelled(tmp_path, ["1.5 €", "", "2 €"], target="number")
