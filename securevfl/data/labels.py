@@ -87,8 +87,8 @@ def require_classes(found: set[object], rows: int, where: str) -> None:
     """Labels are classes, each written in one way, and not amounts, names or numbers of rows.
 
     Raises:
-        InputError: texts that differ by spaces or capitals alone; numbers with a fraction, of which there are many, also
-            as texts; or more classes than any method here tells apart.
+        InputError: texts that differ by spaces or capitals alone; numbers with a fraction, of which there are many,
+            also as texts; or more classes than any method here tells apart.
     """
     _require_one_spelling(found, where)
     broken = sum(isinstance(value, float | Decimal) and value != math.floor(value) for value in found)

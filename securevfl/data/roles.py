@@ -82,7 +82,6 @@ class NumberTarget:
             return self._read_texts()
         return np.concatenate(self._parts) if self._parts else np.empty(0)
 
-
     def _read_texts(self) -> np.ndarray:
         """Numbers in texts."""
         import pyarrow as pa

@@ -68,7 +68,8 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
             told = f"label {column}" if role.startswith("label ") else role
             found += _mistake(partial(_check_role, table[column], told, gatherer, where))
     if label is not None and label in single and use.target == "classes":
-        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where, whole=table.num_rows < rows))
+        whole = table.num_rows < rows
+        found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where, whole=whole))
     return found
 
 

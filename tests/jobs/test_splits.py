@@ -250,7 +250,12 @@ def test_a_check_tells_every_mistake_in_the_columns_of_the_label_owner(tmp_path)
     found = table_mistakes(
         tmp_path / "a.csv", ColumnUse.of(**uses, target="number", weight="w", time="t", group="firm")
     )
-    for words in ("'y' holds 'high' in row 1", "weight is negative in 8 of 9", "dates and times", "unknown group column"):
+    for words in (
+        "'y' holds 'high' in row 1",
+        "weight is negative in 8 of 9",
+        "dates and times",
+        "unknown group column",
+    ):
         assert any(words in line for line in found), (words, found)
     for options, words in (
         ({"target": "ordinal"}, "'labels' are known.*ordered classes take 'classes'.*'number' with ranks"),
