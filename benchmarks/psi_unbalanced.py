@@ -1,10 +1,11 @@
 """A small table against a large one as a job aligns them: `dh`, `ot`, `unbalanced` and that with a kept filter.
 
-python -m benchmarks.psi_unbalanced [--small 1024] [--large 1048576] [--rounds 1]
+python -m benchmarks.psi_unbalanced [--small 1024] [--large 1048576] [--rounds 1] [--megabits 0 16 8 4]
 
 Two processes over localhost TCP, measured as `psi_two_processes` says; here the scripts of a joint run move, which an
 alignment drives over its links. The receiver has the small set, half of which is common. Each protocol runs in fresh
 processes; `unbalanced, kept` is the run after `unbalanced` that finds the publication and the filter on its shelves.
+With `--megabits`, the forwarder of `shaping` stands between them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import queue
 import socket
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from securevfl_psi.wire import FrameReader, FrameWriter
 
 from benchmarks.common import write
 from benchmarks.psi_two_processes import run_two_processes
+from benchmarks.shaping import shaped
 from securevfl.align.result import order
 from securevfl.align.shelf import FolderShelf
 
@@ -46,6 +49,17 @@ def run_ot(role: str, sock: socket.socket, ids: Sequence[str]) -> np.ndarray:
 def run_unbalanced(role: str, sock: socket.socket, ids: Sequence[str]) -> np.ndarray:
     """By `unbalanced`, with the shelves of the folder in the environment."""
     return _run(role, sock, ids, "unbalanced")
+
+
+Party = Callable[[str, socket.socket, Sequence[str]], np.ndarray]
+
+PARTIES: Mapping[str, Party] = {
+    "dh": run_dh,
+    "ot": run_ot,
+    "unbalanced": run_unbalanced,
+    "unbalanced, kept": run_unbalanced,
+}
+"""Name → what each process runs, in this order."""
 
 
 def _run(role: str, sock: socket.socket, ids: Sequence[str], protocol: JointProtocol) -> np.ndarray:
@@ -97,30 +111,37 @@ def _listen(sock: socket.socket, news: queue.SimpleQueue[bytes]) -> None:
     news.put(b"")
 
 
+def over(megabits: float, small: int, large: int) -> dict[str, dict[str, Any]]:
+    """Each of them once, over a line of so many megabits a second each way; 0 for none between the two."""
+    line = partial(shaped, megabits=megabits, delay_ms=0.0) if megabits else None
+    found: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[_SHELF] = folder
+        for name, party in PARTIES.items():
+            one = found[name] = run_two_processes(party, small, sender=large, line=line)
+            both = [one[role] for role in ("receiver", "sender")]
+            print(
+                f"{megabits or 'no':>4} {name:18} {one['seconds']:7.2f} s  CPU {both[0]['CPU seconds']:6.2f} and "
+                f"{both[1]['CPU seconds']:6.2f} s  {sum(b['bytes sent'] for b in both) / 1e6:8.2f} MB  "
+                f"exact {one['exact']}",
+                flush=True,
+            )
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--small", type=int, default=1 << 10)
     parser.add_argument("--large", type=int, default=1 << 20)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--megabits", type=float, nargs="+", default=[0], help="lines to measure over; 0 for none")
     options = parser.parse_args()
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for _ in range(options.rounds):
-        with tempfile.TemporaryDirectory() as folder:
-            os.environ[_SHELF] = folder
-            for name, party in (
-                ("dh", run_dh),
-                ("ot", run_ot),
-                ("unbalanced", run_unbalanced),
-                ("unbalanced, kept", run_unbalanced),
-            ):
-                one = run_two_processes(party, options.small, sender=options.large)
-                found.setdefault(name, []).append(one)
-                both = [one[role] for role in ("receiver", "sender")]
-                print(
-                    f"{name:18} {one['seconds']:7.2f} s  CPU {both[0]['CPU seconds']:6.2f} and "
-                    f"{both[1]['CPU seconds']:6.2f} s  {sum(b['bytes sent'] for b in both) / 1e6:8.2f} MB  "
-                    f"exact {one['exact']}"
-                )
+        for megabits in options.megabits:
+            runs = found.setdefault(f"{megabits:g} Mbit/s" if megabits else "no line", {})
+            for name, one in over(megabits, options.small, options.large).items():
+                runs.setdefault(name, []).append(one)
     write("psi_unbalanced", {"small": options.small, "large": options.large, "runs": found})
 
 

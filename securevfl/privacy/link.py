@@ -11,7 +11,6 @@ from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-import torch
 
 from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.privacy.clock import Clock
@@ -31,7 +30,8 @@ from securevfl.transport import (
     Message,
     Scalar,
     hosted,
-    on_host,
+    measure,
+    numbers,
 )
 from securevfl.transport import size as wire_size
 
@@ -149,7 +149,8 @@ class Link:
             message = hosted(message)  # it goes over a wire
         late = self._later(message, self.me, self.peer)
         # before it leaves: it may have left
-        self._ledger.record("sent", self.peer, message, wire_size(message), check=late)
+        size = measure(message)[0] if late is None else wire_size(message)
+        self._ledger.record("sent", self.peer, message, size, check=late)
         if self._channel.ready:
             size = await self._channel.send(message)
         else:
@@ -206,7 +207,7 @@ class Link:
     def _later(self, message: Message, sender: str, receiver: str) -> Callable[[], None] | None:
         """The check of a message whose numbers are on a device; None where they are here. It is made of what is sent,
         too: whoever gets nan sends nan, and the first of them in a ledger is whose fault it is."""
-        if all(map(on_host, message.arrays.values())):
+        if message.here:
             return None
         return partial(_require_finite, message, sender, receiver)
 
@@ -265,11 +266,7 @@ def composed(
 def _require_finite(message: Message, sender: str, receiver: str) -> None:
     """Refuse numbers that are not finite; they are looked at once, where several parties of a process get the same."""
     if message.finite is None:
-        here = {
-            name: message.copies[name].array() if name in message.copies else array
-            for name, array in message.arrays.items()
-        }
-        object.__setattr__(message, "finite", all(map(_finite, here.values())))
+        object.__setattr__(message, "finite", all(map(_finite, numbers(message).values())))
     if not message.finite:
         raise ProtocolError(
             f"{sender!r} sent numbers that are not finite to {receiver!r} ({message.what!r}, "
@@ -278,21 +275,13 @@ def _require_finite(message: Message, sender: str, receiver: str) -> None:
         )
 
 
-def _finite(array: Array) -> bool:
-    """Whether all numbers of an array in this machine's memory are finite: their squares' sum tells, unless it
-    overflows."""
-    if isinstance(array, torch.Tensor):
-        if not array.is_floating_point() or array.device.type != "cpu":
-            return True
-        array = array.detach().numpy()
-    if array.dtype.kind != "f":
+def _finite(numbers: np.ndarray) -> bool:
+    """Whether all of these flat numbers are finite: their squares' sum tells, unless it overflows."""
+    if numbers.dtype.kind != "f":
         return True
-    if array.dtype.itemsize > 2 and array.flags.c_contiguous:
-        flat = array.reshape(-1)
-        with np.errstate(over="ignore", invalid="ignore"):
-            if math.isfinite(np.dot(flat, flat)):
-                return True
-    return bool(np.isfinite(array).all())
+    if numbers.dtype.itemsize > 2 and math.isfinite(np.vdot(numbers, numbers)):  # `dot` would warn of an overflow
+        return True
+    return bool(np.isfinite(numbers).all())
 
 
 def _multiplier(array: Array | Noised[Any]) -> float:

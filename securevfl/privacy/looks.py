@@ -23,6 +23,9 @@ from securevfl.privacy.look_book import LookBook
 
 __all__ = ["RowLooks", "looks_allowed"]
 
+_AT_ONCE = 1 << 15
+"""Looks that wait before they are added up."""
+
 
 def looks_allowed(most: float, columns: int) -> int:
     """How many values of a row a bound allows: `Policy.max_looks` times the number of columns, rounded down."""
@@ -50,8 +53,11 @@ class RowLooks:
         self._book = book or LookBook()
         self._run = ""
         self.before = self._book.before(names)
-        self.given = np.zeros(len(names), np.int64)
-        self.looks = np.zeros(len(names), np.int64)
+        self._given = np.zeros(len(names), np.int64)
+        self._looks = np.zeros(len(names), np.int64)
+        self._waiting: list[np.ndarray] = []
+        self._waits = 0
+        self._width = 0
 
     @property
     def allowed(self) -> int | None:
@@ -89,8 +95,32 @@ class RowLooks:
         if self._book.path is not None:
             self._run = self._run or self._book.begin(self._names)
             self._book.add(self._run, places, width)
-        np.add.at(self.given, places, width)
-        np.add.at(self.looks, places, 1)
+        if width != self._width or self._waits >= _AT_ONCE:
+            self._count()
+            self._width = width
+        self._waiting.append(places.copy())
+        self._waits += len(places)
+
+    def _count(self) -> None:
+        """Add up the looks that wait: rows of a batch lie far apart in memory, and many batches take little longer."""
+        if self._waiting:
+            places = np.concatenate(self._waiting)
+            np.add.at(self._given, places, self._width)
+            np.add.at(self._looks, places, 1)
+            self._waiting.clear()
+            self._waits = 0
+
+    @property
+    def given(self) -> np.ndarray:
+        """Values of each row that were opened in this run, (n,) int64."""
+        self._count()
+        return self._given
+
+    @property
+    def looks(self) -> np.ndarray:
+        """How often each row was looked at in this run, (n,) int64."""
+        self._count()
+        return self._looks
 
     def _hold(self, places: np.ndarray, width: int, allowed: int) -> None:
         """Refuse a look at these rows that would pass the budget."""

@@ -78,10 +78,10 @@ class CrossEntropy(Loss):
         if targets.dtype == torch.int64:
             if self.classes == 2:
                 target = targets.to(logits.dtype)
-                return functional.binary_cross_entropy_with_logits(logits[:, 0], target, reduction="none")
+                return functional.binary_cross_entropy_with_logits(logits.squeeze(1), target, reduction="none")
             return functional.cross_entropy(logits, targets, reduction="none")
         if self.classes == 2:
-            return functional.binary_cross_entropy_with_logits(logits[:, 0], targets[:, 1], reduction="none")
+            return functional.binary_cross_entropy_with_logits(logits.squeeze(1), targets[:, 1], reduction="none")
         return functional.cross_entropy(logits, targets, reduction="none")
 
     @property
@@ -132,7 +132,7 @@ class NumberLoss(Loss):
         self.name, self.delta, self.power, self.span = name, delta, power, span
 
     def __call__(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
-        f, y = logits[:, 0], targets.to(logits.dtype)
+        f, y = logits.squeeze(1), targets.to(logits.dtype)
         if self.name == "squared":
             return CURVATURE * (f - y) ** 2 / 2
         if self.name == "huber":

@@ -201,6 +201,8 @@ class Features:
         self.fill = torch.zeros_like(self.x[:1], device=device)
         self._table = table
         self._aligned = table.aligned
+        self._whole: object = None
+        self._all = False
 
     @cached_property
     def _at(self) -> np.ndarray:
@@ -209,7 +211,16 @@ class Features:
 
     def _are_places(self, rows: np.ndarray) -> bool:
         """Whether these rows (n,) are all aligned: their numbers are their places, and nothing has to be looked up."""
-        numbers = rows.dtype == np.int64 and rows.flags.c_contiguous and len(rows) > 0
+        if rows.dtype != np.int64 or not rows.flags.c_contiguous:
+            return False
+        whole = rows.base  # an epoch's batches are parts of one array, which is looked at once
+        if whole is not self._whole:
+            self._whole = whole
+            self._all = isinstance(whole, np.ndarray) and self._are_aligned(whole)
+        return self._all or self._are_aligned(rows)
+
+    def _are_aligned(self, rows: np.ndarray) -> bool:
+        numbers = rows.dtype == np.int64 and rows.ndim == 1 and rows.flags.c_contiguous and len(rows) > 0
         return numbers and bool(np.maximum.reduce(rows.view(np.uint64)) < self._aligned)  # a negative one is huge
 
     def __call__(self, rows: np.ndarray) -> torch.Tensor:

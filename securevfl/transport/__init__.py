@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         encode_parts,
         hosted,
         measure,
+        numbers,
         size,
     )
 
@@ -60,7 +61,7 @@ _NAMES = {
     "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
-    "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure size",
+    "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure numbers size",
 }
 """Module → the names that it holds."""
 
@@ -113,6 +114,7 @@ __all__ = [
     "in_parts",
     "measure",
     "memory_pair",
+    "numbers",
     "on_host",
     "size",
     "to_device",

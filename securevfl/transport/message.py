@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 import torch
 
-from securevfl.transport.devices import HostCopy
+from securevfl.transport.devices import HostCopy, on_host
 
 __all__ = ["NO_GUARD", "Array", "Guard", "Kind", "Message", "Scalar"]
 
@@ -148,6 +148,8 @@ class Message:
         arrays: named arrays; in a simulation they pass by reference, so neither side may write to them after.
         meta: named scalars.
         guard: how the content is protected.
+        here: whether all its arrays are in this machine's memory.
+        numbers: name → the array as the wire has it, flat, once somebody has asked for them; see `wire.numbers`.
         finite: whether all its numbers are, once somebody has looked; likewise.
         copies: name → the array's `HostCopy`, once `wire.begin_copies` has begun them; of arrays on a device alone.
         written: size and SHA-256 of what the wire codec writes, once `wire.measure` has been asked for them. Both ends
@@ -164,3 +166,8 @@ class Message:
         default_factory=lambda: MappingProxyType({}), init=False, repr=False, compare=False
     )
     finite: bool | None = field(default=None, init=False, repr=False, compare=False)
+    numbers: Mapping[str, np.ndarray] | None = field(default=None, init=False, repr=False, compare=False)
+    here: bool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "here", all(map(on_host, self.arrays.values())))

@@ -46,6 +46,7 @@ __all__ = [
     "encode_parts",
     "hosted",
     "measure",
+    "numbers",
     "size",
 ]
 
@@ -138,9 +139,8 @@ def measure(message: Message) -> tuple[int, str]:
     length = len(header)
     hashed = hashlib.sha256(_PREFIX.pack(_MAGIC, VERSION, 0, length, 0) + header + bytes(_pad(length)))
     total = _PREFIX.size + length + _pad(length)
-    for name, array in message.arrays.items():
-        raw = _raw(message.copies[name].array() if name in message.copies else array)
-        hashed.update(raw.reshape(-1).data)
+    for raw in numbers(message).values():
+        hashed.update(raw.data)
         pad = _pad(raw.nbytes)
         if pad:
             hashed.update(bytes(pad))
@@ -148,6 +148,19 @@ def measure(message: Message) -> tuple[int, str]:
     found = total, hashed.hexdigest()
     object.__setattr__(message, "written", found)
     return found
+
+
+def numbers(message: Message) -> Mapping[str, np.ndarray]:
+    """Name → the array as the wire has it: flat, in C order, little-endian; once for each message, without a copy where
+    it is so already. Waits for those that lie on a device."""
+    if message.numbers is None:
+        found = {
+            name: _raw(message.copies[name].array() if name in message.copies else array).reshape(-1)
+            for name, array in message.arrays.items()
+        }
+        object.__setattr__(message, "numbers", found)
+        return found
+    return message.numbers
 
 
 def begin_copies(message: Message) -> None:
@@ -160,7 +173,7 @@ def begin_copies(message: Message) -> None:
 
 def hosted(message: Message) -> Message:
     """The message with all its arrays on the host, as it goes over a wire; waits for them."""
-    if all(map(on_host, message.arrays.values())):
+    if message.here:
         return message
     begin_copies(message)
     arrays = {name: message.copies[name].array() if name in message.copies else a for name, a in message.arrays.items()}

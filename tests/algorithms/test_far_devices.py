@@ -23,6 +23,7 @@ from securevfl.training import ActiveProgram, PassiveProgram, Trained
 from securevfl.training.active_program import numbers
 from securevfl.training.rows import Features, Numbers
 from securevfl.transport import HostCopy, Kind, Message, on_host, to_device, wire
+from securevfl.transport import message as messages
 
 STEPS = 3
 FREE = [
@@ -172,7 +173,7 @@ class Late(HostCopy):
 @pytest.fixture
 def away(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors of the CPU count as those of a device."""
-    for module in (wire, chain, link):
+    for module in (wire, messages):
         monkeypatch.setattr(module, "on_host", lambda array: not isinstance(array, torch.Tensor))
     monkeypatch.setattr(wire, "HostCopy", Late)
     Late.read = 0
@@ -192,7 +193,7 @@ def told(ledger: Ledger) -> list[tuple[object, ...]]:
 def test_ledgers_of_a_device_hold_what_those_of_the_host_hold(monkeypatch: pytest.MonkeyPatch) -> None:
     here = run()
     with pytest.MonkeyPatch.context() as patch:
-        for module in (wire, chain, link):
+        for module in (wire, messages):
             patch.setattr(module, "on_host", lambda array: not isinstance(array, torch.Tensor))
         patch.setattr(wire, "HostCopy", Late)
         there = run()

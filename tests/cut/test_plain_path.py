@@ -83,3 +83,19 @@ def test_a_step_forgets_gradients_that_were_left_on_its_parameters() -> None:
     torch.autograd.backward(layer(torch.ones(1, 2)).sum())
     forget_gradients(optimizer)
     assert all(parameter.grad is None for parameter in layer.parameters())
+
+
+def test_batches_that_are_parts_of_one_array_find_their_rows_wherever_the_others_lie() -> None:
+    x = torch.arange(12.0).reshape(6, 2) + 1
+    split = Split(np.arange(2), np.arange(2, 3), np.arange(3, 4))
+    features = Features(NumberedRows(x=x, split=split, name="bank", rest={"shop": 3, "bank": 2}), "cpu")
+    known, mixed = np.array([3, 0, 2, 1]), np.array([1, 0, 4, 7, 5, -1])  # this party's own rows are numbered from 7
+    for _ in range(2):
+        assert torch.equal(features(known[1:3]), x[[0, 2]])
+        assert torch.equal(features(mixed[:2]), x[[1, 0]])
+        assert torch.equal(features(mixed[2:]), torch.stack([torch.zeros(2), x[4], *torch.zeros(2, 2)]))
+        assert features.places(mixed[2:4]).tolist() == [4]
+        assert torch.equal(features(known[::2]), x[[3, 2]])
+        assert torch.equal(features(known[3:]), x[[1]])
+    halves = known.astype(np.int32)
+    assert torch.equal(features(halves[:2]), x[[3, 0]])

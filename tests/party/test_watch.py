@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+import warnings
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from helpers import parties
@@ -130,6 +132,9 @@ def test_numbers_that_are_not_finite_are_their_senders(
 def test_large_numbers_whose_sum_overflows_are_finite() -> None:
     from securevfl.privacy.link import _finite
 
-    assert _finite(torch.full((9,), 3e38))
-    assert _finite(torch.full((9,), 3e38).numpy())
-    assert not _finite(torch.tensor([1.0, float("inf"), -float("inf")]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert _finite(np.full(9, 3e38, np.float32))
+        assert _finite(np.full(9, -6e4, np.float16))
+        assert not _finite(np.array([1.0, np.inf, -np.inf]))
+        assert not _finite(np.array([1e300, np.nan]))

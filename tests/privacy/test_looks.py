@@ -48,6 +48,24 @@ def test_values_are_looks_times_width_of_the_row_that_was_looked_at_most() -> No
     assert looks.facts() == {"looks": 3, "values": 6, "values with earlier runs": 6, "columns": 10, "rows": 3}
 
 
+def test_looks_that_wait_are_counted_as_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("securevfl.privacy.looks._AT_ONCE", 7)
+    generator = np.random.default_rng(1)
+    looks, given, times = RowLooks("shop", 10, [str(i) for i in range(9)]), np.zeros(9, int), np.zeros(9, int)
+    for step in range(60):
+        places, width = generator.integers(0, 9, generator.integers(0, 5)), int(generator.integers(1, 3))
+        looks.add(places, width)
+        for place in places:
+            given[place] += width
+            times[place] += 1
+        places[:] = 0  # the caller's own
+        if step % 7 == 0:
+            assert looks.given.tolist() == given.tolist()
+            assert looks.values == given.max()
+    assert looks.looks.tolist() == times.tolist()
+    assert looks.given.tolist() == given.tolist()
+
+
 @pytest.mark.parametrize(("most", "columns", "allowed"), [(0.5, 18, 9), (0.3, 10, 3), (1.0, 7, 7), (0.05, 18, 0)])
 def test_the_unit_is_values_a_column(most: float, columns: int, allowed: int) -> None:
     assert looks_allowed(most, columns) == allowed

@@ -19,7 +19,6 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -48,7 +47,7 @@ from securevfl.privacy.ledger.lines import (
     signed_part,
     word_bytes,
 )
-from securevfl.transport import Message, Scalar, begin_copies, measure, on_host
+from securevfl.transport import Message, Scalar, begin_copies, measure
 
 __all__ = ["LAG", "MARK_EVERY", "Ledger"]
 
@@ -62,17 +61,10 @@ _LONGEST = 4000
 """Letters of a note or an outcome; longer ones are cut, and say so."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Late:
-    """A message to be written down; see `Ledger.record`."""
+Way = Literal["sent", "received"]
 
-    seq: int
-    time: int
-    way: Literal["sent", "received"]
-    peer: str
-    message: Message
-    size: int
-    check: Callable[[], None] | None
+_Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
+"""A message to be written down: its number and time, and what `Ledger.record` was given."""
 
 
 class Ledger:
@@ -178,7 +170,7 @@ class Ledger:
 
     def record(
         self,
-        way: Literal["sent", "received"],
+        way: Way,
         peer: str,
         message: Message,
         size: int,
@@ -199,14 +191,13 @@ class Ledger:
             check: what is to be looked at once the numbers are here; it may raise.
         """
         self._count += 1
-        late = _Late(self._count, self._now(), way, peer, message, size, check)
-        if not self._late and all(map(on_host, message.arrays.values())):
-            self._enter(late)
+        if message.here and not self._late:
+            self._enter(self._count, self._now(), way, peer, message, size, check)
             return
         begin_copies(message)
-        self._late.append(late)
+        self._late.append((self._count, self._now(), way, peer, message, size, check))
         if len(self._late) > LAG:
-            self._enter(self._late.popleft())
+            self._enter(*self._late.popleft())
 
     def catch_up(self) -> None:
         """Write down what waits for a device, and look at what had to be looked at there.
@@ -215,20 +206,21 @@ class Ledger:
             ProtocolError: a check of a message failed.
         """
         while self._late:
-            self._enter(self._late.popleft())
+            self._enter(*self._late.popleft())
 
-    def _enter(self, late: _Late) -> None:
-        message = late.message
+    def _enter(
+        self, seq: int, moment: int, way: Way, peer: str, message: Message, size: int, check: Callable[[], None] | None
+    ) -> None:
         guard = message.guard
         line = Entry(
-            seq=late.seq,
-            time=late.time,
-            way=late.way,
-            peer=late.peer,
+            seq=seq,
+            time=moment,
+            way=way,
+            peer=peer,
             kind=message.kind,
             what=message.what,
             shapes={name: list(array.shape) for name, array in message.arrays.items()},
-            bytes=late.size,
+            bytes=size,
             digest=measure(message)[1],
             cipher=guard.cipher,
             bits=guard.bits,
@@ -238,10 +230,10 @@ class Ledger:
         )
         self._chain(line, encode(line))  # no `_append`: it has no hash yet and is never signed
         self._write(line)
-        if late.seq % MARK_EVERY == 0:
-            self._append(Mark(time=late.time, messages=late.seq, prev=self._head))
-        if late.check is not None:
-            late.check()
+        if seq % MARK_EVERY == 0:
+            self._append(Mark(time=moment, messages=seq, prev=self._head))
+        if check is not None:
+            check()
 
     def attempt(self, attempt: int, view: str, *, epoch: int = 0, step: int = 0) -> None:
         """Append, as the second line, which attempt at the job this chain is of; returns when that is on the disk.
@@ -401,7 +393,7 @@ class Ledger:
         if self._closed:
             return
         while self._late:  # the run is over: what its end did not wait for is written, and no more looked at
-            self._enter(replace(self._late.popleft(), check=None))
+            self._enter(*self._late.popleft()[:-1], None)
         self._closed = True
         words = dict(sorted(self._words.items()))
         self._append(
