@@ -63,6 +63,10 @@ class Torch:
         self.binary = active.task.classes == 2
         self.labels = active.y.float()[:, None] if self.binary else active.y
 
+    def take(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Rows of a batch, as most people write it."""
+        return x[index]
+
     def epoch(self, batches: Iterable[np.ndarray]) -> float:
         """Train on these batches; the mean loss of their rows."""
         total, count = 0.0, 0
@@ -70,7 +74,7 @@ class Torch:
             index = torch.from_numpy(rows).to(self.labels.device)
             for optimizer in self.optimizers:
                 optimizer.zero_grad()
-            logits = self.model([x[index] for x in self.features])
+            logits = self.model([self.take(x, index) for x in self.features])
             if self.binary:
                 loss = functional.binary_cross_entropy_with_logits(logits, self.labels[index])
             else:
@@ -83,6 +87,14 @@ class Torch:
             total += loss.item() * self.batch_size
             count += len(rows)
         return total / count
+
+
+class Gathered(Torch):
+    """The same, with rows taken as we take them: in a quarter of the time, of large batches."""
+
+    def take(self, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        """Rows of a batch, as few people write it."""
+        return x.index_select(0, index)
 
 
 class Perceptron(Torch):
@@ -116,6 +128,7 @@ class Race:
 
     roles: list[Passive] = field(default_factory=list)
     torch: list[tuple[float, float]] = field(default_factory=list)
+    gathered: list[tuple[float, float]] = field(default_factory=list)
     perceptron: list[tuple[float, float]] = field(default_factory=list)
     split: list[tuple[float, float]] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -155,7 +168,7 @@ class Watched(ActiveProgram):
         if not self._rivals:
             await asyncio.sleep(0)  # the passive parties learn their weights
             passive = sorted(race.roles, key=lambda role: role.site.name)
-            self._rivals = [(Torch(role, passive), race.torch)]
+            self._rivals = [(Torch(role, passive), race.torch), (Gathered(role, passive), race.gathered)]
             if not role.config.bottom:
                 self._rivals.append((Perceptron(role, passive), race.perceptron))
         for rival, times in reversed(self._rivals):
@@ -245,6 +258,9 @@ def figures_of(race: Race, active: Trained, parties: int, batch: int, ledgers: I
         "plain torch, ms a step (fastest epoch)": milliseconds(race.torch, steps),
         "split, ms a step (fastest epoch)": milliseconds(race.split, steps),
         "time over plain torch's": round(statistics.median(1 / wall for wall in walls), 3),
+        "time over plain torch's with index_select": round(
+            statistics.median(1 / speed for speed in race.ratios(race.gathered, 0, skip)), 3
+        ),
         "speed over plain torch's": round(statistics.median(walls), 3),
         "quartiles": quartiles(walls),
         "in CPU time": round(statistics.median(race.ratios(race.torch, 1, skip)), 3),

@@ -19,6 +19,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -65,6 +66,12 @@ Way = Literal["sent", "received"]
 
 _Late = tuple[int, int, Way, str, Message, int, Callable[[], None] | None]
 """A message to be written down: its number and time, and what `Ledger.record` was given."""
+
+
+@lru_cache(maxsize=256)
+def _shapes(arrays: tuple[tuple[str, tuple[int, ...]], ...]) -> dict[str, list[int]]:
+    """As an `Entry` has them; one object for equal ones, of which most lines have one of a few."""
+    return {name: list(shape) for name, shape in arrays}
 
 
 class Ledger:
@@ -219,7 +226,7 @@ class Ledger:
             peer=peer,
             kind=message.kind,
             what=message.what,
-            shapes={name: list(array.shape) for name, array in message.arrays.items()},
+            shapes=_shapes(tuple((name, array.shape) for name, array in message.arrays.items())),
             bytes=size,
             digest=measure(message)[1],
             cipher=guard.cipher,

@@ -121,8 +121,11 @@ class Roster(_Line, frozen=True, kw_only=True, tag="peers"):
     peers: Annotated[dict[Name, Peer], Meta(max_length=1024)]
 
 
-class Entry(_Line, frozen=True, kw_only=True, tag="message"):
-    """One message. `seq` counts from 1 within the chain. A line "sent" is written before the message leaves."""
+class Entry(_Line, frozen=True, kw_only=True, tag="message", gc=False):
+    """One message. `seq` counts from 1 within the chain. A line "sent" is written before the message leaves.
+
+    A run has hundreds of thousands of them, none of which can be part of a cycle: Python's collector passes them by.
+    """
 
     seq: Count
     way: Literal["sent", "received"]
