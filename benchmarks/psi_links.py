@@ -1,13 +1,14 @@
 """`ot` and `dh` over lines of a given width and delay, with SPU's RR22 and ECDH over the same lines.
 
-python -m benchmarks.psi_links [--ids 1048576] [--peers-python PATH] [--quick]
+python -m benchmarks.psi_links [--ids 1048576] [--lines LINE …] [--peers-python PATH] [--quick]
 
 Each protocol runs in two processes, CSV to CSV, as in `psi_two_processes` and for SPU in benchmarks/peers/spu_ecdh.py.
 Between the two stands the forwarder of `shaping`, which delays each byte and limits bytes a second, each way. SPU opens
 a connection in each direction, so there are two forwarders, one to each of its ports.
 
-The lines: none (the processes alone), 1 Gbit/s, 100 Mbit/s, and 100 Mbit/s with 20 ms one way. Runs of one line follow
-each other, so that they see the same machine. `auto` stands beside them: what it takes, told the width of the line.
+The lines: none (the processes alone), 1 Gbit/s, 100 Mbit/s, 100 Mbit/s with 20 ms one way, 50, 20 and 10 Mbit/s;
+`--lines` names some, and keeps what was measured of the others. Runs of one line follow each other, so that they see
+the same machine. `auto` stands beside them: what it takes, told the width of the line.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ LINES = {
     "1 Gbit/s": (1000.0, 0.0),
     "100 Mbit/s": (100.0, 0.0),
     "100 Mbit/s, 20 ms": (100.0, 20.0),
+    "50 Mbit/s": (50.0, 0.0),
+    "20 Mbit/s": (20.0, 0.0),
+    "10 Mbit/s": (10.0, 0.0),
 }
 """Megabits a second each way, and milliseconds one way."""
 
@@ -64,18 +68,20 @@ def over(line: tuple[float, float] | None, n: int, python: Path | None) -> dict[
 
 def main() -> None:
     # Here, so that the spawned processes, which import this module, stay as small as the protocol is.
-    from benchmarks.common import write
+    from benchmarks.common import before, write
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--ids", type=int, default=1 << 20, help="identifiers a side, half of them common")
     parser.add_argument("--peers-python", help="interpreter that has the peers")
     parser.add_argument("--quick", action="store_true", help="few identifiers, to see that it works")
+    parser.add_argument("--lines", nargs="+", choices=LINES, help="all of them unless given")
     options = parser.parse_args()
     python = peers_python(options.peers_python)
     if python is None:
         skip.note("SPU", "no interpreter has it: see benchmarks/peers-requirements.txt")
     n = 1 << 14 if options.quick else options.ids
-    write("psi_links", {name: over(line, n, python) for name, line in LINES.items()})
+    kept = before("psi_links") if options.lines else {}
+    write("psi_links", kept | {name: over(LINES[name], n, python) for name in options.lines or LINES})
 
 
 if __name__ == "__main__":

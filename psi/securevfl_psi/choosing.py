@@ -1,10 +1,11 @@
 """`auto`: which of `dh` and `ot` finds the common rows sooner, by the sizes that both announced and the link.
 
-A model of one core a party, with constants of one machine (``benchmarks/psi_two_processes.py`` at 2^20 a side): both
-parties compute at the same time, and bytes move after that. What a fresh process compiles first is not in it: 0.6 s for
-`dh`, 0.3 s for `ot` on that machine. By it `ot` computes less from some ten thousand identifiers on. On a slow link
-`dh` catches up: at equal sizes it moves 80 bytes for an identifier, and `ot` about 93. Both ends compute it from the
-same numbers, so they choose alike.
+A model of one core a party, with constants of one machine (``benchmarks/psi_two_processes.py`` at 2^20 a side). What a
+fresh process compiles first is not in it: 0.6 s for `dh`, 0.3 s for `ot` on that machine. By it `ot` computes less from
+some ten thousand identifiers on. On a slow link `dh` catches up, as its points move in both directions at once and
+while others are computed: at equal sizes 48 bytes for an identifier in one direction and 40 in the other, where `ot`
+moves 91 in one and up to 11 in the other, one after the other. ``benchmarks/psi_links.py`` measured both over lines
+from 10 Mbit/s up. Both ends compute it from the same numbers, so they choose alike.
 
 `auto` weighs time alone. What a party can do that deviates differs a little, see `docs/psi.md`: whoever wants one of
 the two names it.
@@ -43,21 +44,23 @@ def choose(client: int, server: int, link: float | None = None) -> Choice:
     Args:
         client: size of the set of the party that asks.
         server: of the other one.
-        link: megabits a second between them; None where it is not what limits.
+        link: megabits a second between them, each way; None where it is not what limits.
     """
     sizes = f"{client:,} identifiers ask {server:,}"
     seconds = {
         "dh": _PRODUCT * max(2 * client, client + server),
         "ot": _START + _ENCODED * client + _LOOKED_UP * server,
     }
-    megabytes = {
-        "dh": (64 * client + 16 * server) / 1e6,
-        "ot": (64 * row_count(client) + token_bytes(client, server) * server) / 1e6 + 0.016,
-    }
+    told = 8 * min(client, server)  # which rows are common: 16 bytes for each, as if half of the smaller set were
+    points, answer = 32 * client, 32 * client + 16 * server
+    rows, tokens = 64 * row_count(client) + 16e3, token_bytes(client, server) * server
+    megabytes = {"dh": (points + answer + told) / 1e6, "ot": (rows + tokens + told) / 1e6}
     over = ""
     if link is not None:
         over = f" over {link:g} Mbit/s"
-        seconds = {name: value + 8 * megabytes[name] / link for name, value in seconds.items()}
+        second = link * 1e6 / 8  # its bytes
+        seconds["dh"] = max(seconds["dh"], answer / second) + told / second
+        seconds["ot"] += (rows + tokens + told) / second
     chosen: Literal["dh", "ot"] = "ot" if seconds["ot"] < seconds["dh"] else "dh"
     estimates = ", ".join(f"{name} about {seconds[name]:.1f} s and {megabytes[name]:.1f} MB" for name in ("dh", "ot"))
     return Choice(chosen, f"{sizes}{over}: {estimates}")

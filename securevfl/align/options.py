@@ -26,7 +26,7 @@ class Align(Config):
             time. ``"auto"``: as ``"dh"`` among three or more parties, else the sooner one by both sizes.
             ``"unsafe_salted_hash"``: a baseline that shows the active party every passive party's set, if it can list
             the identifiers.
-        link: megabits a second between the parties, for ``"auto"``; None where that is not what limits.
+        link: megabits a second between the parties, each way, for ``"auto"``; None where that is not what limits.
         pad_to: each party announces and sends so many identifiers, the missing ones random; None for none. It hides the
             sizes of tables from alignment; algorithms that train on rows that are not aligned tell how many these are.
         keep_days: for ``"unbalanced"``: how long the larger party may use its filter and the key of it again, and the

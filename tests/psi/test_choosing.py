@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +17,9 @@ from securevfl_psi.endpoint import Endpoint, run_in_process
 from securevfl_psi.errors import DisagreementError, MalformedError, PSIError
 from securevfl_psi.terms import Wanted
 
+from benchmarks.psi_links import LINES
+
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 SIZES = st.integers(0, 1 << 32)
 
 
@@ -36,7 +41,7 @@ def _auto(one: Wanted, other: Wanted, **more: Any) -> tuple[Endpoint, Endpoint]:
         ((1 << 17, 1 << 17), None, "ot"),
         ((1 << 20, 1 << 20), None, "ot"),
         ((1 << 20, 1 << 20), 100.0, "ot"),
-        ((1 << 20, 1 << 20), 1.0, "dh"),  # where bytes are all that counts, dh has fewer
+        ((1 << 20, 1 << 20), 1.0, "dh"),  # where bytes are all that counts, dh moves fewer in one direction
         ((1 << 12, 1 << 24), 100.0, "ot"),
         ((0, 0), None, "dh"),
     ],
@@ -48,6 +53,25 @@ def test_sizes_and_link_decide(sizes: tuple[int, int], link: float | None, proto
     assert ("Mbit/s" in chosen.why) == (link is not None)
     assert "dh about" in chosen.why
     assert "ot about" in chosen.why
+
+
+def _measured() -> Iterator[tuple[str, tuple[int, int], float | None, dict[str, float]]]:
+    """Line, sizes, megabits a second, and seconds of each protocol, as the benchmarks found them."""
+    links = json.loads((RESULTS / "psi_links.json").read_text(encoding="utf-8"))
+    for line, (megabits, _) in {"none": (None, 0.0), **{k: v for k, v in LINES.items() if v}}.items():
+        yield line, (1 << 20, 1 << 20), megabits, {name: links[line][name]["seconds"] for name in ("dh", "ot")}
+    small = json.loads((RESULTS / "psi_unbalanced.json").read_text(encoding="utf-8"))
+    for line, runs in small["runs"].items():
+        megabits = float(line.split()[0]) if "Mbit" in line else None
+        seconds = {name: runs[name][0]["seconds"] for name in ("dh", "ot")}
+        yield line, (small["small"], small["large"]), megabits, seconds
+
+
+def test_what_it_takes_was_the_faster_one_on_every_line_that_was_measured() -> None:
+    found = list(_measured())
+    assert len(found) >= 11
+    for line, sizes, megabits, seconds in found:
+        assert choose(*sizes, megabits).protocol == min(seconds, key=lambda name: seconds[name]), line
 
 
 @given(SIZES, SIZES, st.none() | st.floats(1e-3, 1e6))
