@@ -18,11 +18,13 @@ from securevfl.data.prepare import Preparation
 from securevfl.data.storage import DEFAULT_STORAGE, Storage
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["ColumnUse", "Target", "column_names", "labels"]
+__all__ = ["ColumnUse", "Target", "column_names", "doubled_names", "labels"]
 
 Target = Literal["classes", "number", "labels"]
 """What a label column holds."""
 
+_TIMES = {2: "twice"}
+_PLACES = 5
 _MOST_IDS = 16
 """Columns that make an identifier, at most: as many as the PSI takes."""
 
@@ -155,8 +157,7 @@ class ColumnUse:
 
     def mistakes(self, names: Sequence[str], where: str) -> list[InputError]:
         """What is wrong with this use of a table with columns `names`, the most basic mistake first."""
-        doubled = sorted(column for column, times in Counter(names).items() if times > 1)
-        found = [InputError(f"{where} has column {column!r} twice; rename one") for column in doubled]
+        found = doubled_names(names, where)
         there, chosen = set(names), self.chosen(names)
         prepared = () if self.preparation is None else self.preparation.columns
         found += [
@@ -240,6 +241,21 @@ class ColumnUse:
         for part in values.chunks:
             gathered.add(part)
         return gathered.whole()
+
+
+def doubled_names(names: Sequence[str], where: str) -> list[InputError]:
+    """A mistake for each name that several columns have, and for columns without a name where there are several."""
+    found = []
+    for name, times in sorted(Counter(names).items()):
+        if times > 1 and name.strip():
+            found.append(InputError(f"{where} has column {name!r} {_TIMES.get(times, f'{times} times')}; rename one"))
+        elif times > 1:
+            places = [str(place) for place, one in enumerate(names, 1) if one == name]
+            shown = ", ".join(places[:_PLACES]) + (", …" if times > _PLACES else "")
+            found.append(
+                InputError(f"{where} has {times} columns without a name (columns {shown}): name them, or delete them")
+            )
+    return found
 
 
 def column_names(schema: Any, where: str) -> list[str]:

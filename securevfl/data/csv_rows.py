@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,40 @@ from securevfl.errors import InputError
 __all__ = ["CsvRows", "NotConverted"]
 
 _BLOCK = 1 << 23  # bytes that are converted at a time
+_LONGEST = 60
+_FIELDS = re.compile(
+    r"(?:Row #(?P<row>[0-9]+): )?Expected (?P<expected>[0-9]+) columns, got (?P<got>[0-9]+): ?(?P<line>.*)", re.DOTALL
+)
 _VALUE = re.compile(r"CSV column #(?P<column>[0-9]+).*conversion error to (?P<kind>[^:]+): invalid value (?P<value>.*)")
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[None]:
+    """What Arrow says, as a user's mistake; of a line with too many fields or too few, where it is."""
+    import pyarrow as pa
+
+    with told(where, "CSV"):
+        try:
+            yield
+        except pa.ArrowInvalid as error:
+            cut = _cut_otherwise(str(error))
+            if not cut:
+                raise
+            raise InputError(f"{where} is not a CSV table: {cut}") from None
+
+
+def _cut_otherwise(words: str) -> str:
+    """Arrow's words on a line with more or fewer fields than the header, with the cure; empty for others."""
+    found = _FIELDS.search(words)
+    if found is None:
+        return ""
+    row = f"row {int(found['row']):,} (the header is row 1)" if found["row"] else "a row"
+    line = found["line"].splitlines()[0] if found["line"] else ""
+    shown = line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
+    return (
+        f"{row} has {found['got']} fields, and the header {found['expected']}: {shown!r}; correct the line, put fields "
+        "that hold the delimiter in quotes, or say which delimiter is meant"
+    )
 
 
 class NotConverted(InputError):
@@ -56,14 +90,16 @@ class CsvRows(RowSource):
         Raises:
             InputError: it is no text.
         """
-        with told(self.where, "CSV"), self.place.stream() as stream:
+        with _reading(self.where), self.place.stream() as stream:
             return dialect_of(stream.read(HEAD), self.where, self.form)
 
     def _options(self) -> dict[str, Any]:
         import pyarrow.csv as pa_csv
 
         return {
-            "read_options": pa_csv.ReadOptions(block_size=_BLOCK, encoding=self.dialect.encoding),
+            "read_options": pa_csv.ReadOptions(
+                block_size=_BLOCK, encoding=self.dialect.encoding, skip_rows=self.dialect.skip
+            ),
             "parse_options": pa_csv.ParseOptions(delimiter=self.dialect.delimiter),
         }
 
@@ -81,14 +117,14 @@ class CsvRows(RowSource):
         )
 
     def names(self, limits: TableLimits) -> list[str]:
-        with told(self.where, "CSV"), self._counted(limits, 0) as stream:
+        with _reading(self.where), self._counted(limits, 0) as stream:
             import pyarrow.csv as pa_csv
 
             with pa_csv.open_csv(stream, **self._options()) as reader:
                 return column_names(reader.schema, self.where)
 
     def most_rows(self, columns: Sequence[str], use: ColumnUse, limits: TableLimits) -> int:
-        with told(self.where, "CSV"), self._counted(limits, len(use.texts)) as stream:
+        with _reading(self.where), self._counted(limits, len(use.texts)) as stream:
             while stream.read():
                 pass
             return stream.lines
@@ -101,7 +137,7 @@ class CsvRows(RowSource):
 
         options = self._options()
         types = dict.fromkeys(use.texts, pa.string())
-        with told(self.where, "CSV"):
+        with _reading(self.where):
             with (
                 self._counted(limits, len(use.texts)) as stream,
                 pa_csv.open_csv(stream, convert_options=self._converted(types, columns), **options) as reader,
@@ -129,8 +165,7 @@ class CsvRows(RowSource):
         """What is wrong with a value further down; Arrow's own words for anything else."""
         found = _VALUE.search(words)
         if found is None:
-            lines = words.splitlines()
-            return InputError(f"{self.where} is not a CSV table: {lines[0]}")
+            return InputError(f"{self.where} is not a CSV table: {_cut_otherwise(words) or words.splitlines()[0]}")
         column = self.names(limits)[int(found["column"])]
         return NotConverted(
             column,

@@ -22,6 +22,17 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+_SHEET = "save the sheet as CSV (in Excel: CSV UTF-8), and name that file"
+_OTHERS = (
+    (b"PK\x03\x04", f"an Excel workbook or a ZIP archive, and no CSV text: {_SHEET}"),
+    (b"\xd0\xcf\x11\xe0", f"an old Excel workbook (.xls), and no CSV text: {_SHEET}"),
+    (b"PAR1", "a Parquet file: give it a name that ends in .parquet"),
+    (b"ARROW1", "an Arrow file: give it a name that ends in .arrow"),
+    (b"\x1f\x8b", "packed by gzip: give it a name that ends in .csv.gz"),
+    (b"BZh", "packed by bzip2: give it a name that ends in .csv.bz2"),
+)
+"""First bytes of files that are taken for CSV by mistake, and what they are."""
+_SEP = re.compile(r"sep=(?P<delimiter>[,;\t|])", re.IGNORECASE)
 _COMMA = re.compile(r"[+-]?\d+,\d+|[+-]?\d{1,3}(\.\d{3})+(,\d+)?")
 _POINT = re.compile(r"[+-]?\d+\.\d+")
 _NAMES = {",": "comma", ";": "semicolon", "\t": "tab", "|": "bar"}
@@ -69,11 +80,13 @@ class Dialect:
         delimiter: between fields.
         encoding: of its text, as Python names it.
         decimal: before the fraction of a number.
+        skip: lines before the header: 1 where a spreadsheet wrote ``sep=;`` there.
     """
 
     delimiter: str = ","
     encoding: str = "utf-8"
     decimal: str = "."
+    skip: int = 0
 
     @property
     def words(self) -> str:
@@ -98,6 +111,7 @@ def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
         InputError: bytes that are no text of the encoding that was told, or of any that is looked for.
     """
     told = told or CsvForm()
+    _refuse_others(head, where)
     encoding = told.encoding or _encoding(head, where)
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head.removeprefix(codecs.BOM_UTF8))
@@ -109,8 +123,19 @@ def dialect_of(head: bytes, where: str, told: CsvForm | None = None) -> Dialect:
     lines = text.splitlines()[: _LINES + 1]
     if len(head) >= HEAD or len(lines) > _LINES:
         lines = lines[:-1] or lines  # the last one may be cut off
-    delimiter = told.delimiter or _delimiter(lines)
-    return Dialect(delimiter, encoding, told.decimal or _decimal(lines, delimiter))
+    named = _SEP.fullmatch(lines[0]) if lines else None
+    lines = lines[1:] if named else lines
+    delimiter = told.delimiter or (named["delimiter"] if named else _delimiter(lines))
+    return Dialect(delimiter, encoding, told.decimal or _decimal(lines, delimiter), 1 if named else 0)
+
+
+def _refuse_others(head: bytes, where: str) -> None:
+    """Files of other kinds under the name of a CSV file, by their first bytes."""
+    if not head.strip():
+        raise InputError(f"{where} is empty: it has no header and no rows")
+    for first, what in _OTHERS:
+        if head.startswith(first):
+            raise InputError(f"{where} is {what}")
 
 
 def _encoding(head: bytes, where: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.columns import ColumnUse, Target, column_names
+from securevfl.data.columns import ColumnUse, Target, column_names, doubled_names
 from securevfl.data.compound_ids import identifier_of
 from securevfl.data.csv_rows import NotConverted
 from securevfl.data.dialect import CsvForm
@@ -129,9 +129,8 @@ def from_pandas(frame: Any, *, name: str, id: str | Sequence[str], **options: An
     import pyarrow as pa
 
     names = [str(column) for column in frame.columns]
-    doubled = sorted({column for column in names if names.count(column) > 1})
-    if doubled:
-        raise InputError(f"the table of {name!r} has column {doubled[0]!r} twice; rename one")
+    for mistake in doubled_names(names, f"the table of {name!r}"):
+        raise mistake
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

@@ -5,19 +5,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from securevfl.data.columns import ColumnUse
+from securevfl.data.columns import ColumnUse, doubled_names
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.joining import compound, distinct, levels, obstacle, single, whole_numbers
+from securevfl.jobs.joining import (
+    compound,
+    counts_rows,
+    distinct,
+    levels,
+    obstacle,
+    single,
+    whole_numbers,
+)
 
 __all__ = ["Draft", "draft_job"]
 
@@ -145,9 +152,8 @@ def _top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> An
         batches.close()
     if not parts:
         return pa.table({})
-    doubled = [one for one, times in Counter(parts[0].schema.names).items() if times > 1]
-    if doubled:
-        raise InputError(f"{source.where} has column {doubled[0]!r} twice; rename one")
+    for mistake in doubled_names(parts[0].schema.names, source.where):
+        raise mistake
     return pa.Table.from_batches(parts).slice(0, _ROWS)
 
 
@@ -267,6 +273,9 @@ def _left_out(one: _Table) -> dict[str, str]:
     found = {}
     for column in one.columns:
         if column in (*one.ids, one.label, *one.labels):
+            continue
+        if counts_rows(one.table, column) and one.table.num_rows > 1:
+            found[column] = "numbers of the lines, as programs write that save a table with its index"
             continue
         if not pa.types.is_string(one.table[column].type):
             continue

@@ -14,7 +14,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["compound", "distinct", "levels", "names_rows", "obstacle", "single", "whole_numbers"]
+__all__ = ["compound", "counts_rows", "distinct", "levels", "names_rows", "obstacle", "single", "whole_numbers"]
 
 _IDS = re.compile(
     r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
@@ -58,7 +58,7 @@ def names_rows(table: pa.Table, column: str) -> bool:
     values = table[column]
     if pa.types.is_floating(values.type) or values.null_count or levels(table, column) < len(values):
         return False
-    return len(distinct(table, column)) == len(values) and (_named(column) or not _counts(table, column))
+    return len(distinct(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
 
 
 def whole_numbers(table: pa.Table) -> list[str]:
@@ -77,13 +77,15 @@ def whole_numbers(table: pa.Table) -> list[str]:
     return sorted(found, key=lambda column: (-_likely(column), -levels(table, column)))[:_NUMBERS]
 
 
-def _counts(table: pa.Table, column: str) -> bool:
+def counts_rows(table: pa.Table, column: str) -> bool:
     """Whether a column counts the rows from 0 or 1, as programs do that write a table: it names nobody."""
-    first, rows = str(table[column][0]), len(table)
+    first, rows = str(table[column][0]).removesuffix(".0"), len(table)
     if first not in ("0", "1"):
         return False
     counted = (str(i) for i in range(int(first), rows + int(first)))
-    return all(str(one) == other for one, other in zip(table[column].to_pylist(), counted, strict=True))
+    return all(
+        str(one).removesuffix(".0") == other for one, other in zip(table[column].to_pylist(), counted, strict=True)
+    )
 
 
 def _are_numbers(values: set[str]) -> bool:
@@ -227,7 +229,7 @@ def _part(table: pa.Table, column: str) -> bool:
     fits = (types.is_integer, types.is_string, types.is_large_string, types.is_date)
     if table[column].null_count or not any(one(kind) for one in fits):
         return False
-    return _named(column) or not _counts(table, column)
+    return _named(column) or not counts_rows(table, column)
 
 
 def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
