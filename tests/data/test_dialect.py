@@ -88,3 +88,34 @@ def test_any_bytes_give_a_dialect_or_an_error_of_input(head: bytes) -> None:
     except sv.InputError:
         return
     assert found.delimiter in DELIMITERS
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "is empty: it has no header"),
+        (b" \r\n", "is empty"),
+        (b"PK\x03\x04" + bytes(50), "an Excel workbook or a ZIP archive.*CSV UTF-8"),
+        (b"\xd0\xcf\x11\xe0" + bytes(50), "an old Excel workbook"),
+        (b"PAR1" + bytes(50), r"name that ends in \.parquet"),
+        (b"\x1f\x8b\x08" + bytes(50), r"name that ends in \.csv\.gz"),
+        (
+            b"id,a,ok\n1,2,0\n2,3,1,4\n",
+            r"row 3 \(the header is row 1\) has 4 fields, and the header 3: '2,3,1,4'; .* in quotes",
+        ),
+        (b"id,,a,,ok\n1,2,3,4,0\n2,3,4,5,1\n", r"2 columns without a name \(columns 2, 4\)"),
+        (b"id,a,a,a,ok\n1,2,3,4,0\n2,3,4,5,1\n", "column 'a' 3 times; rename"),
+    ],
+)
+def test_what_is_no_table_says_what_it_is(content: bytes, words: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(sv.InputError, match=words):
+        sv.read_table(tmp_path / "t.csv", name="bank", id="id", label="ok")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_the_line_with_which_a_spreadsheet_names_its_delimiter_is_no_header(encoding: str, tmp_path: Path) -> None:
+    text = "sep=;\r\nid;größe;ok\r\n" + "".join(f"k{i};{i},5;{i % 2}\r\n" for i in range(9))
+    (tmp_path / "t.csv").write_bytes(text.encode(encoding))
+    table = sv.read_table(tmp_path / "t.csv", name="bank", id="id", label="ok")
+    assert (table.rows, table.columns["größe"][8]) == (9, 8.5)

@@ -162,3 +162,22 @@ def test_one_column_that_names_rows_comes_first(tmp_path: Path) -> None:
     assert [one["id"] for one in tomllib.loads(draft_job(paths, tmp_path).text)["party"]] == ["number", "number"]
     several = draft_job(paths, tmp_path, id=["first", "last", "born"])
     assert [one["id"] for one in tomllib.loads(several.text)["party"]] == [["first", "last", "born"]] * 2
+
+
+def test_numbers_of_the_lines_are_no_features(tmp_path: Path) -> None:
+    """As pandas writes a table with its index."""
+    for name, index in (("a", ""), ("b", "Unnamed: 0")):
+        lines = [f"{index},id,late_{name},x", *(f"{i},p{i},{i % 2},{i * 7 % 5}" for i in range(40))]
+        (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    draft = draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path, label="late_a")
+    parties = tomllib.loads(draft.text)["party"]
+    assert [one["features"] for one in parties] == [["x"], ["late_b", "x"]]
+
+
+@pytest.mark.parametrize("odd", ["", "unknown"])
+def test_an_amount_in_texts_is_a_number_to_learn(odd: str, tmp_path: Path) -> None:
+    amounts = [*(f"{i}.50 €" for i in range(60)), odd or "7"]
+    (tmp_path / "a.csv").write_text("id,claim\n" + "".join(f"p{i},{one}\n" for i, one in enumerate(amounts)))
+    (tmp_path / "b.csv").write_text("id,x\n" + "".join(f"p{i},{i % 7}\n" for i in range(61)))
+    draft = draft_job([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path)
+    assert tomllib.loads(draft.text)["job"]["task"] == "regression"
