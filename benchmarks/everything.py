@@ -52,6 +52,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.sealed_boosting", quick=("--quick",)),
     Benchmark("benchmarks.boosting", quick=("--quick",)),
     Benchmark("benchmarks.boosting_jobs", quick=("--quick",)),
+    Benchmark("benchmarks.boosting_cells", quick=("--quick",)),
     Benchmark("benchmarks.scorecard", quick=("--quick",)),
     Benchmark("benchmarks.pools", ("--again",), quick=("--quick",)),
     Benchmark("benchmarks.shares_step", quick=("--quick",)),

@@ -22,7 +22,7 @@ from securevfl.privacy.attacks.measure import Estimate, Known, auc, auc_error, d
 from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 
-__all__ = ["Sights", "cells_read", "measure", "watch"]
+__all__ = ["Sights", "cells_read", "cells_solved", "measure", "watch"]
 
 _KNOWN_LABELS, _KNOWN_RECORDS = 40, 72
 Said = Callable[[str, str], tuple[str, bool]]
@@ -102,6 +102,40 @@ def cells_read(sights: Sights, name: str, codes: np.ndarray, counts: tuple[int, 
                     if row >= 0 and codes[row, j] == code:
                         read[row, j] = True
     return float(read.mean())
+
+
+def cells_solved(
+    sights: Sights, name: str, codes: np.ndarray, counts: tuple[int, ...], *, merged: bool = False
+) -> float:
+    """Share of a passive party's cells that the active party gets right from all sums together: it knows every row's
+    gradients, so each sum of a bin is a linear equation in who is in that bin, and other trees give other equations.
+
+    Args:
+        sights: of a run.
+        name: the party.
+        codes: of its training rows, (n, columns): the truth, groups of bins where these were put together.
+        counts: of its columns.
+        merged: whether bins were put together by node: then only sums over all rows are used, whose groups stay.
+    """
+    known, told = [], []
+    for sums, slot, values in sights.sums.get(name, []):
+        for node in range(len(sums)):
+            if merged and (slot != 0).any():
+                continue
+            for k in range(values.shape[1]):
+                one = np.where(slot == node, values[:, k], 0).astype(np.float64)
+                if length := float(np.linalg.norm(one)):
+                    known.append(one / length)
+                    told.append(sums[node, :, k] / length)
+    if not known:
+        return 0.0
+    equations, right = np.stack(known), np.stack(told)
+    solved, starts = np.linalg.pinv(equations, rcond=1e-6), np.concatenate([[0], np.cumsum(counts)])
+    guess = []
+    for j, count in enumerate(counts):
+        even = np.full((len(codes), count), 1 / count)
+        guess.append((even + solved @ (right[:, starts[j] : starts[j + 1]] - equations @ even)).argmax(axis=1))
+    return float((np.stack(guess, axis=1) == codes).mean())
 
 
 def measure(cell: Cell, rows: int, said: Callable[[str, list[str]], Said]) -> Figures:

@@ -19,6 +19,7 @@ from securevfl_crypto.sums import SumHolder, SumOwner
 
 import securevfl as sv
 from securevfl.algorithms.boosting import answering
+from securevfl.algorithms.boosting.histograms import merged_bins
 from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
 from securevfl.algorithms.boosting.trees import read_splits, read_trees
 from securevfl.privacy.attacks.measure import auc
@@ -202,6 +203,33 @@ def test_merged_bins_have_enough_rows_that_the_tree_sees(
     assert set(sights.sums) == {"shop1", "shop2"}
     for name in sights.sums:
         assert cells_read(sights, name, roles[name].codes, roles[name].bins.counts) == 0.0
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_sums_of_many_trees_tell_every_row_s_bin_and_findings_say_so(
+    nodes: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The active party solves for the rows of each bin, also where none is of fewer than ten rows."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    from benchmarks.gate.on_trees import cells_read, cells_solved, watch
+
+    people, trees = scarce(1, rows=100, overlap=1.0), 40
+    with watch() as sights, roles_begun() as begun:
+        run(job(sv.Plain(), nodes=nodes, merge=10).replace(epochs=trees), people)
+    (shop,) = (role for role in begun if role.site.name == "shop1")
+    codes, counts = shop.codes, shop.bins.counts  # type: ignore[attr-defined]
+    if nodes == "shown":
+        codes = merged_bins(codes, counts, 10).codes
+        assert cells_read(sights, "shop1", shop.codes, counts) == 0.0  # type: ignore[attr-defined]
+    most = np.mean([np.bincount(column).max() / len(column) for column in codes.T])
+    solved = cells_solved(sights, "shop1", codes, counts, merged=nodes == "shown")
+    assert most < 0.3
+    assert solved > 0.85
+    for protection in (sv.Plain(), sv.Paillier()):
+        (sums,) = (one for one in sv.Boosting(nodes=nodes).exchanges(protection, 1) if one.step == "boost/sums")
+        assert sums.severity == "leak"
+        assert [(one.of, one.severity) for one in sums.sights] == [("features", "leak")]
+        assert "every row" in sums.reveals
 
 
 def test_sides_that_are_not_those_of_the_sums_are_refused() -> None:

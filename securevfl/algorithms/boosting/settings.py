@@ -17,7 +17,7 @@ __all__ = ["Settings"]
 
 _SIDES = Sight(of="features", severity="leak", through="on which side of chosen splits a row lies")
 _CELLS = Sight(of="features", severity="leak", through="sums of gradients over bins, down to single rows")
-_MERGED = Sight(of="features", severity="note", through="sums of gradients over bins of many rows")
+_MERGED = Sight(of="features", severity="leak", through="sums of gradients over bins, of one tree after another")
 _FULLEST = Sight(of="features", severity="note", through="which bin of a column has the most rows")
 _CHOSEN = Sight(of="labels", severity="leak", through="which of its splits help to tell labels apart")
 _NODES = Sight(of="labels", severity="leak", through="which rows stand in one node")
@@ -109,6 +109,7 @@ class Settings(Algorithm):
         ciphers, bits = (protection.ciphers, protection.key_bits) if sealed else (frozenset[str](), 0)
         sums = "sums of gradients over the rows of each of its bins"
         what = f"of {self.merge} rows or more" if self.merges else "where a bin has one row, its place in a column"
+        what += "; each sum is an equation, and from enough trees it computes which bin every row is in"
         found = [
             Exchange(
                 "boost/columns",
@@ -146,7 +147,7 @@ class Settings(Algorithm):
                 ACTIVE,
                 sums,
                 reveals=f"{sums}, {what}",
-                severity="note" if self.merges else "leak",
+                severity="leak",
                 ciphers=ciphers,
                 key_bits=bits,
                 opened=Kind.STATISTIC if sealed else None,
