@@ -27,11 +27,12 @@ from securevfl.report import Record
 from securevfl.testing.company import found
 from securevfl.testing.parties import parties
 
-LINES = ((0.0, 0.0), (20.0, 100.0), (80.0, 100.0))
+LINES = ((0.0, 0.0), (20.0, 100.0), (80.0, 100.0), (20.0, 20.0), (20.0, 5.0))
 """Round trip in milliseconds, and 10^6 bits a second; 0 for none and no limit."""
-PROTECTIONS: dict[str, sv.Plain | sv.BFV | sv.Paillier | sv.Auto] = {
+PROTECTIONS: dict[str, sv.Plain | sv.BFV | sv.CKKS | sv.Paillier | sv.Auto] = {
     "plain": sv.Plain(),
     "bfv": sv.BFV(),
+    "ckks": sv.CKKS(),
     "paillier": sv.Paillier(),
     "auto": sv.Auto(),
 }
@@ -81,7 +82,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         for line in lines:
             for protection in protections:
-                folder = Path(place) / f"{protection}-{line[0]:g}"
+                folder = Path(place) / f"{protection}-{line[0]:g}-{line[1]:g}"
                 found_.append(one(folder, protection, line, options.rows, options.epochs))
                 print(found_[-1], flush=True)
     write("latency", {"rows": options.rows, "batch": 256, "runs": found_})
