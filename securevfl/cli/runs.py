@@ -136,6 +136,8 @@ def check_command(
         terminal.out.print(str(end), style=style, markup=False, highlight=False, soft_wrap=True)
     for line in (*found.mistakes, *found.refusals):
         terminal.out.print(line, markup=False, highlight=False, soft_wrap=True)
+    for line in found.hints:
+        terminal.out.print(f"likely not meant: {line}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if found.exit_code:
         raise typer.Exit(found.exit_code)
     if found.card is not None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.data.categories import Column
+from securevfl.data.categories import Categories, Column
 from securevfl.data.columns import ColumnUse, column_names
 from securevfl.data.csv_rows import CsvRows
 from securevfl.data.dialect import CsvForm
@@ -18,12 +18,17 @@ from securevfl.data.lake import RowSource, source_of
 from securevfl.data.limits import DEFAULT_LIMITS
 from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation, PreparedLine, fit_columns
+from securevfl.data.prepare.dates import ORDERS, parse_dates
+from securevfl.data.prepare.numbers import parse_numbers
 from securevfl.data.row_source import is_text
 from securevfl.data.sample import SAMPLE, top_rows
 from securevfl.errors import InputError
 
 __all__ = ["TableOverview", "table_overview"]
 
+_FEW_LEVELS = 5
+_MANY = 0.3
+"""Share of rows with a number or a date from which on a category may be a column with mistakes."""
 _COUNTED = 64 << 20
 """Bytes of a CSV file up to which its rows are counted."""
 
@@ -40,11 +45,13 @@ class TableOverview:
         columns: how many there are.
         ids: the identifier columns.
         roles: what else has a use, as ``label`` → column.
-        unused: how many columns have no use in the job.
+        classes: how many classes the label has; None where there is none, or where it is a number.
+        unused: the columns that have no use in the job.
         written: how a CSV file is written, in words; empty for other files.
         lines: the feature columns, as preparation would take them.
         problems: how many feature columns cannot be told, for they hold mistakes.
         as_text: of them, the columns of texts that are numbers, dates or truth values.
+        partly: of them, the columns of texts that are categories, and numbers or dates in many rows.
         one_value: of them, the columns that have one value in all rows that were looked at, or none.
         prepared: whether they are prepared; columns are used as they are otherwise.
     """
@@ -56,11 +63,13 @@ class TableOverview:
     columns: int
     ids: tuple[str, ...]
     roles: Mapping[str, str]
-    unused: int
+    classes: int | None
+    unused: tuple[str, ...]
     written: str
     lines: tuple[PreparedLine, ...] = field(repr=False)
     problems: int
     as_text: frozenset[str] = field(repr=False)
+    partly: tuple[str, ...]
     one_value: frozenset[str] = field(repr=False)
     prepared: bool
 
@@ -135,11 +144,13 @@ def table_overview(
         columns=len(names),
         ids=tuple(column for column in use.ids if column in names),
         roles=roles,
-        unused=sum(name not in used for name in names),
+        classes=_classes(table, use),
+        unused=tuple(name for name in names if name not in used),
         written=source.dialect.words if isinstance(source, CsvRows) else "",
         lines=tuple(found.lines),
         problems=len(columns) - len(found.lines),
         as_text=frozenset(texts),
+        partly=tuple(one.column for one in found.lines if one.holds == "categories" and _partly(values[one.column])),
         one_value=frozenset(name for name in values if len(table[name].unique().drop_null()) <= 1),
         prepared=use.preparation is not None,
     )
@@ -149,6 +160,23 @@ def _of_texts(values: Any) -> bool:
     import pyarrow as pa
 
     return is_text(values.type.value_type if pa.types.is_dictionary(values.type) else values.type)
+
+
+def _classes(table: Any, use: ColumnUse) -> int | None:
+    """How many classes the label has in these rows."""
+    if use.label is None or use.target != "classes" or use.label not in table.column_names:
+        return None
+    return len(table[use.label].unique().drop_null()) if use.classes is None else len(use.classes)
+
+
+def _partly(values: Column) -> bool:
+    """Whether texts that are categories are numbers or dates in many rows."""
+    if not isinstance(values, Categories) or len(values.words) <= _FEW_LEVELS:
+        return False
+    words = list(values.words)
+    readings = [parse_numbers(words, mark) for mark in (".", ",")] + [parse_dates(words, order) for order in ORDERS]
+    known = ~np.isnan(np.stack(readings)).all(axis=0)
+    return bool(_MANY <= known[values.codes].mean() < 1)
 
 
 def _values(table: Any, columns: list[str], use: ColumnUse, where: str) -> dict[str, Column]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -10,7 +10,7 @@ from securevfl.data.frames import Ids, tables_of_frames
 from securevfl.data.table import PartyTable
 from securevfl.errors import InputError, UnknownNameError
 
-__all__ = ["Parties"]
+__all__ = ["Parties", "wrong_id_columns"]
 
 
 class Parties(Mapping[str, PartyTable]):
@@ -183,15 +183,26 @@ def _check_id_columns(tables: Iterable[PartyTable]) -> None:
     Raises:
         InputError: they do not; no row would be found in common.
     """
-    known = [table for table in tables if table.id_columns and not table.link]
-    said = "; ".join(f"{table.name!r} of {', '.join(table.id_columns)}" for table in known)
-    if len({len(table.id_columns) for table in known}) > 1:
-        raise InputError(
+    wrong = wrong_id_columns({table.name: table.id_columns for table in tables if table.id_columns and not table.link})
+    if wrong:
+        raise InputError(wrong)
+
+
+def wrong_id_columns(columns: Mapping[str, Sequence[str]]) -> str:
+    """Why no row would be found in common, where parties make identifiers of other columns than each other.
+
+    Args:
+        columns: party → its identifier columns.
+    """
+    said = "; ".join(f"{name!r} of {', '.join(some)}" for name, some in columns.items())
+    if len({len(some) for some in columns.values()}) > 1:
+        return (
             f"identifiers are made of other numbers of columns, so no row would be found in common: {said}: give id = "
             "[…] with as many columns at each party, in one order"
         )
-    if len({table.id_columns for table in known}) > len({frozenset(table.id_columns) for table in known}):
-        raise InputError(
+    if len({tuple(some) for some in columns.values()}) > len({frozenset(some) for some in columns.values()}):
+        return (
             f"identifiers are made of the same columns in another order, so no row would be found in common: {said}: "
             "give them in one order"
         )
+    return ""

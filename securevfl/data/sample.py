@@ -24,7 +24,7 @@ from securevfl.data.roles import check_flags, check_target, check_weight, gather
 from securevfl.data.table import check_ids, check_numbers
 from securevfl.errors import InputError
 
-__all__ = ["SAMPLE", "table_mistakes", "top_rows"]
+__all__ = ["SAMPLE", "every_identifier", "table_mistakes", "top_rows"]
 
 SAMPLE = 1_000
 """Rows that are looked at."""
@@ -63,6 +63,11 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
         every = np.arange(table.num_rows)
         prepared = fit_columns(features, use.categorical, every, use.preparation, b"")
         found += [f"{where}: {problem}" for problem in prepared.problems]
+        if table.num_rows < rows and prepared.lines and not any(line.width for line in prepared.lines):
+            found.append(
+                f"{where}: no column is left after preparation (dropped: {', '.join(features)}): give columns that "
+                "tell rows apart"
+            )
     for role, (column, gatherer) in gatherers(use.roles, where).items():
         if column in single:
             told = f"label {column}" if role.startswith("label ") else role
@@ -71,6 +76,32 @@ def table_mistakes(path: str | Path, use: ColumnUse, *, rows: int = SAMPLE, form
         whole = table.num_rows < rows
         found += _mistake(lambda: _check_labels(labels(table[label], label, where), use.classes, where, whole=whole))
     return found
+
+
+def every_identifier(path: str | Path, use: ColumnUse, *, most: int, form: CsvForm | None = None) -> Names | None:
+    """All identifiers of a table; None where there are more than `most`, or where they cannot be read.
+
+    Args:
+        path: a table, as for `read_table`.
+        use: its columns.
+        most: rows.
+        form: what is said of how a CSV file is written.
+    """
+    try:
+        source = source_of(place_of(path), form=form)
+        gathered = identifier_of(use.ids, source.where)
+        batches, rows = source.batches(list(use.ids), use, DEFAULT_LIMITS), 0
+        try:
+            for batch in batches:
+                rows += len(batch)
+                if rows > most:
+                    return None
+                gathered.add(batch)
+        finally:
+            batches.close()
+        return gathered.whole() if rows else None
+    except InputError:
+        return None
 
 
 def _identifiers(table: Any, use: ColumnUse, where: str) -> Names:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl.align.result import RULES
 from securevfl.data import TableLimits
+from securevfl.data.id_spelling import spelled_otherwise
 from securevfl.data.link_columns import table_columns
 from securevfl.data.overview import TableOverview, table_overview
-from securevfl.data.sample import SAMPLE, table_mistakes
+from securevfl.data.parties import wrong_id_columns
+from securevfl.data.sample import SAMPLE, every_identifier, table_mistakes
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.fields import nearest
 from securevfl.jobs.baselines import wrong_baselines
@@ -25,6 +28,9 @@ from securevfl.report import Card
 
 __all__ = ["Checked", "check_file", "roster_of"]
 
+_COMPARED = 50_000
+"""Rows of a table up to which its identifiers are compared with those of others."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Checked:
@@ -32,6 +38,7 @@ class Checked:
 
     Attributes:
         mistakes: what the user has to correct.
+        hints: what would run, and is likely not meant.
         refusals: what policies forbid.
         summary: what would run.
         card: what each party could read of each other's data in it, at worst; None where that cannot be said.
@@ -40,6 +47,7 @@ class Checked:
     """
 
     mistakes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
     summary: str = ""
     card: Card | None = None
@@ -117,6 +125,10 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     mistakes += found
     if roster is not None:
         mistakes += _about_parties(sections, broken, roster)
+    hints: list[str] = []
+    if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
+        found, hints = _about_identifiers(sections.party, file.parent)
+        mistakes += found
     job: Job | None = None
     if not broken & {"job", "algorithm", "protection", "align", "link"}:
         try:
@@ -133,6 +145,7 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
         refused += refusals(job, roster)
     return Checked(
         mistakes=tuple(dict.fromkeys(mistakes)),
+        hints=tuple(hints),
         refusals=tuple(dict.fromkeys(refused)),
         summary=_summary(job, roster, sections),
         card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
@@ -172,6 +185,26 @@ def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverv
             party = party.replace(features=tuple(name for name in names if name not in used))
     found += table_mistakes(path, party.use, form=party.form)
     return found, table_overview(party.name, path, party.use, form=party.form)
+
+
+def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[list[str], list[str]]:
+    """That no row is held by all, and which tables write identifiers in different ways; of small tables."""
+    wrong = wrong_id_columns({party.name: party.use.ids for party in parties})
+    if wrong:
+        return [wrong], []
+    ids = {}
+    for party in parties:
+        path = party.path_from(folder)
+        some = every_identifier(path, party.use, most=_COMPARED, form=party.form)
+        if some is None:
+            return [], []
+        ids[str(path)] = some
+    if len(ids) < 2:  # none, or one file of several parties
+        return [], []
+    hints = spelled_otherwise(ids)
+    if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
+        return [], hints
+    return ["; ".join(["no row is held by all parties: the tables have no identifier in common", *hints])], []
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
@@ -224,7 +257,8 @@ def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> s
     if job is None or roster is None:
         return ""
     looked = f"; of each table, the first {SAMPLE:,} rows were looked at" if sections.party else ""
+    epochs = f"{job.epochs} {'epoch' if job.epochs == 1 else 'epochs'}"
     return (
-        f"{job.algorithm.title}, {job.protection.title}, {job.epochs} epochs; {', '.join(roster.owners)} with labels, "
+        f"{job.algorithm.title}, {job.protection.title}, {epochs}; {', '.join(roster.owners)} with labels, "
         f"{', '.join(roster.passive) or 'nobody'} without{looked}"
     )

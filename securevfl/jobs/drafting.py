@@ -184,7 +184,7 @@ def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ..
         found = [tuple(columns) for columns in compound(contents, leave)]
     for one, columns in zip(tables, found, strict=False):
         one.ids = columns
-    return "" if found else obstacle(contents, leave)
+    return "" if found else obstacle(contents, leave, [one.name for one in tables])
 
 
 def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
@@ -238,7 +238,8 @@ def _told(one: _Table) -> str:
     written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
     more = " or more" if one.table.num_rows >= _ROWS else ""
     label = f", label {one.label!r}" if one.label else ""
-    size = f"{one.table.num_rows:,} rows{more}, {len(one.columns)} columns"
+    rows, columns = one.table.num_rows, len(one.columns)
+    size = f"{rows:,} {'row' if rows == 1 else 'rows'}{more}, {columns} {'column' if columns == 1 else 'columns'}"
     return f"{one.path}: {size}{written}; party {one.name!r}, identifier {_names(one.ids)}{label}"
 
 

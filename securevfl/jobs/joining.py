@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from securevfl.data.id_spelling import spelled_otherwise
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -159,28 +161,32 @@ def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list
     return []
 
 
-def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> str:
-    """Why neither `single` nor `compound` finds anything, and the cure."""
+def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Sequence[str]) -> str:
+    """Why neither `single` nor `compound` finds anything, and the cure.
+
+    Args:
+        tables: one a party.
+        leave: of each, columns that are no part of an identifier: labels.
+        names: what to call each.
+    """
     told = "name the columns with --id where all tables call them alike"
     shared = _shared(tables, leave)
-    for row in shared:
-        common = reduce(set.__and__, (distinct(one, column) for one, column in zip(tables, row, strict=True)))
-        if not common and (_likely(row[0]) or not _are_numbers(distinct(tables[0], row[0]))):
-            return (
-                f"column {row[0]!r} has no value in common between the tables: write it alike in all of them (dates, "
-                f"leading zeros, upper and lower case), or {told}"
-            )
+    apart = _apart(tables, shared, names)
+    if apart:
+        return f"{apart}, or {told}"
     if not shared:
-        return f"no column without gaps is common to all tables: give them one, or {told}"
+        spoiled = _spoiled(tables, names) or "no column without gaps is common to all tables: give them one"
+        return f"{spoiled}, or {told}"
     listed = ", ".join(repr(row[0]) for row in shared)
     coded = [_codes(tables, row) for row in shared]
     for number in range(len(tables)):
         every = np.stack([column[number] for column in coded])
         doubled = every.shape[1] - np.unique(every, axis=1).shape[1]
         if doubled:
+            leave_s = "leaves" if len(shared) == 1 else "leave"
             return (
-                f"{listed}, which all tables have, leave {doubled:,} of {every.shape[1]:,} rows of table {number + 1} "
-                f"like another: drop doubled rows, or add a column that tells them apart; then {told}"
+                f"{listed}, which all tables have, {leave_s} {doubled:,} of {every.shape[1]:,} rows of "
+                f"{names[number]!r} like another: drop doubled rows, or add a column that tells them apart; then {told}"
             )
     if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
         return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
@@ -188,6 +194,45 @@ def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> str:
         f"columns {listed} name the rows, and hardly a row of one table is in another: are they the same people, "
         f"written alike? If so, {told}"
     )
+
+
+def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
+    """A column that all tables have with no value in common, with the cure; empty where there is none."""
+    for row in shared:
+        texts = [distinct(one, column) for one, column in zip(tables, row, strict=True)]
+        if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
+            continue
+        found = spelled_otherwise({repr(name): some for name, some in zip(names, texts, strict=True)})
+        if found:
+            return f"column {row[0]!r}: {'; '.join(found)}"
+        return (
+            f"column {row[0]!r} has no value in common between the tables: write it alike in all of them (dates, "
+            "leading zeros, upper and lower case)"
+        )
+    return ""
+
+
+def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
+    """What keeps a column that all tables have, and whose name says that it names rows, from doing so."""
+    import pyarrow as pa
+
+    for first in tables[0].column_names:
+        row = [next((one for one in table.column_names if _same_name(one, first)), "") for table in tables]
+        if not all(row) or not _named(first):
+            continue
+        found = []
+        for name, table, column in zip(names, tables, row, strict=True):
+            gaps, rows = table[column].null_count, table.num_rows
+            if gaps:
+                found.append(f"is empty in {gaps:,} of {rows:,} rows of {name!r}: fill or drop them")
+            elif pa.types.is_floating(table[column].type):
+                found.append(
+                    f"of {name!r} holds numbers with a point or an exponent (1000.0, 1E+11), as spreadsheets and "
+                    "programs write whole numbers that they take for amounts: write them as whole numbers"
+                )
+        if found:
+            return f"column {first!r} {', and '.join(found)}"
+    return ""
 
 
 def _unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:

@@ -56,13 +56,18 @@ def _percent(share: float) -> str:
 
 def _says(one: TableOverview) -> str:
     ids = " + ".join(map(_plain, one.ids)) or "none found"
-    lines = ["; ".join([f"identifier {ids}", *(f"{role} {_plain(column)}" for role, column in one.roles.items())])]
+    classes = "" if one.classes is None else f" ({_counted(one.classes, 'class', 'classes')})"
+    roles = [f"{role} {_plain(column)}{classes * (role == 'label')}" for role, column in one.roles.items()]
+    lines = ["; ".join([f"identifier {ids}", *roles])]
     kinds = [f"{count:,} {kind if count > 1 else _ONE[kind]}" for kind, count in one.kinds.items()]
     if one.texts:
         kinds[0] += f" ({one.texts:,} in texts)"
     kinds += [f"{one.problems:,} with mistakes"] if one.problems else []
-    kinds += [f"{one.unused:,} not used"] if one.unused else []
     lines.append(", ".join(kinds) or "no features")
+    if one.unused:
+        lines.append(f"not used: {_named(one.unused)}")
+    if one.partly and one.prepared:
+        lines.append(f"taken as categories, though many values are numbers or dates: {_named(one.partly)}")
     if one.constant:
         lines.append(f"{'dropped as constant' if one.prepared else 'constant'}: {_named(one.constant)}")
     if one.scattered:
@@ -72,6 +77,10 @@ def _says(one: TableOverview) -> str:
     if most is not None and len(one.lines) > 1:
         lines.append(f"most missing: {_plain(most.column)}, {_percent(most.missing)}")
     return "\n".join([*lines, *([one.written] if one.written else [])])
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _named(columns: Sequence[str]) -> str:

@@ -211,6 +211,25 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
         fit({"x": np.full(ROWS, 1.0)})
 
 
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        (
+            ["01.03.2020", "2020-03-02", "04.03.21"],
+            r"dates that are written in several ways \('01.03.2020', '2020-03-02'\)",
+        ),
+        (["1,5", "2.5", "1.234,5"], r"numbers with a decimal point and others with a decimal comma \('1,5', '2.5'\)"),
+    ],
+)
+def test_a_column_written_in_several_ways_is_not_taken_for_a_category(texts: list[str], words: str) -> None:
+    column = np.array([texts[i % len(texts)] for i in range(ROWS)])
+    with pytest.raises(InputError, match=words + ": write all in one way"):
+        fit({"x": column})
+    assert fit({"x": column}, columns={"x": ColumnPreparation(kind="category")})[1].shape[1] == len(texts)
+    part = np.array([["<0.5", *texts][i % (1 + len(texts))] for i in range(ROWS)])
+    assert fit({"x": part})[1].shape[1] == 1 + len(texts)  # a quarter is neither
+
+
 def test_what_cannot_be_read_when_predicting_is_told_of_all_columns() -> None:
     encoder, _ = fit({"a": np.array(["1,5", "2,5"] * 200), "b": np.array(["yes", "no"] * 200)})
     with pytest.raises(InputError) as caught:

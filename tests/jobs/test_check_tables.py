@@ -16,6 +16,7 @@ import securevfl as sv
 from securevfl import cli
 from securevfl.data.columns import ColumnUse
 from securevfl.data.overview import TableOverview, table_overview
+from securevfl.data.sample import table_mistakes
 from securevfl.identity.certificate import utc_now
 from securevfl.identity.folder import new_party
 from securevfl.jobs import check_file
@@ -28,7 +29,7 @@ protection = "plain"
 [[party]]
 name = "bank"
 file = "bank.csv"
-id = "ref"
+id = ["ref", "born"]
 label = "late"
 prepare = "auto"
 [[party]]
@@ -42,7 +43,7 @@ PARTY = """
 party = "bank"
 [data]
 file = "bank.csv"
-id = "ref"
+id = ["ref", "born"]
 label = "late"
 prepare = "auto"
 [keys]
@@ -55,10 +56,17 @@ dial = "127.0.0.1:7443"
 
 
 def _bank() -> str:
-    lines = ["ref;income;paid;since;member;town;currency;remark;late"]
+    lines = ["ref;born;income;paid;since;member;town;currency;remark;late"]
     for i in range(ROWS):
         income = "" if i % 4 == 0 else f"{i % 97},5"
-        row = [f"P{i}", income, f"1.{i % 9}00,50 €", f"{1 + i % 28:02d}.03.2020", "ja" if i % 3 else "nein"]
+        row = [
+            f"F{i % 60}",
+            f"B{i // 60}",
+            income,
+            f"1.{i % 9}00,50 €",
+            f"{1 + i % 28:02d}.03.2020",
+            "ja" if i % 3 else "nein",
+        ]
         lines.append(";".join([*row, f"town {i % 6}", "EUR", f"note of {i}", str(i % 2)]))
     return "\n".join(lines) + "\n"
 
@@ -93,7 +101,13 @@ def test_what_each_table_holds_is_told(folder: Path) -> None:
     found = check_file(folder / "job.toml")
     assert found.mistakes == ()
     bank, shop = found.tables
-    assert (bank.party, bank.rows, bank.columns, bank.ids, bank.roles) == ("bank", ROWS, 9, ("ref",), {"label": "late"})
+    assert (bank.party, bank.rows, bank.columns, bank.ids, bank.roles) == (
+        "bank",
+        ROWS,
+        10,
+        ("ref", "born"),
+        {"label": "late"},
+    )
     assert bank.kinds == {"numbers": 2, "categories": 3, "dates": 1, "truth values": 1}
     assert bank.texts == 1  # paid: money with thousands and a sign
     assert bank.constant == ["currency"]
@@ -102,7 +116,7 @@ def test_what_each_table_holds_is_told(folder: Path) -> None:
     assert (bank.most_missing.column, bank.most_missing.missing) == ("income", 0.25)
     assert bank.missing == pytest.approx(0.25 / 7)
     assert bank.written == "semicolons between fields, cp1252, decimal comma"
-    assert (shop.rows, shop.columns, shop.ids, shop.unused) == (ROWS, 5, ("first", "born"), 1)
+    assert (shop.rows, shop.columns, shop.ids, shop.unused) == (ROWS, 5, ("first", "born"), ("more",))
     assert shop.kinds == {"numbers": 1, "categories": 1}
     assert (shop.written, shop.missing, shop.most_missing) == ("", 0.0, None)
 
@@ -112,10 +126,10 @@ def test_the_lines_fit_80_columns_whatever_names_are(folder: Path) -> None:
     assert max(map(len, lines)) <= 80
     text = "\n".join(lines)
     for words in (
-        "identifier ref; label late",
+        "identifier ref + born; label late",
         "2 numbers (1 in texts)",
         "dropped as constant: currency",
-        "1 not used",
+        "not used: more",
     ):
         assert words in text
     assert "told by the first 1,000 rows" in text
@@ -158,6 +172,13 @@ def test_tables_with_mistakes_say_what_they_can(folder: Path, tmp_path: Path) ->
     assert shop.kinds == {"categories": 1}
 
 
+def test_identifiers_of_other_numbers_of_columns_are_told(folder: Path) -> None:
+    text = JOB.replace('["first", "born"]', '"more"')
+    (folder / "other.toml").write_text(text, encoding="utf-8")
+    (line,) = check_file(folder / "other.toml").mistakes
+    assert "no row would be found in common: 'bank' of ref, born; 'shop' of more" in line
+
+
 def test_the_command_prints_tables_before_what_it_found(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli.app(["check", str(folder / "job.toml")], standalone_mode=False)
     said = capsys.readouterr().out
@@ -194,7 +215,7 @@ def test_what_is_wrong_with_keys_is_told_with_what_is_wrong_with_the_table(folde
     over = utc_now() + timedelta(days=40)
     found = party_findings(folder / "bank.toml", now=lambda: over)
     assert "bank.crt is valid from" in found.mistakes[0]
-    text = PARTY.replace('"bank.signing.key"', '"none.key"').replace('id = "ref"', 'id = "reff"')
+    text = PARTY.replace('"bank.signing.key"', '"none.key"').replace('"ref"', '"reff"')
     text = text.replace('party = "bank"', 'party = "shop"').replace("peer.shop", "peer.bank")
     (folder / "wrong.toml").write_text(text, encoding="utf-8")
     checked = check_file(folder / "wrong.toml")
@@ -205,3 +226,20 @@ def test_what_is_wrong_with_keys_is_told_with_what_is_wrong_with_the_table(folde
     assert "'reff'" in told
     (folder / "wrong.toml").write_text(text.replace("[data]", "[dat]"), encoding="utf-8")
     assert "dat" in check_file(folder / "wrong.toml").mistakes[0]
+
+
+def test_columns_that_are_half_numbers_and_tables_without_a_difference_are_told(tmp_path: Path) -> None:
+    rows = [f"i{i},{'<0.5' if i % 2 else i / 7},{i % 3},CH\n" for i in range(60)]
+    (tmp_path / "t.csv").write_text("id,lab,late,land\n" + "".join(rows))
+    use = ColumnUse.of(id="id", label="late", features=None, categorical=(), classes=None, prepare="auto")
+    found = table_overview("lab", tmp_path / "t.csv", use)
+    assert found is not None
+    assert (found.partly, found.classes, found.unused) == (("lab",), 3, ())
+    text = "\n".join(shown((found,)))
+    assert "label late (3 classes)" in text
+    assert "taken as categories, though many values" in text
+    only = ColumnUse.of(id="id", label=None, features=["land"], categorical=(), classes=None, prepare="auto")
+    assert table_mistakes(tmp_path / "t.csv", use) == []
+    (line,) = table_mistakes(tmp_path / "t.csv", only)
+    assert "no column is left after preparation (dropped: land)" in line
+    assert table_mistakes(tmp_path / "t.csv", only, rows=60) == []  # there may be others below

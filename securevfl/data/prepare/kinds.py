@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,7 +146,7 @@ def _number(texts: list[str], counts: np.ndarray, rules: ColumnRules, hint: str)
     shares = {mark: counts[~np.isnan(found)].sum() / max(counts.sum(), 1) for mark, found in readings.items()}
     best = max(shares, key=lambda mark: shares[mark])
     if rules.kind != "number" and shares[best] < _MOSTLY:
-        return None
+        return _both_ways(texts, counts, readings, "numbers with a decimal point and others with a decimal comma")
     wrong = _some(texts, np.isnan(readings[best]))
     mark = "point" if best == "." else "comma"
     return (
@@ -166,12 +166,26 @@ def _date(texts: list[str], counts: np.ndarray, rules: ColumnRules) -> Reader | 
             f"holds dates such as {texts[0]!r}, of which nothing tells whether the day or the month is first: give "
             "dates='dmy' or dates='mdy', or write them as 2024-12-31"
         )
-    shares = {order: counts[~np.isnan(parse_dates(texts, order))].sum() / max(counts.sum(), 1) for order in ORDERS}
+    readings = {order: parse_dates(texts, order) for order in ORDERS}
+    shares = {order: counts[~np.isnan(found)].sum() / max(counts.sum(), 1) for order, found in readings.items()}
     best = max(shares, key=lambda order: shares[order])
     if rules.kind != "date" and shares[best] < _MOSTLY:
-        return None
-    wrong = _some(texts, np.isnan(parse_dates(texts, best)))
+        return _both_ways(texts, counts, readings, "dates that are written in several ways")
+    wrong = _some(texts, np.isnan(readings[best]))
     return f"holds dates, and {wrong}: correct it, or say kind='category' for it"
+
+
+def _both_ways(texts: Sequence[str], counts: np.ndarray, readings: Mapping[str, np.ndarray], what: str) -> str | None:
+    """What is wrong with texts of which no reading takes most, and all readings together do; None for others."""
+    known = np.stack([~np.isnan(found) for found in readings.values()])
+    if counts[known.any(axis=0)].sum() < _MOSTLY * max(counts.sum(), 1):
+        return None
+    left, first = known.any(axis=0), []
+    while left.any():
+        one = int(np.flatnonzero(left)[0])
+        first.append(repr(texts[one][:40]))
+        left &= ~max((way for way in known if way[one]), key=lambda way: int((way & left).sum()))
+    return f"holds {what} ({', '.join(first)}): write all in one way, or say kind='category' for it"
 
 
 def unreadable(words: Sequence[str], reader: Reader) -> str:

@@ -8,7 +8,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from securevfl.data import Parties, PartyTable
-from securevfl.errors import InputError, UnknownNameError
+from securevfl.data.id_spelling import spelled_otherwise
+from securevfl.errors import InputError, NoCommonRows, UnknownNameError
 from securevfl.jobs.runner.place import first_secret, site_of
 from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.runner.together import run_together
@@ -22,6 +23,8 @@ __all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
 
 T = TypeVar("T")
 
+_COMPARED = 100_000
+"""Rows of a table up to which a simulation without common rows says how identifiers would be alike."""
 COORDINATOR = "coordinator"
 """Name of the party without a table that several label owners need, and that shares may."""
 
@@ -124,4 +127,10 @@ class Simulated:
         async def at(site: Site) -> T:
             return await program(site, tables.get(site.name))
 
-        return run_together(dict.fromkeys(self.roster.names, at), site_at)
+        try:
+            return run_together(dict.fromkeys(self.roster.names, at), site_at)
+        except NoCommonRows as error:
+            if self.job.link is None and all(table.rows <= _COMPARED for table in tables.values()):
+                for hint in spelled_otherwise({repr(name): table.ids for name, table in tables.items()}):
+                    error.add_note(hint)
+            raise
