@@ -9,7 +9,6 @@ from typing import Any
 
 from securevfl.align.result import RULES
 from securevfl.data import TableLimits
-from securevfl.data.id_spelling import spelled_otherwise
 from securevfl.data.link_columns import table_columns
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.parties import wrong_id_columns
@@ -19,6 +18,7 @@ from securevfl.fields import nearest
 from securevfl.jobs.baselines import wrong_baselines
 from securevfl.jobs.check_party import CertificateEnd, party_findings
 from securevfl.jobs.files import JobSections, PartySection, read_job_sections
+from securevfl.jobs.id_spelling import spelled_otherwise
 from securevfl.jobs.recording import job_card
 from securevfl.jobs.roster import Roster, listed_roster, refusals
 from securevfl.jobs.sweep_file import read_sweep_sections

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from securevfl.data.id_spelling import spelled_otherwise
+from securevfl.jobs.id_spelling import spelled_otherwise
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import TypeVar
 
 from securevfl.data import Parties, PartyTable
-from securevfl.data.id_spelling import spelled_otherwise
 from securevfl.errors import InputError, NoCommonRows, UnknownNameError
+from securevfl.jobs.id_spelling import spelled_otherwise
 from securevfl.jobs.runner.place import first_secret, site_of
 from securevfl.jobs.runner.roster import Roster
 from securevfl.jobs.runner.together import run_together

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.data.id_spelling import spelled_otherwise
 from securevfl.jobs import check_file
 from securevfl.jobs.drafting import draft_job
+from securevfl.jobs.id_spelling import spelled_otherwise
 
 ROWS = 60
 

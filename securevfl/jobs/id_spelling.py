@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import combinations
 
-from securevfl_psi import IdRules
+from securevfl.align.result import RULES
 
 __all__ = ["spelled_otherwise"]
 
@@ -42,8 +42,7 @@ def spelled_otherwise(ids: Mapping[str, Iterable[str]]) -> list[str]:
     Args:
         ids: what to call a table → its identifiers.
     """
-    rules = IdRules()
-    plain = {name: {rules.apply(text) for text in some} for name, some in ids.items()}
+    plain = {name: {RULES.apply(text) for text in some} for name, some in ids.items()}
     found = []
     for one, other in combinations(plain, 2):
         common = len(plain[one] & plain[other])
