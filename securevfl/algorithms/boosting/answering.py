@@ -91,6 +91,7 @@ class OneTree:
         self._sealed: Batch | None = None
         self._merged: dict[int, Merged] = {}
         self._splits = OwnSplits()
+        self._summed = 0
 
     async def run(self) -> None:
         """Follow the active party until the tree ends.
@@ -109,6 +110,7 @@ class OneTree:
             if what == "end":
                 break
             if what == "sums":
+                self._count(nodes)
                 await (self._sums_shown(nodes) if shown else self._sums_hidden(nodes))
             elif what == "split":
                 await self._split()
@@ -143,6 +145,18 @@ class OneTree:
         if not isinstance(what, str) or type(nodes) is not int or not 0 <= nodes <= _MOST_NODES:
             raise ProtocolError(f"{self._link.peer!r} asks for {what!r:.40} of {nodes!r:.20} nodes")
         return what, nodes
+
+    def _count(self, nodes: int) -> None:
+        """Hold the nodes that are summed against those that a tree of the job has: more would tell more of the columns
+        than the party agreed to.
+
+        Raises:
+            ProtocolError: they are too many.
+        """
+        self._summed += nodes
+        most = self._role.config.most_summed
+        if self._summed > most:
+            raise ProtocolError(f"{self._link.peer!r} asks for sums of {self._summed} nodes; a tree of the job has {most}")
 
     async def _gradients(self, nodes: int) -> None:
         role = self._role
@@ -208,6 +222,11 @@ class OneTree:
         counts = role.bins.counts
         if splits.dtype != np.int64 or splits.ndim != 2 or splits.shape[1] != 4 or len(splits) > _MOST_NODES:
             raise ProtocolError(f"{self._link.peer!r} sent {splits.dtype} {splits.shape}, and not its choice of splits")
+        most = role.config.most_splits
+        if len(self._splits) + len(splits) > most:
+            raise ProtocolError(
+                f"{self._link.peer!r} chose {len(self._splits) + len(splits)} splits; a tree of the job has {most}"
+            )
         if sets.dtype != np.uint8 or sets.shape != (len(splits), CODES // 8):
             raise ProtocolError(f"{self._link.peer!r} sent {sets.dtype} {sets.shape}, and not a set for each split")
         sides = np.empty((len(splits), len(role.codes)), dtype=bool)

@@ -281,8 +281,10 @@ class Asking:
         for link in self._links():
             name = link.peer
             asked[name] = [k for k, one in enumerate(chosen) if first <= one.column < first + len(self._theirs[name])]
+            told = self._role.config.merges  # whose bins were put together by node; else nodes are nobody's business
             table = [
-                [chosen[k].node, chosen[k].column - first, chosen[k].bin, chosen[k].missing_left] for k in asked[name]
+                [chosen[k].node if told else 0, chosen[k].column - first, chosen[k].bin, chosen[k].missing_left]
+                for k in asked[name]
             ]
             first += len(self._theirs[name])
             await link.send(Kind.CONTROL, "boost/next", meta={"do": "split"})

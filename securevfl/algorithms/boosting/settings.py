@@ -98,6 +98,17 @@ class Settings(Algorithm):
         return self.goss is None or self.shows_nodes(protection)
 
     @property
+    def most_splits(self) -> int:
+        """Of one tree."""
+        whole = (1 << self.depth) - 1
+        return min(whole, self.leaves - 1) if self.leaves else whole
+
+    @property
+    def most_summed(self) -> int:
+        """Nodes of one tree that are summed at most: those that may be split further."""
+        return min((1 << self.depth) - 1, 1 + 2 * self.most_splits)
+
+    @property
     def merges(self) -> bool:
         """Whether passive parties put small bins together before they answer."""
         return self.nodes == "shown"

@@ -1,0 +1,114 @@
+"""What a passive party of boosting refuses, and what it is not told."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from forests import job, run
+from helpers import scarce
+
+import securevfl as sv
+from securevfl.algorithms.boosting.answering import OneTree
+from securevfl.algorithms.boosting.bins import fit_bins
+from securevfl.algorithms.boosting.categories import NUMBER, packed
+from securevfl.algorithms.boosting.trees import OwnSplits
+from securevfl.privacy import Link
+
+ROWS = 8
+
+
+class Asks:
+    """The active party's end of a link: it says what it was given to say, whatever it hears."""
+
+    peer = "bank"
+
+    def __init__(self, *said: tuple[dict[str, Any], dict[str, np.ndarray]]) -> None:
+        self.said, self.heard = list(said), list[str]()
+
+    async def receive(self, kind: object, step: str, *arrays: str) -> Any:
+        meta, found = self.said.pop(0)
+        return SimpleNamespace(meta=meta, arrays=found)
+
+    async def send(self, kind: object, step: str, **rest: Any) -> None:
+        self.heard.append(step)
+
+
+def told(link: Asks, **changes: Any) -> list[OwnSplits]:
+    x = np.arange(ROWS, dtype=np.float64)[:, None]
+    bins, config = fit_bins(x, 8), sv.Boosting(**{"depth": 2, **changes})
+    forest = SimpleNamespace(trees=[])
+    role: Any = SimpleNamespace(
+        upstream=link,
+        bins=bins,
+        codes=bins.codes(x).astype(np.int16),
+        config=config,
+        protection=sv.Plain(),
+        site=SimpleNamespace(seed=0),
+        holder=None,
+        forest=forest,
+    )
+    asyncio.run(OneTree(role).run())
+    return forest.trees
+
+
+def do(what: str, **more: int) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    return {"do": what, **more}, {}
+
+
+BEGIN = (do("tree"), ({}, {"g": np.ones((ROWS, 2), dtype=np.int64)}))
+END = do("end")
+
+
+def sums(*nodes: int) -> tuple[tuple[dict[str, Any], dict[str, np.ndarray]], ...]:
+    place = np.arange(ROWS, dtype=np.int32) % len(nodes)
+    return do("sums", nodes=len(nodes)), ({}, {"nodes": np.array(nodes, dtype=np.int64), "place": place})
+
+
+def splits(*bins: int) -> tuple[tuple[dict[str, Any], dict[str, np.ndarray]], ...]:
+    table = np.array([[0, 0, one, 0] for one in bins], dtype=np.int64)
+    return do("split"), ({}, {"splits": table, "sets": packed([NUMBER] * len(bins))})
+
+
+@pytest.mark.parametrize("leaves", [0, 4])
+def test_no_more_splits_are_answered_than_a_tree_of_the_job_has(leaves: int) -> None:
+    """Else one tree would tell all thresholds of a column."""
+    (tree,) = told(Asks(*BEGIN, *sums(0), *splits(0), *sums(1), *splits(1, 2), END), leaves=leaves)
+    assert len(tree) == 3
+    link = Asks(*BEGIN, *sums(0), *splits(0, 1), *splits(2, 3), END)
+    with pytest.raises(sv.ProtocolError, match="chose 4 splits; a tree of the job has 3"):
+        told(link, leaves=leaves)
+    assert link.heard.count("boost/sides") == 1
+
+
+def test_no_more_nodes_are_summed_than_a_tree_of_the_job_has() -> None:
+    told(Asks(*BEGIN, *sums(0), *sums(1, 2), END))
+    link = Asks(*BEGIN, *sums(0), *sums(1, 2), *sums(3), END)
+    with pytest.raises(sv.ProtocolError, match="sums of 4 nodes; a tree of the job has 3"):
+        told(link)
+    assert link.heard.count("boost/sums") == 2
+
+
+@pytest.mark.parametrize(("depth", "leaves", "most"), [(1, 0, 1), (3, 0, 7), (12, 2, 3), (6, 4, 7), (3, 99, 7)])
+def test_trees_have_as_many_nodes_as_their_settings_allow(depth: int, leaves: int, most: int) -> None:
+    assert sv.Boosting(depth=depth, leaves=leaves).most_summed == most
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_hidden_nodes_have_no_numbers_either(nodes: str) -> None:
+    """From numbers a passive party would learn which of its splits follows which other one."""
+    numbers, send = list[int](), Link.send
+
+    async def watched(self: Link, kind: Any, step: str, **rest: Any) -> None:
+        if step == "boost/splits":
+            numbers.extend(rest["splits"][:, 0].tolist())
+        await send(self, kind, step, **rest)
+
+    with mock.patch.object(Link, "send", watched):
+        run(job(sv.Plain(), nodes=nodes, merge=4), scarce(1, rows=200, overlap=1.0))
+    assert numbers
+    assert any(numbers) == (nodes == "shown")
