@@ -19,14 +19,14 @@ from securevfl.jobs.grid import Grid, Over, Point, grid_of
 from securevfl.jobs.kept_tables import tables_digest
 from securevfl.jobs.roster import Roster, refusals
 from securevfl.jobs.selection_cost import cost_in_words, planned_cost
-from securevfl.jobs.sweep import run_sweep
+from securevfl.jobs.sweep import finished, run_sweep
 from securevfl.jobs.sweep_file import Spec, Sweep
 from securevfl.jobs.sweep_result import SweepResult
 from securevfl.jobs.sweep_sections import Axis
 from securevfl.party import Job, settled, wrong_parties
 from securevfl.report import Cell
 
-__all__ = ["ready", "seeds_of", "sweep"]
+__all__ = ["missing", "ready", "seeds_of", "sweep"]
 
 SEEDS = 5
 """Below five, no difference can be told from chance (`securevfl.report.statistics`)."""
@@ -88,6 +88,20 @@ def sweep(
             if folder is not None:
                 found.report(place)
     return found
+
+
+def missing(job: Job, parties: Parties, seeds: Sequence[int], folder: Path) -> int:
+    """How many runs of a job `sweep` would begin in a folder, with no settings to try: those that have not ended there.
+
+    Args:
+        job: as for `sweep`.
+        parties: likewise.
+        seeds: which.
+        folder: likewise; it need not be there yet.
+    """
+    asked = _asked(ready(grid_of(job, {}, None), parties), parties, seeds, "sweep", "", {})
+    ended = finished(folder / "cells.jsonl")
+    return sum(spec.key not in ended for spec in asked.specs)
 
 
 def seeds_of(seeds: int | Sequence[int], first: int) -> tuple[int, ...]:

@@ -20,7 +20,7 @@ from securevfl.data import Parties
 from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.jobs.kept_tables import tables_digest
-from securevfl.jobs.own_sweep import seeds_of, sweep
+from securevfl.jobs.own_sweep import missing, seeds_of, sweep
 from securevfl.jobs.roster import Roster
 from securevfl.jobs.search_budget import Budget, kept_plan
 from securevfl.jobs.search_loop import here, run_trials
@@ -186,18 +186,19 @@ def _result(
     numbers = final_seeds(seeds, job)
     final = None
     if numbers:
-        kept, name = dict(study.user_attrs.get(FINALS, {})), f"{job.digest} {list(numbers)}"
-        if place is None:
-            name = f"{name} {len(kept)}"  # nothing keeps these runs, so they are new ones
+        winner = None if place is None else place / "winner"
         cost = asked.planned(job)
-        if cost and name not in kept:
-            if not asked.budget.allows(spent_by(study), [cost] * len(numbers)):
+        left = len(numbers) if winner is None else missing(job, asked.parties, numbers, winner)
+        if cost and left:
+            # runs that an earlier call began and did not end may have released all that they planned: they stay counted
+            if not asked.budget.allows(spent_by(study), [cost] * left):
                 raise InputError(
-                    f"the winner's {len(numbers)} runs would cross the budget of ε = {asked.budget.epsilon:g}: give a "
+                    f"the winner's {left} runs would cross the budget of ε = {asked.budget.epsilon:g}: give a "
                     "larger one, or fewer seeds; seeds=0 for none"
                 )
-            study.set_user_attr(FINALS, kept | {name: kept_plan(together([cost] * len(numbers)))})
-        winner = None if place is None else place / "winner"
+            kept = dict(study.user_attrs.get(FINALS, {}))
+            kept[f"{job.digest} {list(numbers)} {len(kept)}"] = kept_plan(together([cost] * left))
+            study.set_user_attr(FINALS, kept)
         own = "" if cost else pool  # noise stays here: a pool runs again what it loses, and no budget counts that
         final = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
     rows = tuple(

@@ -31,7 +31,7 @@ from securevfl.report import Cell, Failed, SweepRecord, write_sweep
 from securevfl.scale import open_pool
 from securevfl.training import Task
 
-__all__ = ["cell_task", "run_cell", "run_sweep"]
+__all__ = ["cell_task", "finished", "run_cell", "run_sweep"]
 
 
 def run_cell(spec: Spec, parties: Parties | None = None) -> Cell:
@@ -129,7 +129,7 @@ def _run_sweep(
     parties: Parties | None,
 ) -> SweepRecord:
     file = target / "cells.jsonl"
-    done = _finished(file)
+    done = finished(file)
     todo = _by_source([spec for spec in sweep.specs if spec.key not in done])
     tables = target / "tables.safetensors"
     failed: dict[str, _Ended] = {}
@@ -195,7 +195,7 @@ def _source(spec: Spec) -> str:
     return json.dumps([spec.data, dict(spec.source)], sort_keys=True, default=str)
 
 
-def _finished(file: Path) -> dict[str, Cell]:
+def finished(file: Path) -> dict[str, Cell]:
     """Cells of an earlier run; an incomplete last line is dropped."""
     found: dict[str, Cell] = {}
     if not file.exists():

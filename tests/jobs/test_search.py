@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from own_frames import frames
 import securevfl as sv
 from securevfl.data.table import TEST, VALID
 from securevfl.jobs import search_trial
+from securevfl.jobs import sweep as sweep_module
 from securevfl.jobs.search_budget import Budget, released
 from securevfl.jobs.search_study import make_study, spent_by
 from securevfl.jobs.search_trial import with_one_split
@@ -175,8 +177,37 @@ def test_noise_needs_a_budget_and_stays_in_it(parties: sv.Parties, job: sv.Job, 
     assert len(releases) == len(short.trials)
     every = [GaussianRelease(one["sigma"], one["times"], one["rate"]) for run in releases for one in run]
     assert short.spent["features"].epsilon == pytest.approx(epsilon_rdp(every, 1e-5) + 4.0)
-    with pytest.raises(sv.InputError, match="winner's 3 runs would cross"):
+    with pytest.raises(sv.InputError, match="winner's 2 runs would cross"):
         sv.search(noisy(job), parties, space, trials=len(short.trials), seeds=3, budget=14.0, folder=tmp_path)
+
+
+def test_a_winner_s_run_that_broke_off_or_was_deleted_counts_when_it_runs_again(
+    parties: sv.Parties, job: sv.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It released its noise, and releases it again."""
+    space, real, ran = {"algorithm.lr": SPACE["algorithm.lr"]}, sweep_module.run_cell, []
+
+    def killed(*arguments: Any) -> object:
+        ran.append(real(*arguments))
+        raise KeyboardInterrupt
+
+    def searched(budget: float) -> sv.SearchResult:
+        return sv.search(noisy(job), parties, space, trials=1, budget=budget, folder=tmp_path)
+
+    monkeypatch.setattr(sweep_module, "run_cell", killed)
+    with pytest.raises(KeyboardInterrupt):
+        searched(8.0)
+    monkeypatch.setattr(sweep_module, "run_cell", lambda *a: ran.append(1) or real(*a))
+    with pytest.raises(sv.InputError, match="winner's 1 runs would cross the budget of ε = 8"):
+        searched(8.0)
+    assert len(ran) == 1
+    assert searched(12.0).spent["features"].epsilon == pytest.approx(12.0, abs=0.5)
+    assert searched(8.0).final is not None  # it ended: nothing runs, nothing is spent
+    assert len(ran) == 2
+    shutil.rmtree(tmp_path / "winner")
+    with pytest.raises(sv.InputError, match="would cross the budget of ε = 12"):
+        searched(12.0)
+    assert len(ran) == 2
 
 
 def test_what_broke_off_counts_as_planned() -> None:

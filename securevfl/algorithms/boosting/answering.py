@@ -156,7 +156,9 @@ class OneTree:
         self._summed += nodes
         most = self._role.config.most_summed
         if self._summed > most:
-            raise ProtocolError(f"{self._link.peer!r} asks for sums of {self._summed} nodes; a tree of the job has {most}")
+            raise ProtocolError(
+                f"{self._link.peer!r} asks for sums of {self._summed} nodes; a tree of the job has {most}"
+            )
 
     async def _gradients(self, nodes: int) -> None:
         role = self._role
