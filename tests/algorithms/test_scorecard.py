@@ -18,10 +18,12 @@ from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.algorithms.scorecard import counting
+from securevfl.algorithms.scorecard import roles as roles_module
 from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, monotone
 from securevfl.cut import Protection
 from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.testing.parties import parties
+from securevfl.testing.trial import roles_begun
 
 CARD = sv.Scorecard(bins=5, least=5, key_bits=2048, lr=0.05)
 
@@ -175,6 +177,37 @@ def test_counts_rank_the_rows_of_a_passive_party_by_the_label(runs: Mapping[str,
     label = people["bank"].label
     assert label is not None
     assert roc_auc_score(label[rows["bank"]], guess) > 0.7
+
+
+@pytest.mark.parametrize(("columns", "solved"), [(30, True), (2, False)])
+def test_counts_of_many_bins_are_equations_that_give_every_label(
+    columns: int, solved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An honest passive party whose columns are noise solves what it was told for the labels of the training rows."""
+    ready_keys(monkeypatch)
+    people, heard = parties(passive=1, rows=150), []
+    rows = len(people["shop1"].ids)
+    noise = np.random.default_rng(0).normal(size=(columns, rows))
+    people = _with(people, "shop1", {f"f{k}": column for k, column in enumerate(noise)})
+    asked = counting.ask
+
+    async def listened(link: Any, codes: np.ndarray, *rest: Any) -> list[np.ndarray]:
+        found = await asked(link, codes, *rest)
+        heard.append((codes, found))
+        return found
+
+    monkeypatch.setattr(roles_module, "ask", listened)
+    with roles_begun() as begun:
+        ran = _run(sv.Plain(), people=people)
+    (bank,) = (role for role in begun if role.site.name == "bank")
+    y = bank.labels(ran.split.train).numpy()  # type: ignore[attr-defined]
+    ((codes, told),) = heard
+    inside = np.concatenate([codes[:, [j]] == np.arange(len(one)) for j, one in enumerate(told)], axis=1).T
+    guess = np.linalg.pinv(inside.astype(float), rcond=1e-8) @ np.concatenate(told)
+    assert (((guess > 0.5) == y).all()) == solved
+    notes = [note for note in ran.trained["bank"].notes if "independent counts" in note]
+    assert len(notes) == solved
+    assert not solved or f"{columns * 4 + 1} independent counts" in notes[0]
 
 
 def test_it_says_what_tells_most(runs: Mapping[str, Ran]) -> None:

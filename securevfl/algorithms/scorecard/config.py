@@ -30,7 +30,8 @@ _COUNTED = (
 )
 _TOLD = (
     "how many training rows of each of its bins are of the second class: weights of evidence, which rank its rows by "
-    "the label as far as its own columns tell"
+    "the label as far as its own columns tell, and exact equations, which give every row's label where it has about as "
+    "many bins as rows train"
 )
 
 

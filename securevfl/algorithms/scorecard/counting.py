@@ -49,7 +49,7 @@ def _plan(bits: int, rows: int) -> SumPlan:
     return SumPlan(key_bits=bits, rows=rows, bounds=(1, 1))
 
 
-async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: int, least: int, clock: Clock) -> None:
+async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: int, least: int, clock: Clock) -> int:
     """The active party's half.
 
     Args:
@@ -59,6 +59,10 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         bins: the most bins of a column.
         least: the fewest rows of a bin that anything is told of.
         clock: the party's.
+
+    Returns:
+        The most independent counts of labels that a party was told, 0 without parties: each is a linear equation, and
+        as many as rows give every label.
 
     Raises:
         ProtocolError: a party answers with bins that the job does not allow, or with no counts.
@@ -71,6 +75,7 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
         sealed = owner.encrypt(rows)
     public = np.frombuffer(key.public.to_bytes(), dtype=np.uint8)
     totals = rows.sum(axis=0, keepdims=True)
+    told = [0]
 
     async def serve(link: Link) -> None:
         await link.send(Kind.PUBLIC_KEY, KEY, key=public)
@@ -97,8 +102,10 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
                 "of its bins was told"
             )
         await link.send(Kind.STATISTIC, POSITIVES, positives=positives.astype(np.int64))
+        told.append(int((sizes - 1).sum()) + 1)  # the bins of every column have the same sum
 
     await fan_out(links, serve)
+    return max(told)
 
 
 async def ask(link: Link, codes: np.ndarray, sizes: Sequence[int], bits: int, clock: Clock) -> list[np.ndarray]:

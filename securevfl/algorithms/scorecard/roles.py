@@ -25,6 +25,8 @@ from securevfl.transport import Kind
 __all__ = ["SHARE", "CardActive", "CardActiveProgram", "CardPassive", "CardPassiveProgram"]
 
 SHARE = "scorecard/share"
+_MANY = 4
+"""From a count for so many rows on, a report says what counts tell beside columns."""
 
 
 def _bottom(architecture: Architecture, shape: Sequence[int]) -> tuple[nn.Module, int]:
@@ -139,6 +141,7 @@ class CardActive(_Card, Active):
 
     def build(self) -> None:
         self.begin_card()
+        self.told = 0
         super().build()
 
     def build_half(self, architecture: Architecture) -> ActiveHalf:
@@ -154,7 +157,17 @@ class CardActive(_Card, Active):
         codes, config = self.cut_columns(self.rows_to_cut()), self.config
         self.take_counts(_by_column(codes, None, self.cuts), _by_column(codes, labels, self.cuts), self.half.bottom)
         links = [self.site.links[name] for name in self.site.passive]
-        await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
+        self.told = await tell_all(links, labels, config.key_bits, config.bins, config.least, self.site.clock)
+
+    def closing_notes(self) -> list[str]:
+        found, rows = super().closing_notes(), len(self.table.split.train)
+        if _MANY * self.told >= rows > 0:
+            found += [
+                f"a passive party was told {self.told} independent counts of the labels of {rows} training rows: each "
+                "is an equation, so it computes labels that its columns do not tell, and all of them from about as "
+                "many counts as rows (fewer bins, fewer columns of passive parties, or more rows)"
+            ]
+        return found
 
     async def hand_out(self) -> None:
         """After the test: shares of the kept model's coefficients, and the party's own points."""
