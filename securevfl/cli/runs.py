@@ -338,14 +338,21 @@ def runs_command(
     from securevfl.report import Record
     from securevfl.report.runs_table import runs_rows, runs_table
 
-    records, wrong = {}, []
+    records, wrong, others = {}, [], []
     for folder in folders:
+        if folder.exists() and not (folder / "metrics.json").exists():
+            others.append(str(folder))  # of a sweep, a search, attacks: they lie among runs
+            continue
         try:
             records[str(folder)] = Record.read(folder / "metrics.json")
         except sv.InputError as error:
             wrong.append(str(error))
+    if not records and not wrong:
+        raise sv.InputError(f"no metrics.json in {', '.join(others)}: name folders of finished runs, e.g. runs/credit")
     if wrong:
         raise sv.InputError("\n  ".join(wrong))
+    if others:
+        terminal.say(f"Left out, for they hold no finished run: {', '.join(others)}")
     if as_json:
         terminal.out.print(json.dumps(runs_rows(records), indent=2), soft_wrap=True, highlight=False, markup=False)
     else:

@@ -34,7 +34,10 @@ class Parties(Mapping[str, PartyTable]):
             [active] if active else [name for name, table in self._tables.items() if table.label is not None]
         )
         if not self._labelled:
-            raise InputError(f"none of {len(self._tables)} parties owns labels; give label=… for the one that does")
+            raise InputError(
+                f"none of {len(self._tables)} parties owns labels; give label=… for the one that does; to predict "
+                f"without labels, name it: active={next(iter(self._tables), '')!r} (--active)"
+            )
         _check_id_columns(self._tables.values())
         first, *others = self.label_owners
         for table in others:

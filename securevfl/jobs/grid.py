@@ -98,6 +98,10 @@ def with_setting(job: Job, path: str, value: object) -> Job:
     first = path.split(".", maxsplit=1)[0]
     if first in _NOT_SWEPT:
         raise InputError(f"{path!r} cannot be swept: {_NOT_SWEPT[first]}")
+    if first == "job" and path != first:
+        raise InputError(
+            f"{path!r} is no setting: those of [job] are named without it, as {path.removeprefix('job.')!r}"
+        )
     return cast(Job, _changed(job, path.split("."), value, "job"))
 
 

@@ -11,6 +11,9 @@ from securevfl.party import Job, rule_against
 __all__ = ["Roster", "listed_roster", "refusals"]
 
 
+_PREDICT = "; to predict without them, name it with --active"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Roster:
     """Who takes part, as far as it is known without the tables' rows."""
@@ -33,7 +36,7 @@ def listed_roster(sections: Sequence[object], active: str) -> tuple[Roster | Non
         return None, [f"--active is {active!r}{nearest(active, names)}"]
     owners = [active] if active else [str(one["name"]) for one in named if "label" in one]
     if not owners:
-        return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does"]
+        return None, [f"none of {len(names)} parties owns labels; give label = … for the one that does{_PREDICT}"]
     return Roster(owners=owners, passive=[name for name in names if name not in owners]), []
 
 

@@ -201,6 +201,8 @@ def _distribution(path: str, given: Any) -> CategoricalDistribution | FloatDistr
     ends = [given["low"], given["high"]]
     if not all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in ends):
         raise InputError(f"space[{path!r}] is from {ends[0]!r} to {ends[1]!r}; two numbers were expected")
+    if ends[0] > ends[1]:
+        raise InputError(f"space[{path!r}] is from {ends[0]!r} to {ends[1]!r}; give the lower end first")
     options = {name: given[name] for name in ("log", "step") if name in given}
     try:
         if all(isinstance(one, int) for one in ends) and isinstance(given.get("step", 1), int):

@@ -185,11 +185,22 @@ def test_runs_compares_folders_and_names_each_that_is_none(
     text = render_text(runs_table({"a": binary, "b": number}), width=140)
     assert f"{binary.runs[-1].test['auc']:.4f}" in text
     assert "RMSE" in text
-    with pytest.raises(SystemExit) as ended:
-        main(["runs", folders[0], str(tmp_path / "none"), str(tmp_path)])
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.count("does not exist") == 2
+    (tmp_path / "sweep").mkdir()
+    with pytest.raises(SystemExit) as ended:  # as `runs/*` names them
+        main(["runs", folders[0], str(tmp_path / "sweep"), "--json"])
+    assert not ended.value.code
+    found = capsys.readouterr()
+    assert {row["folder"] for row in json.loads(found.out)} == {folders[0]}
+    assert f"hold no finished run: {tmp_path / 'sweep'}" in found.err.replace("\n", "")
+    for wrong, words in (
+        (["none"], "does not exist"),
+        (["none", "a"], "does not exist"),
+        (["sweep"], "no metrics.json in"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(["runs", *(str(tmp_path / one) for one in wrong)])
+        assert ended.value.code == 2
+        assert words in capsys.readouterr().err
 
 
 def test_the_page_of_runs_puts_seeds_together(binary: Record, number: Record, tmp_path: Path) -> None:
