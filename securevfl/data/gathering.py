@@ -27,6 +27,7 @@ _TINY = 1e-30
 _EXACT = 1 << 24
 _PART = 1 << 20
 _MOST_LABELS = 1 << 20
+_FLOATS = " (pandas makes such numbers of whole ones where some are missing: drop these rows, then .astype('int64'))"
 _SHOWN = 3
 
 
@@ -74,7 +75,10 @@ class IdentifierColumn:
         packed = pa.types.is_dictionary(kind)
         kind = kind.value_type if packed else kind
         if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_integer(kind)):
-            raise InputError(f"{self._what} holds {kind}; identifiers are texts or whole numbers: convert it")
+            raise InputError(
+                f"{self._what} holds {kind}; identifiers are texts or whole numbers: convert it"
+                + (_FLOATS if pa.types.is_floating(kind) else "")
+            )
         texts = values.cast(kind).cast(pa.large_string()) if packed else values.cast(pa.large_string(), safe=False)
         check_text(texts, self._column, self._where)
         absent = pc.or_kleene(pc.is_null(texts), pc.is_in(texts, value_set=pa.array(_absent(), pa.large_string())))

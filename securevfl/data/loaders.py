@@ -19,6 +19,7 @@ from securevfl.data.limits import DEFAULT_LIMITS, TableLimits
 from securevfl.data.places import place_of
 from securevfl.data.prepare import Preparation
 from securevfl.data.roles import gatherers, named, several_labels
+from securevfl.data.row_source import OF, refuse_extension
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.data.table import PartyTable, raise_together
 from securevfl.errors import InputError
@@ -135,6 +136,11 @@ def from_pandas(frame: Any, *, name: str, id: str | Sequence[str], **options: An
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"the table of {name!r} holds a column of mixed types: {error.args[0]}") from None
+    except (pa.ArrowException, TypeError) as error:  # complex numbers, sparse columns
+        why = "; ".join(map(str, error.args))
+        raise InputError(
+            f"the table of {name!r} holds a column that is no column of a table here: {why}; {OF}"
+        ) from None
     return from_arrow(table, name=name, id=id, **options)
 
 
@@ -170,6 +176,8 @@ def from_arrow(
     )
     where = source or f"the table of {name!r}"
     columns = use.read(column_names(table.schema, where), where)
+    for column in columns:
+        refuse_extension(table.schema.field(column).type, column, where)
     batches = table.select(columns).to_batches(max_chunksize=BATCH)
     return _party(iter(batches), columns, table.num_rows, name, use, source, DEFAULT_LIMITS, storage)
 

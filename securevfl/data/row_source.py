@@ -11,8 +11,10 @@ from securevfl.data.columns import ColumnUse
 from securevfl.data.limits import NUMBER, TEXT, TableLimits
 from securevfl.errors import InputError
 
-__all__ = ["BATCH", "Count", "RowSource", "bytes_each", "is_text", "kinds_of", "told"]
+__all__ = ["BATCH", "OF", "Count", "RowSource", "bytes_each", "is_text", "kinds_of", "refuse_extension", "told"]
 
+OF = "give numbers, texts, dates or truth values (of a period its first day), or leave it out with features=…"
+"""What columns hold, as the cure for those that hold something else."""
 BATCH = 1 << 16
 """Rows in a batch."""
 
@@ -101,12 +103,25 @@ def kinds_of(schema: Any, columns: Sequence[str], keys: dict[str, Any], where: s
                 continue
             raise InputError(f"{where} has no column {name!r}, which other files of the folder have, or has it twice")
         kinds[name] = kind = schema.field(name).type
+        refuse_extension(kind, name, where)
         if pa.types.is_nested(kind):
             raise InputError(
                 f"{where}: column {name!r} holds {kind}; a column holds numbers or texts: take it apart, or leave "
                 "it out with features=…"
             )
     return kinds
+
+
+def refuse_extension(kind: Any, column: str, where: str) -> None:
+    """A column does not hold what a library made a type of its own for, as pandas does for periods.
+
+    Raises:
+        InputError: it does.
+    """
+    import pyarrow as pa
+
+    if isinstance(kind, pa.BaseExtensionType):
+        raise InputError(f"{where}: column {column!r} holds {kind}; {OF}")
 
 
 def bytes_each(kinds: dict[str, Any]) -> int:

@@ -107,6 +107,23 @@ def test_identifiers_may_be_whole_numbers_but_not_fractions() -> None:
         from_arrow(pa.table({"k": [7.5, 8.0], "x": [1.0, 2.0]}), name="shop", id="k")
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (np.array([1j, 2]), "no column of a table here.*give numbers, texts, dates"),
+        (pd.arrays.SparseArray([0.0, 1.0]), "no column of a table here.*Sparse"),
+        (pd.period_range("2020-01", periods=2, freq="M"), "column 'x' holds extension.*period.*its first day"),
+    ],
+)
+def test_columns_that_arrow_cannot_hold_are_refused(values: object, words: str) -> None:
+    frame = pd.DataFrame({"k": ["a", "b"], "x": values, "y": [1.0, 2.0]})
+    for prepare in (None, "auto"):
+        with pytest.raises(InputError, match=words):
+            from_pandas(frame, name="shop", id="k", prepare=prepare)
+    with pytest.raises(InputError, match=r"id column 'y' holds double.*where some are missing.*astype\('int64'\)"):
+        from_pandas(frame.drop(columns="x").assign(z=1), name="shop", id="y")
+
+
 def test_dates_are_no_numbers() -> None:
     import datetime
 
