@@ -6,7 +6,9 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -178,6 +180,20 @@ def test_rows_that_are_written_otherwise_alone_are_said(tables: Path, capsys: py
     assert (found["common"], found["hints"]) == (5, [])
     assert run("compare", "a.csv", "b.csv", "--id", "id") == 0
     assert "hint" in capsys.readouterr().out
+    (tables / "a.csv").write_text("id\n007\n008\n")
+    (tables / "b.csv").write_text("id\n7\n8\n")
+    assert run("compare", "a.csv", "b.csv", "--id", "id") == 4
+    assert "the same way? --numeric would find 2 more common rows" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_a_pipe_is_read_once(tables: Path) -> None:
+    pipe = tables / "pipe.csv"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("id\nann\nbob\n",))
+    writer.start()
+    table = Table.read(pipe, "id")
+    writer.join()
+    assert [table.fields(row) for row in range(2)] == [("ann",), ("bob",)]
 
 
 def test_a_party_hears_of_cases_in_its_own_table(tables: Path) -> None:

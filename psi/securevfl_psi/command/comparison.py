@@ -15,6 +15,7 @@ from securevfl_psi.command.summary import counted
 from securevfl_psi.command.table import Missing, Table
 from securevfl_psi.command.written import require_writable, write_csv
 from securevfl_psi.endpoint import run_in_process
+from securevfl_psi.errors import SmallIntersectionError
 from securevfl_psi.identifiers import IdRules
 from securevfl_psi.terms import Terms
 
@@ -110,7 +111,11 @@ def compare(
     left = end_of(a, Terms(name="A", peer="B", role="receiver", rules=rules, min_intersection=least))
     right = end_of(b, Terms(name="B", peer="A", role="sender", rules=rules, min_intersection=least))
     started = time.perf_counter()
-    run_in_process(left, right)
+    try:
+        run_in_process(left, right)
+    except SmallIntersectionError as error:
+        hints = more_matches(a, b, rules)
+        raise SmallIntersectionError(f"{error} {'; '.join(hints)}".rstrip()) from None
     seconds = time.perf_counter() - started
     rows_a, rows_b = left.result.rows, right.result.rows
     if rows_a is None or rows_b is None:  # never, where both learn
@@ -130,5 +135,5 @@ def compare(
         verified=left.result.verified and right.result.verified,
         seconds=seconds,
         out=str(out) if out else None,
-        hints=tuple(more_matches(a, b, rules, len(rows_a))),
+        hints=tuple(more_matches(a, b, rules)),
     )

@@ -16,11 +16,12 @@ _MOST = 1 << 18
 _OPTIONS = {"casefold": "--casefold", "squeeze": "--squeeze", "numeric": "--numeric"}
 
 
-def more_matches(a: Table, b: Table, rules: IdRules, common: int) -> list[str]:
+def more_matches(a: Table, b: Table, rules: IdRules) -> list[str]:
     """What other rules would find beside the common rows of two tables that are both here, a line for each option."""
     found: list[str] = []
     if len(a.ids) + len(b.ids) > _MOST:
         return found
+    common = len(_normal(a, rules) & _normal(b, rules))
     for name, option in _OPTIONS.items():
         if getattr(rules, name):
             continue

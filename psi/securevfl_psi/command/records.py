@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -21,6 +22,9 @@ _RECORD = 1 << 24  # bytes of one row, however many lines it has
 _TEXT = 1 << 17  # bytes of one field, which is the csv module's own bound
 _COLUMNS = 1 << 14
 _BATCH = 1 << 12
+_OTHERS = {b"PK\x03\x04": "an Excel workbook or a ZIP archive", b"\xd0\xcf\x11\xe0": "an old Excel workbook"}
+"""First bytes of files that are taken for CSV by mistake."""
+_SEP = re.compile(r"sep=.?", re.IGNORECASE)
 
 
 def is_parquet(path: Path) -> bool:
@@ -82,6 +86,10 @@ def _csv(path: Path, delimiter: str, most: int) -> Iterator[tuple[int, list[str]
             for fields in reader:
                 begin, line = line + 1, reader.line_num
                 lines.of_record = 0
+                if begin == 1 and _SEP.fullmatch("".join(fields)):
+                    raise InputError(
+                        f"{path}: line 1 says {delimiter.join(fields)!r}, as spreadsheets do, and is no header: drop it"
+                    )
                 if not fields:  # a blank line, harmless at the end
                     blank = blank or begin
                     continue
@@ -89,17 +97,28 @@ def _csv(path: Path, delimiter: str, most: int) -> Iterator[tuple[int, list[str]
                     raise InputError(f"{path}: line {blank} is blank; drop it")
                 width = width or _checked(path, len(fields))
                 if len(fields) != width:
-                    raise InputError(f"{path}: line {begin} has {counted(len(fields), 'field')}, the header {width}")
+                    raise InputError(
+                        f"{path}: line {begin} has {counted(len(fields), 'field')}, the header {width}; "
+                        "correct the line, or put fields that hold the delimiter in quotes"
+                    )
                 yield begin, fields
     except UnicodeDecodeError as error:
+        after = f", after line {line}" if line else ""
         raise InputError(
-            f"{path} is not UTF-8: byte {error.object[error.start]:#04x}, after line {line}; save it as UTF-8"
+            f"{path} is not UTF-8: byte {error.object[error.start]:#04x}{after}; save it as UTF-8"
         ) from None
     except csv.Error as error:
         raise InputError(f"{path}: line {line + 1} is not CSV: {error}") from None
 
 
 def _opened(path: Path) -> IO[str]:
+    first = b""
+    if path.is_file():  # a pipe can be read once
+        with path.open("rb") as stream:
+            first = stream.read(4)
+    for mark, what in _OTHERS.items():
+        if first.startswith(mark):
+            raise InputError(f"{path} is {what}, and no CSV: save the table as CSV in UTF-8")
     if path.suffix == ".gz":
         return gzip.open(path, "rt", newline="", encoding="utf-8-sig")
     return path.open(newline="", encoding="utf-8-sig")

@@ -25,6 +25,7 @@ ONE_SESSION = 1 << 24
 """Rows that are compared in one session, unless told otherwise; more are cut into shards."""
 
 _EXAMPLES = 3
+_LONGEST = 60
 _COLUMNS = 12
 
 
@@ -249,7 +250,7 @@ def place_of(path: Path, header: Sequence[str], column: str, delimiter: str) -> 
     near = difflib.get_close_matches(column, header, n=1)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     more = ", …" if len(header) > _COLUMNS else ""
-    listed = ", ".join(map(repr, header[:_COLUMNS]))
+    listed = ", ".join(repr(name[:_LONGEST]) for name in header[:_COLUMNS])
     raise InputError(f"{path} has no column {column!r}{hint} It has {listed}{more}".replace("' It has", "'. It has"))
 
 
