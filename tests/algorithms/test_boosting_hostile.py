@@ -9,6 +9,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+import torch
 from forests import job, run
 from helpers import scarce
 
@@ -16,7 +17,7 @@ import securevfl as sv
 from securevfl.algorithms.boosting.answering import OneTree
 from securevfl.algorithms.boosting.bins import fit_bins
 from securevfl.algorithms.boosting.categories import NUMBER, packed
-from securevfl.algorithms.boosting.trees import OwnSplits
+from securevfl.algorithms.boosting.trees import OwnSplits, Tree, read_splits, read_trees, write_splits, write_trees
 from securevfl.privacy import Link
 
 ROWS = 8
@@ -112,3 +113,15 @@ def test_hidden_nodes_have_no_numbers_either(nodes: str) -> None:
         run(job(sv.Plain(), nodes=nodes, merge=4), scarce(1, rows=200, overlap=1.0))
     assert numbers
     assert any(numbers) == (nodes == "shown")
+
+
+def test_trees_of_negative_sizes_are_refused() -> None:
+    """Sizes add up, and yet one tree would have nodes of another."""
+    splits = write_splits([OwnSplits([0, 0], [0.5, 1.5], [False, False], [NUMBER, NUMBER])])
+    with pytest.raises(sv.InputError, match="damaged"):
+        read_splits(splits | {"sizes": torch.tensor([3, -1])}, columns=1)
+    one = Tree(0)
+    one.add()
+    state = write_trees([one]) | {"sizes": torch.tensor([2, -1]), "outputs": torch.tensor([0, 0])}
+    with pytest.raises(sv.InputError, match="damaged"):
+        read_trees(state, owners=1, outputs=1, columns=1)

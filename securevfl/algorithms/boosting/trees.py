@@ -167,7 +167,11 @@ def read_trees(state: State, *, owners: int, outputs: int, columns: int) -> list
     whole = {name: as_tensor(state[name]).tolist() for name in (*_INTEGERS, *_FLOATS, "missing_left")}
     whole["levels"] = _read_sets(state["levels"])
     sizes, which = as_tensor(state["sizes"]).tolist(), as_tensor(state["outputs"]).tolist()
-    if len(sizes) != len(which) or {len(values) for values in whole.values()} != {sum(sizes)}:
+    if (
+        len(sizes) != len(which)
+        or min(sizes, default=0) < 0
+        or {len(values) for values in whole.values()} != {sum(sizes)}
+    ):
         raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
     trees, start = [], 0
     for size, output in zip(sizes, which, strict=True):
@@ -218,7 +222,8 @@ def read_splits(state: State, *, columns: int) -> list[OwnSplits]:
         as_tensor(state[name]).tolist() for name in ("column", "threshold", "missing_left", "sizes")
     )
     levels = _read_sets(state["levels"])
-    if not len(column) == len(threshold) == len(missing) == len(levels) == sum(sizes):
+    together = {len(threshold), len(missing), len(levels), sum(sizes)}
+    if together != {len(column)} or min(sizes, default=0) < 0:
         raise InputError("a part of a boosted model whose arrays have different lengths: it is damaged")
     if any(not 0 <= one < columns for one in column):
         raise InputError("a part of a boosted model with a split by a column that is not there: it is damaged")
