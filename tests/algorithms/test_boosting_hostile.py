@@ -51,6 +51,7 @@ def told(link: Asks, **changes: Any) -> list[OwnSplits]:
         protection=sv.Plain(),
         site=SimpleNamespace(seed=0),
         holder=None,
+        equations=0,
         forest=forest,
     )
     asyncio.run(OneTree(role).run())

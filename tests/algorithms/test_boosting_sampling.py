@@ -215,7 +215,7 @@ def test_sums_of_many_trees_tell_every_row_s_bin_and_findings_say_so(
 
     people, trees = scarce(1, rows=100, overlap=1.0), 40
     with watch() as sights, roles_begun() as begun:
-        run(job(sv.Plain(), nodes=nodes, merge=10).replace(epochs=trees), people)
+        ran = run(job(sv.Plain(), nodes=nodes, merge=10).replace(epochs=trees), people)
     (shop,) = (role for role in begun if role.site.name == "shop1")
     codes, counts = shop.codes, shop.bins.counts  # type: ignore[attr-defined]
     if nodes == "shown":
@@ -225,6 +225,9 @@ def test_sums_of_many_trees_tell_every_row_s_bin_and_findings_say_so(
     solved = cells_solved(sights, "shop1", codes, counts, merged=nodes == "shown")
     assert most < 0.3
     assert solved > 0.85
+    used = [slot for _, slot, _ in sights.sums["shop1"] if nodes == "hidden" or (slot == 0).all()]
+    read = 2 * sum(slot.max() + 1 for slot in used)
+    assert f"read {read} sums of each bin of 'shop1', of {len(codes)} rows" in ran.trained["shop1"].notes[-1]
     for protection in (sv.Plain(), sv.Paillier()):
         (sums,) = (one for one in sv.Boosting(nodes=nodes).exchanges(protection, 1) if one.step == "boost/sums")
         assert sums.severity == "leak"

@@ -39,12 +39,14 @@ class Answering(Protocol):
     Attributes:
         holder: where sums are sealed: what computes them.
         guard: of what it sends then.
+        equations: sums of each bin that it answered with so far.
         bins: of its columns.
         codes: of its training rows, int16 (n, columns).
     """
 
     holder: SumHolder | None
     guard: Guard
+    equations: int
     bins: Bins
     codes: np.ndarray
 
@@ -91,7 +93,7 @@ class OneTree:
         self._sealed: Batch | None = None
         self._merged: dict[int, Merged] = {}
         self._splits = OwnSplits()
-        self._summed = 0
+        self._summed = self._nodes = 0
 
     async def run(self) -> None:
         """Follow the active party until the tree ends.
@@ -153,7 +155,7 @@ class OneTree:
         Raises:
             ProtocolError: they are too many.
         """
-        self._summed += nodes
+        self._summed, self._nodes = self._summed + nodes, nodes
         most = self._role.config.most_summed
         if self._summed > most:
             raise ProtocolError(
@@ -204,6 +206,8 @@ class OneTree:
         role, counts = self._role, self._counts
         if not counts:
             return
+        groups = role.config.merges and self._summed > 1  # whose bins are others at each node
+        role.equations += 0 if groups else 2 * self._nodes  # of g and of h
         if role.holder is None:
             if self._values is None or place is None:
                 raise ProtocolError(f"{self._link.peer!r} asks for sums before it sent gradients")

@@ -25,6 +25,9 @@ from securevfl.transport import Guard, Kind
 
 __all__ = ["BoostingPassive", "OwnForest"]
 
+_MANY = 10
+"""From a sum of each bin for so many rows on, a report says what sums tell together."""
+
 
 class OwnForest:
     """A passive party's part of the model: its own splits, tree by tree.
@@ -72,6 +75,7 @@ class BoostingPassive(PassiveRole):
         bins: of its columns, fitted on the training rows.
         codes: of these rows, int16 (n, columns).
         directions: of its columns, as `column_directions` says.
+        equations: sums of each of its bins that it answered with so far, also before a run went on.
     """
 
     config: Settings
@@ -82,6 +86,7 @@ class BoostingPassive(PassiveRole):
         self.scored = np.zeros(self.table.rows, dtype=np.int64)
         self.holder: SumHolder | None = None
         self.guard = Guard()
+        self.equations = 0
         train = self.table.split.train
         if len(train):
             x = self.columns_of(train)
@@ -96,12 +101,25 @@ class BoostingPassive(PassiveRole):
         return x.reshape(len(rows), -1).double().cpu().numpy() if x.numel() else np.empty((len(rows), self.width))
 
     def closing_notes(self) -> list[str]:
-        """Which of its columns split most often: the party knows no gains."""
+        """Which of its columns split most often, for the party knows no gains; and what its sums told."""
         counts = Counter(column for tree in self.forest.trees for column in tree.column)
-        if not counts:
-            return []
-        told = ", ".join(f"{self.table.encoded[column]} {times}" for column, times in counts.most_common(5))
-        return [f"{self.site.name}'s columns with most of its splits: {told}"]
+        found, rows = [], len(self.table.split.train)
+        if counts:
+            told = ", ".join(f"{self.table.encoded[column]} {times}" for column, times in counts.most_common(5))
+            found.append(f"{self.site.name}'s columns with most of its splits: {told}")
+        if _MANY * self.equations >= rows > 0:
+            found.append(
+                f"the active party read {self.equations:,} sums of each bin of {self.site.name!r}, of {rows:,} rows: "
+                "each is an equation, and with as many sums as rows it computes which bin each row is in (fewer trees, "
+                "or fewer bins)"
+            )
+        return found
+
+    def remember(self) -> State:
+        return {"equations": self.equations}
+
+    def recall(self, memory: State) -> None:
+        self.equations = int(str(memory.get("equations", 0)))  # older checkpoints lack it
 
     @property
     def width(self) -> int:
