@@ -63,6 +63,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
         tag_field: name of the key by which files tell which class of several a section is.
         leading: how many of the first fields may be given without a keyword; with more than 0, give the class the
             argument ``kw_only=False`` too, for type checkers.
+        elsewhere: what other libraries call a setting → what stands for it here, for the message on an unknown field.
 
     Raises:
         InputError: values that the annotations or `problems` refuse; the message has all of them.
@@ -70,6 +71,7 @@ class Config(msgspec.Struct, frozen=True, metaclass=ConfigMeta):
 
     tag_field: ClassVar[str] = "name"
     leading: ClassVar[int] = 0
+    elsewhere: ClassVar[Mapping[str, str]] = {}
 
     def __post_init__(self) -> None:
         kind, where = type(self), self.path()
@@ -275,7 +277,12 @@ def take_all(
     """
     fields = _fields(kind)
     at = {name: f"{where}.{name}" if where else name for name in fields}
-    found = [f"{where or 'the file'} has no {name!r}{nearest(name, fields)}" for name in values if name not in fields]
+    found = [
+        f"{where or 'the file'} has no {name!r}"
+        + (f"; here it is {kind.elsewhere[name]}" if name in kind.elsewhere else nearest(name, fields))
+        for name in values
+        if name not in fields
+    ]
     found += [
         f"{at[name]} is missing; {_accepts(kind)[name].expected} was expected"
         for name, item in fields.items()

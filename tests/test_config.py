@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Meta
 
+import securevfl as sv
 from securevfl.config import Config
 from securevfl.errors import InputError
 
@@ -312,3 +313,22 @@ def test_whatever_the_values_they_are_taken_or_refused_and_never_break(values: d
         assert type(split.lr) is float
         assert isinstance(split.bottom, str) or all(1 <= width <= 512 for width in split.bottom)
     assert outcomes[0] == outcomes[1]
+
+
+def test_names_of_other_libraries_are_told_as_what_they_are_here() -> None:
+    with pytest.raises(sv.InputError) as caught:
+        sv.Boosting(n_estimators=100, max_depth=3, dept=4)  # type: ignore[call-arg]
+    text = str(caught.value)
+    assert "has no 'n_estimators'; here it is epochs of the job" in text
+    assert "has no 'max_depth'; here it is depth" in text
+    assert "has no 'dept'; did you mean 'depth'" in text
+    with pytest.raises(sv.InputError, match="has no 'random_state'; here it is seed"):
+        sv.Job(protection=sv.Plain(), random_state=1)  # type: ignore[call-arg]
+
+
+def test_what_other_names_point_to_is_there() -> None:
+    for kind, other in ((sv.Boosting, sv.Job), (sv.Job, sv.SplitNN)):
+        fields = {*kind.__struct_fields__, *other.__struct_fields__}
+        for name, here in kind.elsewhere.items():
+            assert name not in kind.__struct_fields__
+            assert fields.intersection(here.replace(":", "").split()), (name, here)

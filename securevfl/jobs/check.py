@@ -23,7 +23,7 @@ from securevfl.jobs.recording import job_card
 from securevfl.jobs.roster import Roster, listed_roster, refusals
 from securevfl.jobs.sweep_file import read_sweep_sections
 from securevfl.jobs.toml_text import read_toml
-from securevfl.party import Job, settled, too_few_epochs, wrong_parties
+from securevfl.party import Job, settled, too_few_epochs, too_many_classes, wrong_parties
 from securevfl.report import Card
 
 __all__ = ["Checked", "check_file", "roster_of"]
@@ -141,10 +141,12 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
             mistakes.append(str(error))
         except PolicyError as error:
             refused.append(str(error))
+    if job is not None:
+        mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
     if job is not None and roster is not None:
         refused += refusals(job, roster)
     return Checked(
-        mistakes=tuple(dict.fromkeys(mistakes)),
+        mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
         hints=tuple(hints),
         refusals=tuple(dict.fromkeys(refused)),
         summary=_summary(job, roster, sections),

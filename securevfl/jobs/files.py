@@ -324,6 +324,7 @@ def read_job(
         path: the file.
         active: name of the active party, where no table has labels: to predict.
         policies: parties' own policy files; of a party that has a policy in the job file too, both hold.
+        accept_leak: as the job's own, beside what the file says.
 
     Raises:
         InputError: no such file, not TOML, or mistakes, all of them in one message; or what loading the tables raises,

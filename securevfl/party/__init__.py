@@ -28,7 +28,7 @@ from securevfl.party.program import (
     scoring_program,
     train_party,
 )
-from securevfl.party.roster import too_few_epochs, wrong_parties
+from securevfl.party.roster import too_few_epochs, too_many_classes, wrong_parties
 from securevfl.party.settling import chosen, settled, settlements
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "settlements",
     "terms",
     "too_few_epochs",
+    "too_many_classes",
     "train_party",
     "wrong_parties",
 ]

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -188,6 +188,13 @@ class JobOptions(JobTerms):
             see `JobTerms`.
         split_by, fold, task, loss, huber_delta, tweedie_power, target_range, class_weight: see there.
     """
+
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("lr", "learning_rate"), "lr of the algorithm"),
+        **dict.fromkeys(("trees", "n_estimators"), "epochs: boosting grows a tree in each"),
+        "random_state": "seed",
+        "n_epochs": "epochs",
+    }
 
     device: str = "cpu"
     pool: str = "local"

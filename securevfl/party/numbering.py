@@ -15,6 +15,7 @@ from securevfl.data import FeatureEncoder, PartyTable
 from securevfl.data.table import TEST, TRAIN
 from securevfl.errors import InputError, PolicyError, ProtocolError
 from securevfl.party.job import Job
+from securevfl.party.roster import too_many_classes
 from securevfl.party.weights import weighted
 from securevfl.privacy import fan_out
 from securevfl.site import PartySecret, Site, derive_seed
@@ -77,12 +78,9 @@ async def agree_rows(
         InputError: too few rows for a split, or no label book where the algorithm lives on it.
         ProtocolError: a peer tells numbers that cannot be.
     """
-    most = job.algorithm.most_classes
-    if site.role != PASSIVE and most is not None and len(table.classes) > most:
-        raise InputError(
-            f"{job.algorithm.title} is for {most} classes; the label of {site.name!r} has "
-            f"{len(table.classes)}: put some of them together, or use an algorithm for several (splitnn)"
-        )
+    wrong = too_many_classes(job, site.name, len(table.classes)) if site.role != PASSIVE else ""
+    if wrong:
+        raise InputError(wrong)
     labels = alignment.labelled if job.algorithm.uses_book else {}
     known = labels.get(site.name, np.arange(0))
     others = _others(site, table, alignment, known) if job.algorithm.uses_others else known[:0]

@@ -10,7 +10,7 @@ from securevfl.party.job import Job
 from securevfl.training import Algorithm
 from securevfl.training.objectives import check_numbers_fit
 
-__all__ = ["check_labels", "check_roster", "too_few_epochs", "wrong_parties"]
+__all__ = ["check_labels", "check_roster", "too_few_epochs", "too_many_classes", "wrong_parties"]
 
 
 def wrong_parties(algorithm: Algorithm, owners: Sequence[str], passive: Sequence[str]) -> list[str]:
@@ -122,3 +122,20 @@ def check_labels(table: PartyTable | None, job: Job) -> None:
         job.algorithm.check_weights(f"{where} has weights of rows", job.protection)
     if job.number is not None:
         check_numbers_fit(job.number.name, table.label, f"{where}: {name!r}")
+
+
+def too_many_classes(job: Job, name: str, classes: int) -> str:
+    """Why an algorithm cannot tell so many classes apart; empty where it can.
+
+    Args:
+        job: the job.
+        name: of the party with the labels.
+        classes: how many its label has.
+    """
+    most = job.algorithm.most_classes
+    if most is None or classes <= most:
+        return ""
+    return (
+        f"{job.algorithm.title} is for {most} classes; the label of {name!r} has {classes}: put some of them together, "
+        "or use an algorithm for several (splitnn)"
+    )

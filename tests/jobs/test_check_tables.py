@@ -243,3 +243,16 @@ def test_columns_that_are_half_numbers_and_tables_without_a_difference_are_told(
     (line,) = table_mistakes(tmp_path / "t.csv", only)
     assert "no column is left after preparation (dropped: land)" in line
     assert table_mistakes(tmp_path / "t.csv", only, rows=60) == []  # there may be others below
+
+
+def test_more_classes_than_an_algorithm_tells_apart_are_told(tmp_path: Path) -> None:
+    rows = [f"i{i},{i % 7},{i % 3}\n" for i in range(60)]
+    (tmp_path / "a.csv").write_text("id,x,late\n" + "".join(rows))
+    (tmp_path / "b.csv").write_text("id,y\n" + "".join(f"i{i},{i % 5}\n" for i in range(60)))
+    job = JOB.replace("bank.csv", "a.csv").replace("shop.parquet", "b.csv").replace('["ref", "born"]', '"id"')
+    job = job.replace('["first", "born"]', '"id"').replace('features = ["spent", "kind"]\ncategorical = ["kind"]\n', "")
+    (tmp_path / "job.toml").write_text('algorithm = "scorecard"\n' + job)
+    (line,) = check_file(tmp_path / "job.toml").mistakes
+    assert line.startswith("scorecard is for 2 classes; the label of 'bank' has 3")
+    (tmp_path / "job.toml").write_text('algorithm = "splitnn"\n' + job)
+    assert check_file(tmp_path / "job.toml").mistakes == ()

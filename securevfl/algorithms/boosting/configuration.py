@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from securevfl.algorithms.boosting.active import BoostingActive
@@ -13,6 +14,8 @@ from securevfl.training.passive_role import PassiveRole
 from securevfl.training.setting import Setting
 
 __all__ = ["Boosting"]
+
+_TREES = "epochs of the job: each adds a tree"
 
 
 class Boosting(Settings):
@@ -46,6 +49,21 @@ class Boosting(Settings):
     label: ClassVar[str] = "Boosting"
     view: ClassVar[View] = "coded"
     learns: ClassVar[frozenset[str]] = frozenset({"numbers", "weights"})
+    elsewhere: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("trees", "n_estimators", "num_boost_round", "iterations", "max_iter"), _TREES),
+        **dict.fromkeys(("learning_rate", "eta", "shrinkage"), "lr"),
+        **dict.fromkeys(("max_leaf_nodes", "num_leaves", "max_leaves"), "leaves"),
+        **dict.fromkeys(("reg_lambda", "lambda", "l2_regularization"), "l2"),
+        **dict.fromkeys(("reg_alpha", "alpha"), "l1"),
+        **dict.fromkeys(("colsample_bytree", "feature_fraction", "max_features"), "columns"),
+        **dict.fromkeys(("early_stopping_rounds", "n_iter_no_change"), "patience of the job"),
+        **dict.fromkeys(("monotone_constraints", "monotonic_cst"), "rising and falling"),
+        **dict.fromkeys(("max_bins", "max_bin"), "bins"),
+        "max_depth": "depth",
+        "subsample": "rows",
+        "gamma": "min_gain",
+        "min_child_weight": "min_hessian",
+    }
 
     def active(self, setting: Setting) -> ActiveRole:
         return BoostingActive(self, setting)
