@@ -93,7 +93,8 @@ def search(
             same search again.
         study: an Optuna study of your own, that maximises, with a sampler and a pruner of your choice; the default has
             TPE by the job's seed, and prunes below the median. Workers cannot ask a pruner that is in this process:
-            for them it has to be ``optuna.pruners.NopPruner()``.
+            for them it has to be ``optuna.pruners.NopPruner()``. Nothing locks its storage: `budget`
+            holds for one search on it at a time.
         observer: hears how each trial goes on that runs in this process.
 
     Raises:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import torch
 from forests import job, run
-from helpers import scarce
+from helpers import ready_keys, scarce
+from securevfl_crypto.sums import SumHolder
 
 import securevfl as sv
 from securevfl.algorithms.boosting.answering import OneTree
@@ -126,3 +127,19 @@ def test_trees_of_negative_sizes_are_refused() -> None:
     state = write_trees([one]) | {"sizes": torch.tensor([2, -1]), "outputs": torch.tensor([0, 0])}
     with pytest.raises(sv.InputError, match="damaged"):
         read_trees(state, owners=1, outputs=1, columns=1)
+
+
+@pytest.mark.parametrize("nodes", ["hidden", "shown"])
+def test_sealed_sums_that_need_not_add_up_are_refused(nodes: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the clear they are held against the node's; sealed, the bin that is left out makes them so."""
+    ready_keys(monkeypatch)
+    honest = SumHolder.sums
+
+    def some(self: Any, batch: Any, codes: np.ndarray, bins: Any, node: Any, count: int) -> Any:
+        codes = codes.copy()
+        codes[:, 0] = np.where(codes[:, 0] == 0, -1, codes[:, 0])
+        return honest(self, batch, codes, bins, node, count, complete=False)
+
+    monkeypatch.setattr(SumHolder, "sums", some)
+    with pytest.raises(sv.ProtocolError, match="does not leave out one bin of each column"):
+        run(job(sv.Paillier(bits=2048), nodes=nodes, merge=4), scarce(1, rows=60, width=2, overlap=1.0))

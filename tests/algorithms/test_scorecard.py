@@ -300,6 +300,21 @@ def test_a_party_that_asks_for_single_rows_is_told_nothing(monkeypatch: pytest.M
     assert not told
 
 
+def test_bins_that_leave_rows_out_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A party that sends all bins could sum any rows in them: those of a column need not be all rows then."""
+    ready_keys(monkeypatch)
+    honest = SumHolder.sums
+
+    def some(self: Any, batch: Any, codes: np.ndarray, bins: Any) -> Any:
+        codes = codes.copy()
+        codes[::2, 0] = -1
+        return honest(self, batch, codes, bins, complete=False)
+
+    monkeypatch.setattr(counting.SumHolder, "sums", some)
+    with pytest.raises(sv.ProtocolError, match="does not leave out one bin of each column"):
+        _run(sv.Plain())
+
+
 def test_more_positives_than_rows_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     ready_keys(monkeypatch)
     opened = counting.SumOwner.open

@@ -250,8 +250,8 @@ class Asking:
         if self._owner is not None:
             omitted = np.asarray((await link.receive(Kind.CONTROL, "boost/fullest", "bins")).arrays["bins"])
             message = await link.receive(Kind.CIPHERTEXT, "boost/sums", "c")
-            if omitted.dtype != np.int32 or (len(counts) and (np.abs(omitted) >= 1 << 15).any()):
-                raise ProtocolError(f"{link.peer!r} left out bins that no column has")
+            if omitted.dtype != np.int32 or (omitted < 0).any() or (omitted >= 1 << 15).any():
+                raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             answer = SealedSums(np.asarray(message.arrays["c"]), omitted.astype(np.int32))
             with working(self._role.site.clock):
                 return self._owner.open(answer, counts, totals, nodes=nodes if shown else 1)

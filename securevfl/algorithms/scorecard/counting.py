@@ -90,6 +90,8 @@ async def tell_all(links: Sequence[Link], labels: np.ndarray, bits: int, bins: i
             )
         answer = await link.receive(Kind.CIPHERTEXT, COUNTS, "counts")
         with _working(clock):
+            if (np.asarray(message.arrays["omitted"]) < 0).any():  # then bins need not add up to all rows
+                raise ProtocolError(f"{link.peer!r} does not leave out one bin of each column")
             sums = SealedSums(np.asarray(answer.arrays["counts"]), np.asarray(message.arrays["omitted"]))
             found = owner.open(sums, sizes.tolist(), totals)[0]
         count, positives = found[:, 0], found[:, 1]
