@@ -68,6 +68,7 @@ BENCHMARKS = (
     Benchmark("benchmarks.okvs", quick=("--trials", "200")),
     Benchmark("benchmarks.linkage", quick=("--quick",)),
     Benchmark("benchmarks.linkage_families", quick=("--quick",)),
+    Benchmark("benchmarks.linkage_few_fields", quick=("--quick",)),
     Benchmark("benchmarks.linkage_recall", quick=("--quick",)),
     Benchmark("benchmarks.linkage_weights", quick=("--quick",)),
     Benchmark("benchmarks.fuzz", quick=("--quick", "--seconds", "3")),

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl_psi.linkage.placeholders import find_placeholders
+
 from securevfl.align.result import RULES
 from securevfl.data import TableLimits
-from securevfl.data.link_columns import table_columns
+from securevfl.data.link_columns import read_texts, table_columns
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.parties import wrong_id_columns
 from securevfl.data.sample import SAMPLE, every_identifier, table_mistakes
@@ -129,6 +131,8 @@ def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak:
     if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
         found, hints = _about_identifiers(sections.party, file.parent)
         mistakes += found
+    if sections.link is not None and not mistakes:
+        hints = _about_placeholders([party.linked_by(sections.link) for party in sections.party], file.parent)
     job: Job | None = None
     if not broken & {"job", "algorithm", "protection", "align", "link"}:
         try:
@@ -207,6 +211,19 @@ def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[l
     if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
         return [], hints
     return ["; ".join(["no row is held by all parties: the tables have no identifier in common", *hints])], []
+
+
+def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[str]:
+    """Values that may stand for "unknown" in columns that linkage compares; of small tables."""
+    hints = []
+    for party in parties:
+        path = party.path_from(folder)
+        try:
+            texts = read_texts(path, party.link, TableLimits(max_rows=_COMPARED))
+        except InputError:  # more rows
+            continue
+        hints += [f"{path}, {one}" for one in find_placeholders(texts, list(texts))]
+    return hints
 
 
 def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:

@@ -397,8 +397,13 @@ def test_a_job_file_links_and_leaves_linkage_columns_out_of_the_features(tmp_pat
     assert right >= 0.9 * pairs
     assert right >= 0.8 * common
     checked = check_file(tmp_path / "job.toml")
-    assert checked.mistakes == ()
+    assert checked.mistakes == checked.hints == ()
     assert checked.card is not None
+    bank = tmp_path / "bank.csv"
+    bank.write_text(re.sub(r",(?:19|20)\d\d\d\d0\d,", ",19000101,", bank.read_text()))
+    (hint,) = check_file(tmp_path / "job.toml").hints
+    assert "bank.csv, date_of_birth: " in hint
+    assert "values are '19000101'" in hint
     (tmp_path / "job.toml").write_text((tmp_path / "job.toml").read_text().replace("street_col", "street_cool"))
     assert any(
         "street_cool" in mistake and "street_col" in mistake for mistake in check_file(tmp_path / "job.toml").mistakes

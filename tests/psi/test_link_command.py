@@ -240,6 +240,28 @@ def test_numbers_and_salts_are_compared_between_processes(folder: Path) -> None:
     assert any("compares other fields" in str(one) for one in ended.values())
 
 
+def test_values_that_may_stand_for_unknown_are_told_before_parties_meet(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with (folder / "bank.csv").open(newline="") as stream:
+        rows = list(csv.reader(stream))
+    at = rows[0].index("date_of_birth")
+    for row in rows[1:31]:
+        row[at] = "19000101"
+    with (tmp_path / "bank.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    code = run(
+        *("link", str(tmp_path / "bank.csv"), "--field", "date_of_birth=date", "--name", "bank", "--at", "127.0.0.1:0"),
+        *("--cert", str(folder / "bank.crt"), "--key", str(folder / "bank.key"), "--wait", "0.2"),
+        *("--peer", "shop=127.0.0.1:1", "--peer-cert", f"shop={folder / 'shop.crt'}"),
+        *("--linker", "bank", "--the-linker-may-test-guesses"),
+    )
+    said = capsys.readouterr().err
+    assert code != 0  # nobody came
+    assert "Note: date_of_birth: 30 of " in said
+    assert "values are '19000101', more than 5 times as many as of others" in said
+
+
 def test_mistakes_have_one_sentence_and_exit_code_2(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base = [
         "--name",

@@ -23,6 +23,7 @@ from securevfl_psi.command.several import address, named, neighbours
 from securevfl_psi.command.written import require_writable
 from securevfl_psi.errors import InputError, LinkageError
 from securevfl_psi.linkage.clk import normal_columns
+from securevfl_psi.linkage.placeholders import find_placeholders
 from securevfl_psi.linkage.witnesses import check_witnesses
 
 __all__ = ["link_command"]
@@ -110,6 +111,8 @@ def link_command(
             def say(text: str) -> None:
                 err.print(text, markup=False, highlight=False, soft_wrap=True)
 
+            for hint in () if records is None else find_placeholders(records.table, list(records.table)):
+                say(f"Note: {hint}")
             socks = meet_all(name, address(at, "--at"), others, stack, wait=wait, timeout=60.0, say=say)
             found = run_link(plan, records, socks, deadline=deadline)
         if out and records is not None:

@@ -23,6 +23,7 @@ from securevfl_psi.linkage.families import Families, FamilyErrors, simulate_fami
 from securevfl_psi.linkage.hardening import Balanced, Blip, Hardening, XorFold
 from securevfl_psi.linkage.kinds import Code, Date, Kind, Number, Text
 from securevfl_psi.linkage.link import CommonIds, Linked, link
+from securevfl_psi.linkage.placeholders import Placeholder, find_placeholders
 from securevfl_psi.linkage.schema import Field, Schema
 from securevfl_psi.linkage.similarity import Candidates, dice, similar_pairs
 from securevfl_psi.linkage.tables import link_tables, write_links
@@ -48,6 +49,7 @@ __all__ = [
     "LinkageError",
     "Linked",
     "Number",
+    "Placeholder",
     "Prefix",
     "Schema",
     "Soundex",
@@ -63,6 +65,7 @@ __all__ = [
     "estimate",
     "estimate_by_witnesses",
     "find_duplicates",
+    "find_placeholders",
     "hamming_tokens",
     "link",
     "link_tables",
