@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from securevfl_psi.linkage import Schema
     from securevfl_psi.linkage.blocking import BlockKey
 
-__all__ = ["CodeField", "DateField", "LinkField", "Linkage", "NumberField", "TextField"]
+__all__ = ["CodeField", "DateField", "LinkField", "Linkage", "NumberField", "TextField", "unknown_values"]
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _PART = re.compile(r"([A-Za-z0-9_-]{1,64})(?::(sound|[1-9][0-9]?))?")
@@ -214,6 +214,17 @@ class Linkage(Config):
             sights = (Sight(of="rows", severity="note", through="probabilities of links"),)
             found += [Finding(active, name, _LIKELY, "note", sights) for name in passive]
         return found
+
+
+def unknown_values(texts: Mapping[str, Sequence[object]]) -> list[str]:
+    """Values that may stand for "unknown" in columns that linkage compares, a sentence each.
+
+    Args:
+        texts: field → its values in one table.
+    """
+    from securevfl_psi.linkage import find_placeholders
+
+    return [str(one) for one in find_placeholders(texts, list(texts))]
 
 
 def _keys(rules: Sequence[str]) -> list[dict[str, BlockKey]]:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from securevfl_psi.linkage.placeholders import find_placeholders
-
+from securevfl.align.linkage import unknown_values
 from securevfl.align.result import RULES
 from securevfl.data import TableLimits
 from securevfl.data.link_columns import read_texts, table_columns
@@ -222,7 +221,7 @@ def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[s
             texts = read_texts(path, party.link, TableLimits(max_rows=_COMPARED))
         except InputError:  # more rows
             continue
-        hints += [f"{path}, {one}" for one in find_placeholders(texts, list(texts))]
+        hints += [f"{path}, {one}" for one in unknown_values(texts)]
     return hints
 
 
