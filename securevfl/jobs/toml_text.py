@@ -30,11 +30,18 @@ def read_toml(file: Path, what: str, example: str) -> dict[str, Any]:
         InputError: no such file, or not TOML.
     """
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        content = tomllib.loads(file.read_text(encoding="utf-8-sig"))  # editors of Windows put a mark before it
     except FileNotFoundError:
         raise InputError(f"{file} does not exist: name a {what} file, see {example}") from None
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{file} is not TOML: {error}") from None
+    except IsADirectoryError:
+        raise InputError(f"{file} is a folder: name a {what} file, see {example}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{file} is not a {what} file: byte {error.start} of it is {error.object[error.start]:#04x}, which is no "
+            "UTF-8: save it as UTF-8"
+        ) from None
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{file} is not a {what} file: {error}") from None
     if _too_wide(content):

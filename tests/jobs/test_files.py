@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.jobs.toml_text import read_toml
 from securevfl.transport import Kind
 
 ROOT = Path(__file__).parents[2]
@@ -224,3 +225,16 @@ def test_texts_that_only_look_like_toml(tmp_path: Path) -> None:
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(sv.InputError, match="does not exist"):
         sv.read_job(tmp_path / "none.toml")
+
+
+def test_a_file_with_a_mark_of_its_encoding_is_read_and_others_say_what_they_are(tmp_path: Path) -> None:
+    text = b'protection = "plain"\n[data]\nname = "credit"\n'
+    (tmp_path / "job.toml").write_bytes(b"\xef\xbb\xbf" + text)
+    assert read_toml(tmp_path / "job.toml", "job", "examples/credit.toml")["protection"] == "plain"
+    (tmp_path / "job.toml").write_bytes(text + b"# \xe9\n")
+    with pytest.raises(
+        sv.InputError, match=rf"byte {len(text) + 2} of it is 0xe9, which is no UTF-8: save it as UTF-8"
+    ):
+        read_toml(tmp_path / "job.toml", "job", "examples/credit.toml")
+    with pytest.raises(sv.InputError, match="is a folder: name a job file"):
+        read_toml(tmp_path, "job", "examples/credit.toml")
