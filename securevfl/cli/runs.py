@@ -312,6 +312,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
 
     record = Record.read(folder / "metrics.json")
     attacked = attacks_beside(folder)
+    page = write(record, folder, attacked)  # first: a reader such as `head` may close what is printed to
     terminal.out.print(cards_text(record, attacked))
     terminal.out.print(worst_text(record), soft_wrap=True)
     terminal.out.print(comparison_table(record))
@@ -319,7 +320,7 @@ def report_command(folder: Annotated[Path, typer.Argument(help="The folder of a 
         terminal.out.print(labelled, soft_wrap=True)
     if (warnings := warnings_text(record)) is not None:
         terminal.out.print(warnings, soft_wrap=True)
-    terminal.out.print(f"Report: {write(record, folder, attacked)}", soft_wrap=True, highlight=False)
+    terminal.out.print(f"Report: {page}", soft_wrap=True, highlight=False)
     if (signed := ledgers_text(record, folder)) is not None:
         terminal.out.print(signed, soft_wrap=True)
 

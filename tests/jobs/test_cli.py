@@ -95,6 +95,22 @@ def test_report_and_audit_read_it_again(run: tuple[Path, subprocess.CompletedPro
     assert "the gradient at the cut" in " ".join(checked.stdout.split())
 
 
+def test_a_page_is_written_before_anything_is_printed(
+    run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when `head` reads what `report` prints, and closes it."""
+    shutil.copytree(run[0] / "runs" / "tiny", tmp_path / "tiny")
+    (tmp_path / "tiny" / "report.html").unlink()
+
+    def closed(*_: object, **__: object) -> None:
+        raise SystemExit(1)
+
+    monkeypatch.setattr(cli.terminal.out, "print", closed)
+    with pytest.raises(SystemExit):
+        cli.main(["report", str(tmp_path / "tiny")])
+    assert (tmp_path / "tiny" / "report.html").exists()
+
+
 def test_a_changed_ledger_fails_the_audit(run: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path) -> None:
     folder, _ = run
     shutil.copytree(folder / "runs" / "tiny", tmp_path / "tiny")
