@@ -213,15 +213,22 @@ class TimeColumn:
 _DATES = "dates and times (2024-05-17, 2024-05-17 09:30:00) or numbers were expected"
 
 
+_LARGEST = 1e100
+"""Of a numeric target: squares of it are still numbers."""
+
+
 def check_target(target: np.ndarray, rows: int, where: str) -> None:
     """Checks `PartyTable.label` of a numeric target.
 
     Raises:
-        InputError: another number of rows, or some that are null or not finite.
+        InputError: another number of rows, or some that are null, not finite, or too large to be squared.
     """
     if target.dtype != np.float64 or target.shape != (rows,):
         raise InputError(f"{where}: the target is {target.dtype} {target.shape}; float64 ({rows},) was expected")
     _refuse(~np.isfinite(target), f"{where}: the target", "null or not finite")
+    _refuse(
+        np.abs(target) > _LARGEST, f"{where}: the target", f"beyond {_LARGEST:g}, the largest number that is learned,"
+    )
 
 
 _LONGEST = 60

@@ -197,5 +197,7 @@ def test_a_target_in_texts_is_read_as_the_numbers_it_stands_for(tmp_path: Path) 
         _labelled(tmp_path, ["1.5", "2.5", "unknown", "?", "unknown"], target="number")
     with pytest.raises(InputError, match="texts such as '1,234', of which nothing tells the decimal mark"):
         _labelled(tmp_path, ["1,234", "2,345"], target="number")
+    with pytest.raises(InputError, match=r"beyond 1e\+100, .* in 1 of 3 rows \(rows 2\)"):
+        _labelled(tmp_path, ["1.5", "-1e101", "1e100"], target="number")
     with pytest.raises(InputError, match="null or not finite in 1 of 3"):
         _labelled(tmp_path, ["1.5 €", "", "2 €"], target="number")
