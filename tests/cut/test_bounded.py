@@ -183,7 +183,7 @@ def test_a_job_with_noise_on_z_and_a_high_rate_keeps_every_norm_below_its_bound(
     monkeypatch.setattr(FloatPassive, "backward", plain)
     monkeypatch.setattr(SealedPassive, "backward", passive)
     monkeypatch.setattr(SealedActive, "backward", active)
-    dp = sv.DP(features=sv.JointNoise(noise_multiplier=0.1, weight_bound=BOUND))
+    dp = sv.DP(features=sv.JointNoise(noise_multiplier=0.5, weight_bound=BOUND))
     protection = sv.BFV(dp=dp) if sealed else sv.Plain(dp=dp)
     algorithm = sv.SplitNN(hidden=16, top=(), lr=0.05, cut_lr=2.0)
     job = sv.Job(algorithm=algorithm, protection=protection, epochs=3 if sealed else 30, steps=3, batch_size=32, seed=1)
