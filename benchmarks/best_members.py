@@ -27,8 +27,8 @@ from securevfl.algorithms import best_roles
 from securevfl.algorithms.best import Best
 from securevfl.cut import Plain
 from securevfl.data import Parties, datasets
-from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.party import Job
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import FEWEST_TO_CHOOSE
 from securevfl.training.pooling import log_loss, pooled, stacked_weights
 from securevfl.training.task import Task

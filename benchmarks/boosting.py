@@ -22,8 +22,8 @@ import numpy as np
 
 import securevfl as sv
 from benchmarks.common import before, data, write
-from securevfl.jobs import join_parties
-from securevfl.jobs.simulation import run_parties
+from securevfl.run import join_parties
+from securevfl.run.simulation import run_parties
 from securevfl.testing.trial import roles_begun
 
 _BINS, _RATE = 32, 0.1

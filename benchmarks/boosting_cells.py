@@ -19,8 +19,8 @@ import securevfl as sv
 from benchmarks.common import write
 from benchmarks.gate.on_trees import cells_solved, watch
 from securevfl.algorithms.boosting.histograms import merged_bins
-from securevfl.jobs import join_parties
-from securevfl.jobs.simulation import run_parties
+from securevfl.run import join_parties
+from securevfl.run.simulation import run_parties
 from securevfl.testing.trial import roles_begun
 
 __all__ = ["cells"]

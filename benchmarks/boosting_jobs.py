@@ -32,9 +32,9 @@ import securevfl as sv
 from benchmarks.common import before, write
 from securevfl.algorithms.boosting import answering
 from securevfl.algorithms.boosting.active import BoostingActive
-from securevfl.jobs import join_parties
-from securevfl.jobs.simulation import Ran, run_parties
-from securevfl.privacy.attacks.measure import auc
+from securevfl.attacks.measure import auc
+from securevfl.run import join_parties
+from securevfl.run.simulation import Ran, run_parties
 from securevfl.testing.trial import roles_begun
 
 __all__ = ["SAMPLING", "one_job", "parties_of", "timed_trees"]

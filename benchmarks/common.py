@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from benchmarks import skip
 from securevfl.errors import InputError
-from securevfl.jobs.machine import machine, versions
+from securevfl.run.machine import machine, versions
 
 RESULTS = Path(os.environ.get("SECUREVFL_BENCHMARKS") or Path(__file__).parent / "results")
 

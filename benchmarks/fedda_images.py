@@ -33,7 +33,7 @@ from benchmarks.fedda_networks import Generator, Training, completed, train
 from benchmarks.frechet import Classifier, between, between_batches, train_classifier
 from securevfl.data.sources import cifar10, image_set
 from securevfl.errors import InputError
-from securevfl.jobs.machine import machine, versions
+from securevfl.run.machine import machine, versions
 
 PAPER = {
     "mnist": {

@@ -29,15 +29,15 @@ import torch
 import securevfl as sv
 from benchmarks.common import RESULTS, data
 from benchmarks.gate.measure import opened
-from securevfl.jobs import join_parties
-from securevfl.jobs.machine import machine, versions
-from securevfl.jobs.recorder import Recorder
-from securevfl.jobs.simulation import Aligned
-from securevfl.privacy.attacks import Known, View
-from securevfl.privacy.attacks import features as on_features
-from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.learners import linear_solve, ridge
-from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
+from securevfl.attacks import Known, View
+from securevfl.attacks import features as on_features
+from securevfl.attacks import label_gradients as on_labels
+from securevfl.attacks.learners import linear_solve, ridge
+from securevfl.attacks.measure import draw_known, r_squared, ranked
+from securevfl.experiments.recorder import Recorder
+from securevfl.run import join_parties
+from securevfl.run.machine import machine, versions
+from securevfl.run.simulation import Aligned
 
 __all__ = ["BOTTOMS", "CELLS", "DATA", "main", "tables"]
 

@@ -32,8 +32,8 @@ from benchmarks.made_rows import MadeRows
 from benchmarks.plain_path import CREDIT, MADE, SETTINGS, measure, measure_made, timed
 from securevfl.cut import CKKS, Plain, Protection
 from securevfl.data.datasets import load
-from securevfl.jobs import Job
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.party import Job
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.parties import scarce
 from securevfl.training import find_algorithm
 

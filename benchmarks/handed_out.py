@@ -31,11 +31,11 @@ from securevfl_crypto.ring import decode
 
 import securevfl as sv
 from benchmarks.common import RESULTS
+from securevfl.attacks.learners import ridge
+from securevfl.attacks.measure import Estimate, auc, draw_known, r_squared
 from securevfl.data import Parties
-from securevfl.jobs.attacking import record_job
-from securevfl.jobs.machine import machine, versions
-from securevfl.privacy.attacks.learners import ridge
-from securevfl.privacy.attacks.measure import Estimate, auc, draw_known, r_squared
+from securevfl.experiments.attacking import record_job
+from securevfl.run.machine import machine, versions
 from securevfl.shares import NetworkShape, blocks
 
 MARKED = 80

@@ -15,9 +15,9 @@ import torch
 
 import securevfl as sv
 from securevfl.data import hold_out
-from securevfl.jobs import join_parties
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.rows import RowRelease
+from securevfl.run import join_parties
 from securevfl.site import PartySecret
 from securevfl.testing.parties import parties, scarce
 from securevfl.training import find_algorithm

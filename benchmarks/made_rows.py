@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from securevfl.data import Parties, PartyTable
-from securevfl.jobs import Job
-from securevfl.jobs.runner.simulated import Simulated
+from securevfl.party import Job
 from securevfl.privacy import Ledger
+from securevfl.run.simulated_parties import Simulated
 from securevfl.site import Site
 from securevfl.training import NumberedRows, Setting, Split, Trained
 

@@ -30,9 +30,9 @@ from securevfl.algorithms import SplitNN
 from securevfl.cut import Plain
 from securevfl.data import Parties
 from securevfl.data.datasets import load
-from securevfl.jobs import Job
-from securevfl.jobs import threads as limits
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.party import Job
+from securevfl.run import threads as limits
+from securevfl.run.simulation import join_parties, run_parties
 
 CREDIT = SplitNN(hidden=16, top=(16,), lr=0.005, cut_lr=1.0)
 SETTINGS: Mapping[str, tuple[str, Mapping[str, object], Job, int]] = {

@@ -28,8 +28,8 @@ import torch
 
 import securevfl as sv
 from benchmarks.common import data, write
-from securevfl.jobs import join_parties
-from securevfl.jobs.simulation import run_parties
+from securevfl.run import join_parties
+from securevfl.run.simulation import run_parties
 from securevfl.testing.trial import roles_begun
 
 __all__ = ["run"]

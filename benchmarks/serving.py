@@ -28,7 +28,7 @@ from pathlib import Path
 import securevfl as sv
 from benchmarks import skip
 from benchmarks.common import write
-from securevfl.jobs.agreement import ServingTerms
+from securevfl.agreement import ServingTerms
 from securevfl.testing.companies import Companies
 from securevfl.testing.parties import parties
 

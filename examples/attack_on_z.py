@@ -4,7 +4,7 @@ python examples/attack_on_z.py [--quick] [--rows 3500] [--out benchmarks/results
 
 In every step the active party sees z = Σ_p a_p W_p of the batch, and after every epoch z of the validation rows. It
 also knows the gradient G that it hands back, the learning rate η, the momentum and which rows a batch holds; this is
-all that the attacks (`securevfl.privacy.attacks.gram`) use. With identity bottoms the step is W ← W − η XᵀG with
+all that the attacks (`securevfl.attacks.gram`) use. With identity bottoms the step is W ← W − η XᵀG with
 X = [a_1 a_2 …], so that z of a later step is linear in the Gram matrix X Xᵀ. The weights, and the parties' parts of z,
 stay unknown.
 """
@@ -22,13 +22,13 @@ import torch
 from sklearn.linear_model import RidgeCV
 
 import securevfl as sv
+from securevfl.attacks.gram import Shown, factor, full_batch, gram_error, shown
+from securevfl.attacks.label_gradients import single
+from securevfl.attacks.measure import auc
 from securevfl.cut import ActiveCut, CutSpec, Protection, WrappedCut
-from securevfl.jobs.machine import machine, versions
-from securevfl.jobs.recorder import Recorder
-from securevfl.jobs.simulation import Aligned
-from securevfl.privacy.attacks.gram import Shown, factor, full_batch, gram_error, shown
-from securevfl.privacy.attacks.label_gradients import single
-from securevfl.privacy.attacks.measure import auc
+from securevfl.experiments.recorder import Recorder
+from securevfl.run.machine import machine, versions
+from securevfl.run.simulation import Aligned
 from securevfl.site import PartySecret, Site
 
 RUNS = 9

@@ -30,10 +30,10 @@ from sklearn.decomposition import FastICA
 from sklearn.exceptions import ConvergenceWarning
 
 import securevfl as sv
+from securevfl.attacks.gram import factor
 from securevfl.data import FeatureEncoder
-from securevfl.jobs.machine import machine, versions
-from securevfl.privacy.attacks.gram import factor
 from securevfl.privacy.noise import gaussian
+from securevfl.run.machine import machine, versions
 from securevfl.site import PartySecret, derive_seed
 
 QUANTILES = np.linspace(0.005, 0.995, 200)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         ZeroImputation,
     )
     from securevfl.align import Align, Linkage
+    from securevfl.auditing import audit
     from securevfl.cut import BFV, CKKS, Auto, Paillier, Plain, Shares
     from securevfl.data import (
         ColumnPreparation,
@@ -79,32 +80,27 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         UnknownNameError,
         WireError,
     )
-    from securevfl.jobs import (
+    from securevfl.experiments import (
         AttackResult,
         CrossValidation,
-        Model,
-        Prediction,
-        Result,
-        align_parties,
         attack,
-        audit,
         compare,
         cross_validate,
         demo,
-        predict,
-        read_job,
         read_sweep,
         run_sweep,
         simulate,
     )
-    from securevfl.jobs.aligned_rows import AlignedRows
-    from securevfl.jobs.estimators import VerticalClassifier, VerticalRegressor
-    from securevfl.jobs.own_sweep import sweep
-    from securevfl.jobs.search import search
-    from securevfl.jobs.search_result import SearchResult
-    from securevfl.jobs.sweep_result import SweepResult
+    from securevfl.experiments.aligned_rows import AlignedRows
+    from securevfl.experiments.estimators import VerticalClassifier, VerticalRegressor
+    from securevfl.experiments.own_sweep import sweep
+    from securevfl.experiments.search import search
+    from securevfl.experiments.search_result import SearchResult
+    from securevfl.experiments.sweep_result import SweepResult
+    from securevfl.jobfile import read_job
     from securevfl.party import Job
     from securevfl.privacy import DP, Gaussian, JointNoise, Marvell, Policy, RandomisedResponse
+    from securevfl.run import Model, Prediction, Result, align_parties, predict
     from securevfl.site import Observer
     from securevfl.training import Algorithm, Frozen
 
@@ -124,16 +120,18 @@ _NAMES: Mapping[str, str] = {
         "AlignmentError AuditError Expired FewCommonRows InputError NoCommonRows Parked PartyFailed PeerEnded "
         "PeerRefused PolicyError ProtectionInactive ProtocolError RangeError SecureVFLError UnknownNameError WireError"
     ),
-    "securevfl.jobs": (
-        "AttackResult CrossValidation Model Prediction Result align_parties attack audit compare cross_validate demo "
-        "predict read_job read_sweep run_sweep simulate"
+    "securevfl.auditing": "audit",
+    "securevfl.experiments": (
+        "AttackResult CrossValidation attack compare cross_validate demo read_sweep run_sweep simulate"
     ),
-    "securevfl.jobs.aligned_rows": "AlignedRows",
-    "securevfl.jobs.estimators": "VerticalClassifier VerticalRegressor",
-    "securevfl.jobs.own_sweep": "sweep",
-    "securevfl.jobs.search": "search",
-    "securevfl.jobs.search_result": "SearchResult",
-    "securevfl.jobs.sweep_result": "SweepResult",
+    "securevfl.jobfile": "read_job",
+    "securevfl.run": "Model Prediction Result align_parties predict",
+    "securevfl.experiments.aligned_rows": "AlignedRows",
+    "securevfl.experiments.estimators": "VerticalClassifier VerticalRegressor",
+    "securevfl.experiments.own_sweep": "sweep",
+    "securevfl.experiments.search": "search",
+    "securevfl.experiments.search_result": "SearchResult",
+    "securevfl.experiments.sweep_result": "SweepResult",
     "securevfl.site": "Observer",
     "securevfl.party": "Job",
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",

@@ -12,12 +12,12 @@ from typing import Any
 from identity_parties import World
 
 import securevfl as sv
+from securevfl.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
+from securevfl.agreement.cards import certificate_text
 from securevfl.identity.making import Key, self_signed
-from securevfl.jobs.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
-from securevfl.jobs.agreement.cards import certificate_text
+from securevfl.ledger import make_key
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
-from securevfl.privacy.ledger import make_key
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 ENDS = "2026-12-31T00:00:00Z"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from securevfl.privacy.attacks import Look, Looks, Rule, View
+from securevfl.attacks import Look, Looks, Rule, View
 
 ROWS, TRAIN = 500, 400
 

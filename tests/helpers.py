@@ -5,8 +5,8 @@ from __future__ import annotations
 from keys import ready_keys
 
 from securevfl.data import Parties
-from securevfl.jobs import Job
-from securevfl.jobs.simulation import Aligned, align_parties
+from securevfl.party import Job
+from securevfl.run.simulation import Aligned, align_parties
 from securevfl.testing.parties import parties, scarce
 
 __all__ = ["aligned", "parties", "ready_keys", "scarce"]

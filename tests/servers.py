@@ -13,7 +13,7 @@ import numpy as np
 
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
-from securevfl.jobs.parts import PART, ModelPart
+from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import Batching, ModelShelf, Place, ServeActive, ServePassive, ServingPolicy
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryHub

@@ -137,7 +137,7 @@ def _gain(got: Got) -> float:
 
 def _write(found: Sequence[Figures], broken: Sequence[str], rows: int) -> None:
     from benchmarks.common import RESULTS
-    from securevfl.jobs.machine import machine, versions
+    from securevfl.run.machine import machine, versions
 
     RESULTS.mkdir(parents=True, exist_ok=True)
     cells = [msgspec.to_builtins(one) for one in found]

@@ -15,20 +15,20 @@ from benchmarks.gate import on_scorecards, on_trees
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import SIGMAS, Audited, Figures, Got
 from benchmarks.gate.on_shares import Attacked, Wiretap, of_all, uneven
+from securevfl.attacks import Estimate, Known, Transcript, View
+from securevfl.attacks import features as on_features
+from securevfl.attacks import label_gradients as on_labels
+from securevfl.attacks.epsilon import audit
+from securevfl.attacks.learners import classify
+from securevfl.attacks.measure import auc, auc_error, correlated, draw_known, r_squared, ranked
 from securevfl.cut.leakage import DRAWN, features_view, labels_view
 from securevfl.cut.share_exchanges import MASKED, PREDICTED
-from securevfl.jobs import join_parties
-from securevfl.jobs.recorder import Recorder
-from securevfl.jobs.simulation import Ran, run_parties
+from securevfl.experiments.recorder import Recorder
 from securevfl.party import rule_against
 from securevfl.privacy import Policy, epsilon_rdp, permitted
 from securevfl.privacy.accountant import FEATURES, LABELS
-from securevfl.privacy.attacks import Estimate, Known, Transcript, View
-from securevfl.privacy.attacks import features as on_features
-from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.epsilon import audit
-from securevfl.privacy.attacks.learners import classify
-from securevfl.privacy.attacks.measure import auc, auc_error, correlated, draw_known, r_squared, ranked
+from securevfl.run import join_parties
+from securevfl.run.simulation import Ran, run_parties
 from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import COORDINATOR

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from benchmarks.gate.judge import Got
-from securevfl.privacy.attacks import Estimate, View
-from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.measure import draw_known, ranked
+from securevfl.attacks import Estimate, View
+from securevfl.attacks import label_gradients as on_labels
+from securevfl.attacks.measure import draw_known, ranked
 
 __all__ = ["COUNTS", "by_evidence", "evidence"]
 

@@ -11,12 +11,12 @@ from typing import Literal
 import numpy as np
 from securevfl_crypto.replicated import Dealt
 
-from securevfl.jobs.recorder import Recorder
-from securevfl.privacy.attacks import Estimate, Known, Transcript, View
-from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.features import LEARNERS
-from securevfl.privacy.attacks.learners import classify
-from securevfl.privacy.attacks.measure import draw_known, r_squared, ranked
+from securevfl.attacks import Estimate, Known, Transcript, View
+from securevfl.attacks import label_gradients as on_labels
+from securevfl.attacks.features import LEARNERS
+from securevfl.attacks.learners import classify
+from securevfl.attacks.measure import draw_known, r_squared, ranked
+from securevfl.experiments.recorder import Recorder
 from securevfl.transport import Message
 
 __all__ = ["Attacked", "Sights", "Wiretap", "of_all", "sights", "uneven"]

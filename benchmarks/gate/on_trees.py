@@ -14,11 +14,11 @@ import numpy as np
 from benchmarks.gate.cells import Cell
 from benchmarks.gate.judge import Figures, Got
 from securevfl.algorithms.boosting import answering, asking
-from securevfl.jobs import join_parties
-from securevfl.jobs.simulation import run_parties
-from securevfl.privacy.attacks import label_gradients as on_labels
-from securevfl.privacy.attacks.learners import classify, ridge
-from securevfl.privacy.attacks.measure import Estimate, Known, auc, auc_error, draw_known, r_squared, ranked
+from securevfl.attacks import label_gradients as on_labels
+from securevfl.attacks.learners import classify, ridge
+from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, r_squared, ranked
+from securevfl.run import join_parties
+from securevfl.run.simulation import run_parties
 from securevfl.site import PartySecret
 from securevfl.testing.trial import roles_begun
 

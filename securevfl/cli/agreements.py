@@ -13,7 +13,7 @@ from securevfl.cli.application import app
 from securevfl.errors import InputError
 
 if TYPE_CHECKING:
-    from securevfl.jobs.agreement.words import Paragraph
+    from securevfl.agreement.plain_words import Paragraph
 
 __all__: list[str] = []
 
@@ -43,8 +43,8 @@ def card_command(
     ] = None,
 ) -> None:
     """Write what a party shows of itself to the others: its name, keys, certificate and columns, and no row."""
+    from securevfl.agreement import card_of, read_party_file
     from securevfl.durable import write_whole
-    from securevfl.jobs.agreement import card_of, read_party_file
 
     own = read_party_file(file)
     card = card_of(own)
@@ -74,9 +74,9 @@ def propose_command(
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
     from datetime import UTC, datetime
 
+    from securevfl.agreement import ServingTerms, propose, read_card
+    from securevfl.agreement.plain_words import in_words
     from securevfl.durable import write_whole
-    from securevfl.jobs.agreement import ServingTerms, propose, read_card
-    from securevfl.jobs.agreement.words import in_words
 
     if out.exists():
         raise InputError(f"{out} is there already, and may be signed: give another --out")
@@ -118,8 +118,8 @@ def approve_command(
     """Show what a party would agree to, hold it against its own file and policy, and sign."""
     from datetime import UTC, datetime
 
-    from securevfl.jobs.agreement import approve, hold, read_agreement, read_party_file, write_approval
-    from securevfl.jobs.agreement.words import in_words
+    from securevfl.agreement import approve, hold, read_agreement, read_party_file, write_approval
+    from securevfl.agreement.plain_words import in_words
 
     own, proposal = read_party_file(file), read_agreement(agreement).proposal
     held = hold(proposal, own, datetime.now(UTC))
@@ -142,8 +142,8 @@ def show_command(
     party: Annotated[str, typer.Option("--as", help="Mark this party.")] = "",
 ) -> None:
     """Say in plain words what an agreement holds, and who has approved it."""
-    from securevfl.jobs.agreement import read_agreement
-    from securevfl.jobs.agreement.words import approvals_in_words, in_words
+    from securevfl.agreement import read_agreement
+    from securevfl.agreement.plain_words import approvals_in_words, in_words
 
     found = read_agreement(agreement)
     if party:
@@ -157,7 +157,7 @@ def compare_command(
     other: Annotated[Path, typer.Argument(help="Another.")],
 ) -> None:
     """Name every field in which two agreements differ; exit code 2 if they do."""
-    from securevfl.jobs.agreement import differences, read_agreement
+    from securevfl.agreement import differences, read_agreement
 
     found = differences(read_agreement(one).proposal, read_agreement(other).proposal, me=str(one), peer=str(other))
     for line in found:

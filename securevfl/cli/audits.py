@@ -28,7 +28,7 @@ def audit_command(
 ) -> None:
     """Verify the ledgers of a run: what left each party, what came, how it was protected, what its receiver can
     compute from it, and ε."""
-    from securevfl.jobs.audit_tables import audit_json, audit_tables, summary
+    from securevfl.auditing.tables import audit_json, audit_tables, summary
 
     whole = sv.audit(folder, pins=_pins(pin or []), keys=keys)
     shown = whole.of(party=party, run=run)
@@ -70,7 +70,7 @@ def keys_command(
 ) -> None:
     """Make a party's key, which signs its ledgers, and print the fingerprint that its peers pin."""
     from securevfl.data.table import wrong_name
-    from securevfl.privacy.ledger import make_key, read_private_key, read_public_key
+    from securevfl.ledger import make_key, read_private_key, read_public_key
 
     if bool(name) == (show is not None):
         raise InputError("give the name of a party, to make its key, or --show FILE")

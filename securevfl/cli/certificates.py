@@ -79,7 +79,7 @@ def rotate_command(
     runs accept it."""
     from securevfl.identity.files import read_bounded
     from securevfl.identity.folder import rotate
-    from securevfl.privacy.ledger import read_private_key
+    from securevfl.ledger import read_private_key
 
     if (signing_key is None) != (agreement is None):
         raise InputError("an endorsement holds for one job: give --signing-key and --agreement, or neither")

@@ -43,8 +43,8 @@ def sweep_command(
 
     Exit code 1 if cells failed; the others ran, and the next run tries the failed ones again.
     """
-    from securevfl.jobs.interrupts import resumable
     from securevfl.report.progress import sweep_bar
+    from securevfl.run.interrupts import resumable
 
     if over:
         _sweep_settings(file, over, seeds, axis, folder, workers, pool, device, accept_leak)
@@ -68,9 +68,9 @@ def _sweep_settings(
     accept_leak: bool,
 ) -> None:
     """Sweep settings of a job file over its own tables."""
-    from securevfl.jobs.grid import grid_of, read_over
-    from securevfl.jobs.interrupts import resumable
+    from securevfl.experiments.grid import grid_of, read_over
     from securevfl.report.progress import sweep_bar
+    from securevfl.run.interrupts import resumable
 
     settings = read_over(over)
     job = sv.read_job(file, accept_leak=accept_leak)
@@ -149,9 +149,9 @@ def search_command(
     """Look for settings of a job file with Optuna, over its own tables, by validation rows; go on where an earlier
     search broke off. Prints the winner as sections of a job file, and its figures on the test rows.
     """
-    from securevfl.jobs.interrupts import resumable
-    from securevfl.jobs.search_space import read_space
-    from securevfl.jobs.toml_text import settings_text
+    from securevfl.experiments.search_space import read_space
+    from securevfl.jobfile.toml_text import settings_text
+    from securevfl.run.interrupts import resumable
 
     asked = read_space(space)
     job = sv.read_job(file, accept_leak=accept_leak)
@@ -189,8 +189,8 @@ def attack_command(
     For data that are public or simulated: it needs all tables in one place. Exit code 3 if an attack gets what the job
     calls ok.
     """
-    from securevfl.jobs.interrupts import resumable
     from securevfl.report import card_table
+    from securevfl.run.interrupts import resumable
 
     file = sv.read_job(job, accept_leak=accept_leak)
     folder = folder or Path("runs") / f"{file.name}-attacks"

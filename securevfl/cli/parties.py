@@ -14,9 +14,9 @@ from securevfl.cli import terminal
 from securevfl.cli.application import app
 
 if TYPE_CHECKING:
-    from securevfl.jobs.process.attend import Attending
-    from securevfl.jobs.process.start import Start
-    from securevfl.jobs.runner.news import News
+    from securevfl.process.launch import Start
+    from securevfl.process.party_process import Attending
+    from securevfl.run.events import News
     from securevfl.site import Observer
 
 __all__: list[str] = []
@@ -50,8 +50,8 @@ def party_command(
 
     Exit code 0 when all parties have their results, 75 when it ended before and can be started again.
     """
-    from securevfl.jobs.operations import keep_to_quota, operating
-    from securevfl.jobs.process.start import read_start
+    from securevfl.process.launch import read_start
+    from securevfl.process.operations import keep_to_quota, operating
 
     keep_to_quota()
     start = read_start(agreement, name, file)
@@ -83,7 +83,7 @@ def _log_files(state: Path, other: Path | None) -> list[Path]:
 
 
 def _stopping(log: Any) -> Any:
-    from securevfl.jobs.operations import stopping
+    from securevfl.process.operations import stopping
 
     def inside(party: Attending) -> AbstractContextManager[object]:
         return stopping(party.stop, log)
@@ -97,7 +97,7 @@ def _progress(*, bars: bool) -> Iterator[list[News | Observer]]:
     if not bars:
         yield []
         return
-    from securevfl.jobs.process.progress import party_bars
+    from securevfl.process.progress import party_bars
 
     with party_bars(terminal.err) as shown:
         yield [shown]
@@ -126,8 +126,8 @@ def status_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
     """Show where a party's process stands: phase, peers, bytes, ε, and what it waits for. Also after its end."""
-    from securevfl.jobs.process.status import read_status
-    from securevfl.jobs.process.status_table import status_lines, status_table
+    from securevfl.process.status import read_status
+    from securevfl.process.status_table import status_lines, status_table
 
     found = read_status(state)
     if as_json:

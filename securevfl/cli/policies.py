@@ -23,7 +23,7 @@ def policy_check_command(
     active: Annotated[str, typer.Option(help="The active party, if its new table has no labels: to predict.")] = "",
 ) -> None:
     """Say what of a job a party's policy would refuse, and which change of the job would satisfy all parties."""
-    from securevfl.jobs import check_policy
+    from securevfl.checks import check_policy
 
     found = check_policy(job, policy, active=active)
     for line in found.refusals:

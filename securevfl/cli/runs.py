@@ -16,8 +16,8 @@ from securevfl.cli.serving import predict_as
 from securevfl.durable import make_folder, write_whole
 
 if TYPE_CHECKING:
-    from securevfl.jobs.files import JobFile
-    from securevfl.jobs.folder import RunFolder
+    from securevfl.jobfile.job_file import JobFile
+    from securevfl.run.run_folder import RunFolder
 
 __all__: list[str] = []
 
@@ -26,7 +26,7 @@ _OVERWRITE = "Replace the results of a finished run in the folder."
 
 def run_folder(folder: Path | None, name: str, *, overwrite: bool) -> AbstractContextManager[RunFolder]:
     """The folder that was asked for, or one called after the run, with a number where another run is in the way."""
-    from securevfl.jobs.folder import RunFolder
+    from securevfl.run.run_folder import RunFolder
 
     numbered = folder is None and not overwrite
     return RunFolder.take(folder or Path("runs") / name, overwrite=overwrite, numbered=numbered)
@@ -104,7 +104,7 @@ def init_command(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
 ) -> None:
     """Draft a job file from tables: identifiers, the label, how columns are prepared, each guess with its reason."""
-    from securevfl.jobs.drafting import draft_job
+    from securevfl.jobfile.drafting import draft_job
 
     if file.exists() and not overwrite:
         raise sv.InputError(f"{file} is there: name another with --out, or replace it with --overwrite")
@@ -124,7 +124,7 @@ def check_command(
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """List everything in a job that would fail before it runs: its file, its tables, its parties, their policies."""
-    from securevfl.jobs import check_file
+    from securevfl.checks import check_file
 
     found = check_file(file, active=active, accept_leak=accept_leak)
     if found.tables:
@@ -177,7 +177,7 @@ def run_command(
     accept_leak: Annotated[bool, typer.Option("--accept-leak", help=terminal.ACCEPT_LEAK)] = False,
 ) -> None:
     """Run a job file with all parties in this process; the model goes to model/ beside the report."""
-    from securevfl.jobs.interrupts import resumable
+    from securevfl.run.interrupts import resumable
 
     file = sv.read_job(job, policies=policy or (), accept_leak=accept_leak)
     again = terminal.command() if checkpoints else ""
@@ -271,8 +271,8 @@ def predict_command(
         raise sv.InputError(
             "give the job file and the model's folder; or the agreement with --as PARTY --file PARTY.toml"
         )
-    from securevfl.jobs.folder import ledgers_kept
-    from securevfl.jobs.interrupts import resumable
+    from securevfl.run.interrupts import resumable
+    from securevfl.run.run_folder import ledgers_kept
 
     content = sv.read_job(job, active=active)
     trained = sv.Model.load(model, content.job)

@@ -64,9 +64,9 @@ def start_command(
 
 
 async def _start(agreement: Path, party: str, file: Path, serving: Path | None, run: str) -> list[Any]:
-    from securevfl.jobs.agreement import read_agreement, read_party_file
-    from securevfl.jobs.operations import keep_to_quota, operating, stopping
-    from securevfl.jobs.runner.news import News, Several
+    from securevfl.agreement import read_agreement, read_party_file
+    from securevfl.process.operations import keep_to_quota, operating, stopping
+    from securevfl.run.events import News, Several
     from securevfl.serving.process import at_work
 
     keep_to_quota()
@@ -144,7 +144,7 @@ def add_command(
     file: Annotated[Path, typer.Option(help=_FILE)],
 ) -> None:
     """Put the party's part of a new model beside the one that is served; it is activated over HTTP once all have it."""
-    from securevfl.jobs.agreement import read_agreement, read_party_file
+    from securevfl.agreement import read_agreement, read_party_file
     from securevfl.serving.process import put_part
 
     own = read_party_file(file)
@@ -171,7 +171,7 @@ def predict_as(
 
 
 async def _predict(agreement: Path, party: str, file: Path, data: Path | None, *, everyone: bool) -> Scored | None:
-    from securevfl.jobs.operations import keep_to_quota, stopping
+    from securevfl.process.operations import keep_to_quota, stopping
     from securevfl.serving.process import at_work
     from securevfl.serving.whole import predict_all
 

@@ -20,14 +20,14 @@ _MOST = _HEAD.size + (16 << 10) + _SIGNATURE
 
 
 class Signer(Protocol):
-    """A private signing key, as `securevfl.privacy.ledger.PrivateKey`."""
+    """A private signing key, as `securevfl.ledger.PrivateKey`."""
 
     def sign(self, kind: str, content: bytes) -> str:
         """The signature over `content` of a `kind`, hexadecimal."""
 
 
 class Verifier(Protocol):
-    """A public signing key, as `securevfl.privacy.ledger.PublicKey`."""
+    """A public signing key, as `securevfl.ledger.PublicKey`."""
 
     def verify(self, kind: str, content: bytes, signature: str) -> None:
         """Check a signature.

@@ -1,6 +1,19 @@
 """Ledger, policy, links, and differential privacy with its accounting. Cuts and algorithms may import
 this folder; it knows neither."""
 
+from securevfl.ledger import (
+    Chain,
+    Entry,
+    Ledger,
+    Ledgers,
+    Noted,
+    OpensLedgers,
+    OwnLedgers,
+    PrivateKey,
+    PublicKey,
+    read,
+    verify,
+)
 from securevfl.privacy.accountant import (
     Accountant,
     GaussianRelease,
@@ -17,19 +30,6 @@ from securevfl.privacy.findings import OTHER_OWNERS, Finding
 from securevfl.privacy.joint import JointRelease
 from securevfl.privacy.journal import Journal, lost_attempts
 from securevfl.privacy.labels import LabelRelease, randomised_response
-from securevfl.privacy.ledger import (
-    Chain,
-    Entry,
-    Ledger,
-    Ledgers,
-    Noted,
-    OpensLedgers,
-    OwnLedgers,
-    PrivateKey,
-    PublicKey,
-    read,
-    verify,
-)
 from securevfl.privacy.link import Declared, Heard, Link, fan_out, send_all, together
 from securevfl.privacy.look_book import LookBook
 from securevfl.privacy.looks import RowLooks, looks_allowed

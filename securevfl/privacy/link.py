@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from securevfl.errors import PeerEnded, ProtocolError
+from securevfl.ledger import Ledger
 from securevfl.privacy.clock import Clock
-from securevfl.privacy.ledger import Ledger
 from securevfl.privacy.noise import Noised
 from securevfl.privacy.policy import Policy
 from securevfl.privacy.terms import raise_refusal

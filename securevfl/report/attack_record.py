@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from securevfl.privacy.attacks import Measured
+from securevfl.attacks import Measured
 from securevfl.report.stored import read_record
 
 __all__ = ["ATTACK_FORMAT", "AttackRecord", "Claimed", "Line", "attacks_beside", "lines"]

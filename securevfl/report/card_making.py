@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from securevfl.privacy import OTHER_OWNERS
-from securevfl.privacy.attacks.verdict import measures_as_leak
+from securevfl.privacy.attack_verdict import measures_as_leak
 from securevfl.privacy.severity import READ_AUC
 from securevfl.report.attack_record import AttackRecord, Line, lines
 from securevfl.report.card import STANDINGS, Card, Cell, Column, Group, Standing

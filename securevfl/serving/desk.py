@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from securevfl.errors import InputError
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.local import LocalModel
 from securevfl.serving.policy import Refusal

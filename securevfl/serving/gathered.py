@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 from securevfl.errors import Parked, PeerEnded, ProtocolError, RangeError
-from securevfl.jobs.runner.news import News
 from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
 from securevfl.party.reports import Report, View
+from securevfl.run.events import News
 from securevfl.transport import Aborted, Channel, Down, Ended, Mesh, MeshEvent, Noted, Refused, Up
 
 __all__ = ["Gathered"]

@@ -12,8 +12,8 @@ from typing import Any
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from securevfl.agreement import Address
 from securevfl.errors import InputError
-from securevfl.jobs.agreement import Address
 from securevfl.serving.front import Front
 from securevfl.serving.guards import Guarded
 from securevfl.serving.http import CERTIFICATE, application

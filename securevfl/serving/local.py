@@ -9,8 +9,8 @@ import numpy as np
 
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
-from securevfl.jobs.parts import ModelPart
 from securevfl.party import Alone
+from securevfl.run.model_parts import ModelPart
 
 __all__ = ["LocalModel"]
 

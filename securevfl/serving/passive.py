@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 
 from securevfl.errors import InputError, PolicyError, ProtocolError
-from securevfl.jobs.parts import ModelPart
 from securevfl.privacy import Link
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving.exchanges import hear, refuse, say_ok
 from securevfl.serving.place import Place
 from securevfl.serving.policy import MOST_ROWS, Refusal

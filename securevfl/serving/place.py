@@ -13,10 +13,10 @@ from pathlib import Path
 from securevfl.data import PartyTable
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
-from securevfl.jobs.digests import data_digests
+from securevfl.ledger import PrivateKey
 from securevfl.party import Job
 from securevfl.privacy import Clock, Ledger, Link, LookBook
-from securevfl.privacy.ledger import PrivateKey
+from securevfl.run.digests import data_digests
 from securevfl.serving.exchanges import serving_exchanges
 from securevfl.serving.policy import ServingPolicy
 from securevfl.site import PartySecret, Site

@@ -10,25 +10,17 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from securevfl.agreement import Agreement, PartyFile, check_versions, peer_book, read_agreement, read_party_file, row_of
+from securevfl.agreement.party_file import DataSection
 from securevfl.data import PartyTable
 from securevfl.errors import Expired, InputError, PolicyError
-from securevfl.jobs.agreement import (
-    Agreement,
-    PartyFile,
-    check_versions,
-    peer_book,
-    read_agreement,
-    read_party_file,
-    row_of,
-)
-from securevfl.jobs.agreement.party_file import DataSection
-from securevfl.jobs.files import read_job
-from securevfl.jobs.machine import versions
-from securevfl.jobs.parts import PART, ModelPart
-from securevfl.jobs.process.start import Start
-from securevfl.jobs.state import StateFolder
+from securevfl.jobfile.job_file import read_job
 from securevfl.party import Job
 from securevfl.party.reports import Report
+from securevfl.process.launch import Start
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.machine import versions
+from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper
 from securevfl.serving.passive import ServePassive

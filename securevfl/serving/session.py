@@ -16,11 +16,11 @@ from securevfl.align import Alignment
 from securevfl.data import PartyTable
 from securevfl.durable import make_folder
 from securevfl.errors import InputError, ProtocolError, SecureVFLError
-from securevfl.jobs.parts import ModelPart
-from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import align_party, consent_party, note_spent, scoring_program
 from securevfl.party.heads import exchange_heads
 from securevfl.party.reports import View
+from securevfl.run.model_parts import ModelPart
+from securevfl.run.store import read_tree, write_tree
 from securevfl.serving.daily import DailyCounts
 from securevfl.serving.gathered import Gathered
 from securevfl.serving.place import Place, table_digest

@@ -26,10 +26,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from securevfl.agreement import Address
 from securevfl.config import Config
 from securevfl.errors import InputError
-from securevfl.jobs.agreement import Address
-from securevfl.jobs.toml_text import raise_all, read_sections, read_toml
+from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.serving.limits import Limits
 from securevfl.serving.policy import ServingPolicy
 from securevfl.serving.questions import Batching

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
-from securevfl.jobs.parts import PART, ModelPart, model_part, write_run
-from securevfl.jobs.store import write_tree
 from securevfl.party import Job
+from securevfl.run.model_parts import PART, ModelPart, model_part, write_run
+from securevfl.run.store import write_tree
 
 __all__ = ["ModelShelf", "Named", "digest_of"]
 

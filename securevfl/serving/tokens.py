@@ -30,7 +30,7 @@ from typing import Literal
 from securevfl.config import Config, Mistaken
 from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
-from securevfl.jobs.toml_text import raise_all, read_toml
+from securevfl.jobfile.toml_text import raise_all, read_toml
 
 __all__ = ["SCOPES", "Client", "Scope", "TokenFile", "make_token"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from securevfl.agreement import Address
 from securevfl.errors import InputError, PolicyError
-from securevfl.jobs.agreement import Address
 from securevfl.party import Alone
 from securevfl.serving.active import ServeActive
 from securevfl.serving.helper import ServeHelper

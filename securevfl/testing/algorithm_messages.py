@@ -6,10 +6,10 @@ from itertools import chain
 
 from securevfl.cut import Plain, Protection
 from securevfl.errors import AuditError, ProtocolError
-from securevfl.jobs.receipt import receipt
-from securevfl.jobs.simulation import Ran
 from securevfl.party import declared as declared_by_all
 from securevfl.privacy import READABLE_KINDS, verify
+from securevfl.run.receipt import receipt
+from securevfl.run.simulation import Ran
 from securevfl.testing.algorithm_configuration import accepted
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same

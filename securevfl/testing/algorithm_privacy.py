@@ -9,9 +9,9 @@ import torch
 
 from securevfl.cut import Plain, Protection
 from securevfl.errors import PolicyError
-from securevfl.jobs.simulation import Ran
 from securevfl.party import Job
 from securevfl.privacy import DP, READABLE_KINDS, Gaussian, RandomisedResponse
+from securevfl.run.simulation import Ran
 from securevfl.testing.algorithm_configuration import KINDS, accepted
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, roles_begun, same, seen

@@ -14,11 +14,11 @@ import numpy as np
 from securevfl.data import Parties
 from securevfl.data.table import TEST
 from securevfl.errors import SecureVFLError
-from securevfl.jobs.everyone import every_set
-from securevfl.jobs.model import Model, predict
-from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
-from securevfl.jobs.store import read_tree, write_tree
 from securevfl.party import Alone
+from securevfl.run.model import Model, predict
+from securevfl.run.partial_scoring import every_set
+from securevfl.run.simulation import COORDINATOR, Ran, join_parties
+from securevfl.run.store import read_tree, write_tree
 from securevfl.site import Keeper
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.trial import Trial, same, seen

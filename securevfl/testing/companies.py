@@ -6,21 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from securevfl.agreement import ServingTerms, approve, card_of, propose, read_agreement, read_party_file, write_approval
 from securevfl.data import Parties, PartyTable
 from securevfl.durable import make_folder
 from securevfl.identity.making import Key, self_signed
-from securevfl.jobs.agreement import (
-    ServingTerms,
-    approve,
-    card_of,
-    propose,
-    read_agreement,
-    read_party_file,
-    write_approval,
-)
-from securevfl.jobs.parts import PART, model_part, write_run
-from securevfl.jobs.store import write_tree
-from securevfl.privacy.ledger import make_key
+from securevfl.ledger import make_key
+from securevfl.run.model_parts import PART, model_part, write_run
+from securevfl.run.store import write_tree
 
 __all__ = ["Companies"]
 

@@ -18,10 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from securevfl.data import Parties, PartyTable
-from securevfl.durable import make_folder, write_whole
-from securevfl.identity.making import Key, self_signed
-from securevfl.jobs.agreement import (
+from securevfl.agreement import (
     Agreement,
     Limits,
     Proposal,
@@ -32,14 +29,17 @@ from securevfl.jobs.agreement import (
     read_party_file,
     write_approval,
 )
-from securevfl.jobs.process.attend import Attending
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.runner.news import News
-from securevfl.jobs.runner.simulated import coordinator_of
-from securevfl.jobs.state import StateFolder
+from securevfl.data import Parties, PartyTable
+from securevfl.durable import make_folder, write_whole
+from securevfl.identity.making import Key, self_signed
+from securevfl.ledger import make_key
 from securevfl.party import Job, JobTerms
 from securevfl.privacy import Policy
-from securevfl.privacy.ledger import make_key
+from securevfl.process.launch import read_start
+from securevfl.process.party_process import Attending
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.events import News
+from securevfl.run.simulated_parties import coordinator_of
 from securevfl.site import Observer, PartySecret
 from securevfl.transport import MemoryHub
 

@@ -14,13 +14,13 @@ import numpy as np
 from securevfl.cut import BFV, Paillier, Plain, Protection
 from securevfl.data import Parties
 from securevfl.errors import InputError, PartyFailed, PolicyError
-from securevfl.jobs.programs import run_programs, sites_of
-from securevfl.jobs.receipt import check_protection
-from securevfl.jobs.simulation import COORDINATOR, Ran, join_parties
 from securevfl.party import Job, consent_party, train_party
+from securevfl.run.receipt import check_protection
+from securevfl.run.simulation import COORDINATOR, Ran, join_parties
 from securevfl.site import Keeper, PartySecret, Site
 from securevfl.testing.failure import CheckFailed
 from securevfl.testing.parties import label_owners, scarce, silent_active
+from securevfl.testing.programs import run_programs, sites_of
 from securevfl.training import Algorithm, Trained
 from securevfl.training.role import Role
 from securevfl.transport import WINDOW, Exchange

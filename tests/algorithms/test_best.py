@@ -21,7 +21,7 @@ from small_algorithms import SIZES, make
 
 import securevfl as sv
 from securevfl.algorithms import best, best_roles
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.site import Keeper, PartySecret, Site
 from securevfl.training import Plan, Setting
 from securevfl.training.members import member_setting, member_site

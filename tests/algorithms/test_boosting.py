@@ -359,7 +359,7 @@ def test_sealed_constrained_trees_are_the_plain_ones(nodes: str, monkeypatch: py
 
 
 def test_check_names_columns_of_constraints_that_are_not_there(tmp_path: Path) -> None:
-    from securevfl.jobs import check_file
+    from securevfl.checks import check_file
 
     for name, frame in (("a", "k,amount,y\n1,2,0\n2,3,1\n3,1,0\n"), ("b", "k,spent\n1,5\n2,6\n3,9\n")):
         (tmp_path / f"{name}.csv").write_text(frame)

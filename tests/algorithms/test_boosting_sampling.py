@@ -22,7 +22,7 @@ from securevfl.algorithms.boosting import answering
 from securevfl.algorithms.boosting.histograms import merged_bins
 from securevfl.algorithms.boosting.sampling import drawn_rows, hear_columns, hear_rows
 from securevfl.algorithms.boosting.trees import read_splits, read_trees
-from securevfl.privacy.attacks.measure import auc
+from securevfl.attacks.measure import auc
 from securevfl.testing.trial import roles_begun
 
 

@@ -14,10 +14,10 @@ from helpers import scarce
 from small_algorithms import make
 
 import securevfl as sv
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.ledger import chain
 from securevfl.party import job as job_module
 from securevfl.privacy import Ledger, link
-from securevfl.privacy.ledger import chain
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing import sites
 from securevfl.training import ActiveProgram, PassiveProgram, Trained
 from securevfl.training.active_program import numbers

@@ -16,7 +16,7 @@ from torch import nn
 import securevfl as sv
 from securevfl.algorithms.few_shot_vfl.fixmatch import cluster, fixmatch, purity, strong, weak
 from securevfl.algorithms.few_shot_vfl.server import agreed
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 
 

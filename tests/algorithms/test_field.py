@@ -16,8 +16,8 @@ import securevfl as sv
 from securevfl.algorithms.apc_vfl import imitation_loss, standardised
 from securevfl.algorithms.distilled import _Active, distillation_loss, log_probabilities
 from securevfl.algorithms.fedhssl import cross_loss, guided_loss, unlikeness
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import READABLE_KINDS
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.transport import Kind
 

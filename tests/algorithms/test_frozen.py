@@ -12,8 +12,8 @@ from torch import nn
 
 import securevfl as sv
 from securevfl.algorithms import PlugVFL
-from securevfl.jobs.recorder import Recorder
-from securevfl.jobs.runner.place import first_secret
+from securevfl.experiments.recorder import Recorder
+from securevfl.run.party_context import first_secret
 from securevfl.site import PartySecret
 from securevfl.testing import checks
 from securevfl.training import Algorithm, frozen, frozen_activations, frozen_bottom

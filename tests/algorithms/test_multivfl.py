@@ -20,9 +20,10 @@ from securevfl.algorithms.multivfl import averaging
 from securevfl.algorithms.multivfl.averaging import masked, unmasked_mean
 from securevfl.algorithms.multivfl.servers import SERVERS, Server, ServerName, demon
 from securevfl.data import hold_out, label_owners
-from securevfl.jobs import align_parties, join_parties, programs
 from securevfl.privacy import Entry, Ledger
+from securevfl.run import align_parties, join_parties
 from securevfl.site import PartySecret
+from securevfl.testing import programs
 from securevfl.transport import memory_pair
 
 CONFIG = sv.MultiVFL(hidden=8, top=(8,), bottom=(6,), lr=0.01, cut_lr=0.2)

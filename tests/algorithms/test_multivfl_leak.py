@@ -11,7 +11,7 @@ import pytest
 import securevfl as sv
 from securevfl.algorithms.multivfl.averaging import MaskedAveraging
 from securevfl.data import Parties, PartyTable, hold_out, label_owners
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 
 CLASSES = 4

@@ -13,8 +13,8 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.cut import CutSpec, PassiveCut
-from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.privacy import Noised, NoiseShare, bare
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.site import Site
 from securevfl.testing.parties import label_owners
 from securevfl.testing.trial import roles_begun

@@ -13,7 +13,7 @@ from small_algorithms import KINDS, SETTINGS, make
 import securevfl as sv
 from securevfl.algorithms.fedcvt import attend, polynomial_attend
 from securevfl.cut import Protection
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.site import PartySecret
 from securevfl.transport import Kind
 

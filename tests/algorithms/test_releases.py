@@ -15,8 +15,8 @@ import securevfl as sv
 from securevfl.algorithms import risa, splitnn
 from securevfl.cut import CutSpec
 from securevfl.data import LabelBook, PartyTable
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import Link, Noised, RowRelease, bare, clip_rows
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.training import ActiveRole, Algorithm, PassiveRole, algorithms, find_algorithm
 from securevfl.training.noise import FeatureNoise
 from securevfl.training.rows import Features

@@ -14,8 +14,8 @@ from small_algorithms import SETTINGS, SEVERAL, make
 
 import securevfl as sv
 from securevfl.data import Parties
-from securevfl.jobs import Model
-from securevfl.jobs.simulation import Aligned, join_parties, run_parties
+from securevfl.run import Model
+from securevfl.run.simulation import Aligned, join_parties, run_parties
 from securevfl.testing.parties import label_owners
 from securevfl.testing.trial import roles_begun
 from securevfl.training import Algorithm

@@ -21,7 +21,7 @@ from securevfl.algorithms.scorecard import counting
 from securevfl.algorithms.scorecard import roles as roles_module
 from securevfl.algorithms.scorecard.binning import Evidence, Evidences, codes_of, cut_points, monotone
 from securevfl.cut import Protection
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.testing.parties import parties
 from securevfl.testing.trial import roles_begun
 

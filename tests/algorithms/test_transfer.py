@@ -15,7 +15,7 @@ from torch import nn
 import securevfl as sv
 from securevfl.algorithms.mftl import likeness, signs, transfer_loss
 from securevfl.algorithms.sfhtl import mean_view
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 from securevfl.training import ActiveRole
 

@@ -13,7 +13,7 @@ import pytest
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.jobs import record_job
+from securevfl.experiments import record_job
 from securevfl.report import render_text
 from securevfl.report.attack_page import render_attacks
 from securevfl.report.attack_record import AttackRecord, lines

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from securevfl.attacks.epsilon import audit, epsilon_of_guesses, epsilon_of_rates
 from securevfl.privacy import RandomisedResponse
-from securevfl.privacy.attacks.epsilon import audit, epsilon_of_guesses, epsilon_of_rates
 from securevfl.privacy.severity import mu_of
 
 DELTA = 1e-5

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from attack_views import TRAIN, linear
 
-from securevfl.privacy.attacks import features, gram
-from securevfl.privacy.attacks.learners import linear_solve, ridge
-from securevfl.privacy.attacks.measure import Known, draw_known, r_squared
+from securevfl.attacks import features, gram
+from securevfl.attacks.learners import linear_solve, ridge
+from securevfl.attacks.measure import Known, draw_known, r_squared
 
 
 @pytest.mark.parametrize("which", ["trained", "scored"])

@@ -8,10 +8,11 @@ from attack_views import ROWS, TRAIN, classes, passive
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
-from securevfl.jobs import join_parties, simulate
-from securevfl.jobs.recorder import Recorder
-from securevfl.privacy.attacks import Transcript, label_gradients
-from securevfl.privacy.attacks.measure import Estimate, Known, auc, auc_error, draw_known, ranked, score_labels
+from securevfl.attacks import Transcript, label_gradients
+from securevfl.attacks.measure import Estimate, Known, auc, auc_error, draw_known, ranked, score_labels
+from securevfl.experiments import simulate
+from securevfl.experiments.recorder import Recorder
+from securevfl.run import join_parties
 
 UNSUPERVISED = {
     "norm": label_gradients.norm,

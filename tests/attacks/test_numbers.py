@@ -10,7 +10,7 @@ import torch
 from attack_views import ROWS, TRAIN, linear, passive, view
 
 import securevfl as sv
-from securevfl.privacy.attacks import (
+from securevfl.attacks import (
     Look,
     Looks,
     Measured,
@@ -21,9 +21,9 @@ from securevfl.privacy.attacks import (
     membership,
     saved_parts,
 )
-from securevfl.privacy.attacks.measure import Estimate, auc, correlated, draw_known, r_squared, ranked, score_labels
-from securevfl.privacy.attacks.suite import QUICK, negative, run_suite
-from securevfl.privacy.attacks.verdict import contradiction, measures_as_leak
+from securevfl.attacks.measure import Estimate, auc, correlated, draw_known, r_squared, ranked, score_labels
+from securevfl.attacks.suite import QUICK, negative, run_suite
+from securevfl.privacy.attack_verdict import contradiction, measures_as_leak
 from securevfl.report.attack_page import render_attacks
 
 SIGNED = {

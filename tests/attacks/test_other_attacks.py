@@ -10,8 +10,7 @@ import torch
 from attack_views import ROWS, TRAIN, classes, linear, passive, view
 from scipy.stats import spearmanr
 
-from securevfl.privacy import Finding
-from securevfl.privacy.attacks import (
+from securevfl.attacks import (
     Look,
     Looks,
     Measured,
@@ -26,9 +25,10 @@ from securevfl.privacy.attacks import (
     row_order,
     saved_parts,
 )
-from securevfl.privacy.attacks.measure import auc, draw_known, r_squared, ranked
-from securevfl.privacy.attacks.suite import QUICK, WHOLE, negative, run_suite
-from securevfl.privacy.attacks.verdict import claims, contradiction, measures_as_leak
+from securevfl.attacks.measure import auc, draw_known, r_squared, ranked
+from securevfl.attacks.suite import QUICK, WHOLE, negative, run_suite
+from securevfl.privacy import Finding
+from securevfl.privacy.attack_verdict import claims, contradiction, measures_as_leak
 
 
 def test_an_attribute_follows_from_looks_and_not_from_noise() -> None:

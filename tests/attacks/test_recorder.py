@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import securevfl as sv
+from securevfl.attacks import Looks, Transcript, View
 from securevfl.data import hold_out, label_owners
-from securevfl.jobs import join_parties, predict, simulate
-from securevfl.jobs.recorder import Recorder
-from securevfl.privacy.attacks import Looks, Transcript, View
+from securevfl.experiments import simulate
+from securevfl.experiments.recorder import Recorder
+from securevfl.run import join_parties, predict
 from securevfl.site import Observer, PartySecret
 
 SMALL = {"hidden": 4, "top": (4,), "lr": 0.01}

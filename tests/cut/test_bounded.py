@@ -18,7 +18,7 @@ from securevfl.cut.bounded import _SWING
 from securevfl.cut.plain import FloatPassive
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError, RangeError
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.parties import parties
 
 WIDTH, CLIP, BOUND = 4, 1.0, 2.0

@@ -20,9 +20,9 @@ import securevfl as sv
 from securevfl.cut.base import CutSpec, initial_weights
 from securevfl.cut.sealed import SealedActive, SealedPassive
 from securevfl.errors import InputError
-from securevfl.jobs.checkpoint import keepers
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import Noised, NoiseShare, bare
+from securevfl.run.checkpoint import keepers
+from securevfl.run.simulation import Ran, join_parties, run_parties
 from securevfl.site import Keeper, Observer, PartySecret, Site, derive_seed
 from securevfl.testing.parties import parties
 from securevfl.transport import MemoryChannel, Message, encode

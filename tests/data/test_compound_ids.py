@@ -9,7 +9,7 @@ import securevfl as sv
 from securevfl.data.columns import ColumnUse
 from securevfl.data.sample import table_mistakes
 from securevfl.errors import InputError
-from securevfl.jobs.files import TableSection
+from securevfl.jobfile.job_file import TableSection
 
 ROWS = "first,last,born,x\n Ann,Li,1970-01-01,1\nBo,Ek,007,2\n"
 
@@ -103,8 +103,8 @@ def test_columns_of_other_names_are_nobodys_mistake(tmp_path):
 
 def test_over_the_network_the_number_is_a_term_of_the_alignment_and_of_cards(tmp_path):
     """Parties that never see each other's tables refuse each other; what they write in cards differs, too."""
-    from securevfl.jobs.agreement.cards import TableSchema
-    from securevfl.jobs.simulation import align_parties
+    from securevfl.agreement.cards import TableSchema
+    from securevfl.run.simulation import align_parties
 
     bank, shop = parties_by(tmp_path, ["first", "last"], ["first", "last", "born"])
     cards = [TableSchema.of_table(table).identifiers for table in (bank, shop)]

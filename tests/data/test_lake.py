@@ -17,8 +17,8 @@ import pytest
 from securevfl.data import Categories, PartyTable, Storage, TableLimits, csv_rows, from_arrow, read_csv, read_table
 from securevfl.data.names import Names
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.digests import data_digests
-from securevfl.jobs.files import PartySection
+from securevfl.jobfile.job_file import PartySection
+from securevfl.run.digests import data_digests
 
 ROWS = 5_000
 USE: dict[str, Any] = {"name": "bank", "id": "id", "label": "late", "categorical": ["town"]}

@@ -15,7 +15,7 @@ import pytest
 
 from securevfl.data import TableLimits, from_arrow, read_csv, read_parquet
 from securevfl.errors import InputError
-from securevfl.jobs.files import PartySection
+from securevfl.jobfile.job_file import PartySection
 
 USE: dict[str, Any] = {"name": "a", "id": "id"}
 

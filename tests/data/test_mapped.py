@@ -18,7 +18,7 @@ from securevfl.align.result import order
 from securevfl.data import FeatureEncoder, Parties, PartyTable, Storage, encodings, features, from_arrow
 from securevfl.data.permuted import Permuted
 from securevfl.errors import InputError
-from securevfl.jobs.simulation import join_parties
+from securevfl.run.simulation import join_parties
 
 MAPPED = Storage(above=0)
 

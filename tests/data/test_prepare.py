@@ -14,7 +14,7 @@ from securevfl.data import Categories, ColumnPreparation, FeatureEncoder, PartyT
 from securevfl.data.prepare.dates import parse_dates, parts_of
 from securevfl.data.prepare.numbers import decimal_marks, parse_numbers
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.store import read_tree, write_tree
+from securevfl.run.store import read_tree, write_tree
 
 ROWS = 400
 TRAIN = np.arange(300)

@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from securevfl.agreement.cards import TableSchema
 from securevfl.data import Categories, FeatureEncoder, PartyTable, Preparation, Storage, read_table
 from securevfl.data.columns import ColumnUse
 from securevfl.data.loaders import from_arrow, from_pandas
 from securevfl.data.sample import table_mistakes
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.jobs.agreement.cards import TableSchema
-from securevfl.jobs.digests import data_digests
+from securevfl.run.digests import data_digests
 
 ROWS = 240
 RNG = np.random.default_rng(3)

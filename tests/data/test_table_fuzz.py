@@ -16,9 +16,9 @@ import pytest
 from table_mutants import changed_bytes, changed_csv
 
 import securevfl as sv
+from securevfl.checks import check_file
 from securevfl.cli import main
-from securevfl.jobs import check_file
-from securevfl.jobs.drafting import draft_job
+from securevfl.jobfile.drafting import draft_job
 
 ROWS = 30
 TABLE = "k,amount,city,since,owner,y\n" + "".join(

@@ -33,12 +33,12 @@ from securevfl_psi.publication import Offer, Publication
 from toml_mutants import mutant, toml
 
 import securevfl as sv
+from securevfl import ledger
 from securevfl.errors import SecureVFLError
-from securevfl.jobs.policy_file import read_policy
-from securevfl.jobs.store import read_tree, write_tree
-from securevfl.privacy import ledger
+from securevfl.jobfile.policy_file import read_policy
 from securevfl.report import Record
 from securevfl.report.sweep_record import SweepRecord
+from securevfl.run.store import read_tree, write_tree
 from securevfl.transport import Guard, Kind, Message
 from securevfl.transport import wire as transport
 

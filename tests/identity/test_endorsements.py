@@ -11,7 +11,7 @@ from identity_parties import NOW, Side, World, by, meet, pinned
 
 from securevfl.errors import InputError
 from securevfl.identity import Accepted, Code, Endorsement, Identity, PeerBook, Refusal, context
-from securevfl.privacy.ledger import PrivateKey
+from securevfl.ledger import PrivateKey
 
 JOB, OTHER_JOB = b"j" * 32, b"o" * 32
 DAY = timedelta(days=1)

@@ -26,7 +26,7 @@ from securevfl.identity import Authority, Code, Identity, PeerBook, Pin, Refusal
 from securevfl.identity.certificate import Certificate
 from securevfl.identity.files import write_new
 from securevfl.identity.making import Key, issue, make_request
-from securevfl.privacy.ledger import read_public_key
+from securevfl.ledger import read_public_key
 from securevfl.transport.dialers import Address, Direct, Relay
 from securevfl.transport.relay import Side, read_rendezvous, read_token
 

@@ -11,9 +11,9 @@ from identity_parties import World
 
 from securevfl.errors import InputError
 from securevfl.identity import Endorsement, Identity, Row
-from securevfl.jobs.process.renewing import renewed
-from securevfl.jobs.runner.news import News
-from securevfl.privacy.ledger import PrivateKey
+from securevfl.ledger import PrivateKey
+from securevfl.process.certificate_renewal import renewed
+from securevfl.run.events import News
 from securevfl.transport import LinkState
 
 

@@ -12,10 +12,7 @@ from agreement_parties import NOW, Company, card, proposal
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.errors import Expired, InputError, PolicyError
-from securevfl.identity import Identity
-from securevfl.identity.making import Key, make_authority
-from securevfl.jobs.agreement import (
+from securevfl.agreement import (
     Budget,
     Limits,
     Proposal,
@@ -35,11 +32,14 @@ from securevfl.jobs.agreement import (
     require_peers,
     row_of,
 )
-from securevfl.jobs.agreement.proposing import planned_epsilon, when
-from securevfl.jobs.agreement.words import in_words
-from securevfl.jobs.process.attend import _bounded
+from securevfl.agreement.plain_words import in_words
+from securevfl.agreement.proposing import planned_epsilon, when
+from securevfl.errors import Expired, InputError, PolicyError
+from securevfl.identity import Identity
+from securevfl.identity.making import Key, make_authority
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
+from securevfl.process.party_process import _bounded
 
 JOB = """
 [job]
@@ -149,7 +149,7 @@ OTHER = PrivateKey.generate().public.fingerprint
 
 
 def _new_key(one: Company) -> None:
-    from securevfl.privacy.ledger import make_key
+    from securevfl.ledger import make_key
 
     make_key(one.name, one.folder / "keys")
 
@@ -359,7 +359,7 @@ def test_clocks_may_differ_by_five_minutes(minutes: int, over: bool) -> None:
 
 
 def test_versions_are_compared(made: Proposal) -> None:
-    from securevfl.jobs.agreement import Agreement
+    from securevfl.agreement import Agreement
 
     check_versions(Agreement(made))
     with pytest.raises(InputError, match="ledger is 3 here and 4 in the agreement"):
@@ -367,7 +367,7 @@ def test_versions_are_compared(made: Proposal) -> None:
 
 
 def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Company) -> None:
-    from securevfl.jobs.agreement import Agreement
+    from securevfl.agreement import Agreement
 
     own, agreement = read_party_file(bank.file), Agreement(made)
     assert row_of(agreement, own).shown == identity_of(own)
@@ -382,7 +382,7 @@ def test_the_agreement_alone_tells_who_the_peers_are(made: Proposal, bank: Compa
 def test_a_party_known_by_its_authority(shop: Company, bank: Company) -> None:
     from identity_parties import World
 
-    from securevfl.jobs.agreement import Agreement
+    from securevfl.agreement import Agreement
 
     world = World(shop.folder / "certs")
     ca = world.authority()

@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import securevfl as sv
+from securevfl.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema
+from securevfl.agreement.canonical import MOST_BYTES, decode, encode, from_plain, number, to_plain, wrong_text
 from securevfl.errors import AuditError, InputError, PeerRefused
-from securevfl.jobs.agreement import Agreement, Approval, PartyCard, Proposal, ServingTerms, TableSchema
-from securevfl.jobs.agreement.canonical import MOST_BYTES, decode, encode, from_plain, number, to_plain, wrong_text
 
 HEADER = "# a test, version 1"
 texts = (

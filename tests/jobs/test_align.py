@@ -20,8 +20,8 @@ from securevfl_psi.cpace import Comparison
 import securevfl as sv
 from securevfl.align import EXCHANGES
 from securevfl.data import LabelBook, PartyTable
-from securevfl.jobs.simulation import align_parties, join_parties
 from securevfl.privacy import Link
+from securevfl.run.simulation import align_parties, join_parties
 from securevfl.transport import Kind, MemoryHub
 
 JOB = sv.Job(protection=sv.Plain(), seed=3)
@@ -461,8 +461,8 @@ def test_no_window_of_a_channel_blocks_the_parties(monkeypatch: pytest.MonkeyPat
     """Even where a channel holds one message: whoever sends keeps reading. More chunks than the window holds."""
     monkeypatch.setattr("securevfl_psi.chunks.CHUNK", 16)
     hub = partial(MemoryHub, window=window)
-    monkeypatch.setattr("securevfl.jobs.runner.together.MemoryHub", hub)
-    monkeypatch.setattr("securevfl.jobs.runner.together.blocking", _with_deadline)
+    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", hub)
+    monkeypatch.setattr("securevfl.run.in_memory.blocking", _with_deadline)
     ids = [f"i{n:04d}" for n in range(300)]
     people = {
         "two": sv.Parties.of(_table("a", ids, label=True), _table("b", ids[:240])),
@@ -494,7 +494,7 @@ def test_waiting_points_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         most = max(most, len(self))
 
     monkeypatch.setattr(Waiting, "add", add)
-    monkeypatch.setattr("securevfl.jobs.runner.together.MemoryHub", partial(MemoryHub, window=1 << 30))
+    monkeypatch.setattr("securevfl.run.in_memory.MemoryHub", partial(MemoryHub, window=1 << 30))
     ids = [f"i{n:04d}" for n in range(400)]
     align_parties(sv.Parties.of(_table("a", ids, label=True), _table("b", ids)), JOB)
     assert 0 < most <= 4

@@ -14,16 +14,16 @@ from helpers import parties
 from securevfl_psi.salted_hash import reverse
 
 import securevfl as sv
+from securevfl.agreement import Proposal
+from securevfl.agreement.plain_words import in_words
 from securevfl.align import EXCHANGES, Align, declarable, exchanges
 from securevfl.data import LabelBook
 from securevfl.errors import PolicyError, ProtocolError
-from securevfl.jobs.agreement import Proposal
-from securevfl.jobs.agreement.words import in_words
-from securevfl.jobs.simulation import align_parties
+from securevfl.ledger import Noted
 from securevfl.party import rule_against
 from securevfl.party.consent import terms
 from securevfl.privacy import Link, Policy
-from securevfl.privacy.ledger import Noted
+from securevfl.run.simulation import align_parties
 from securevfl.transport import Kind
 
 

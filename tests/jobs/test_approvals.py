@@ -9,9 +9,9 @@ import pytest
 from agreement_parties import CERTIFICATES, KEYS, agreed, card, proposal
 
 import securevfl as sv
+from securevfl.agreement import Agreement, Approval, TableSchema, approval_path, read_agreement, write_approval
+from securevfl.agreement.approvals import SIGNED
 from securevfl.errors import AuditError, InputError, PeerRefused, SecureVFLError
-from securevfl.jobs.agreement import Agreement, Approval, TableSchema, approval_path, read_agreement, write_approval
-from securevfl.jobs.agreement.approvals import SIGNED
 from securevfl.privacy import Ledger, PrivateKey
 
 
@@ -117,7 +117,7 @@ def test_a_certificate_names_its_party() -> None:
 
 
 def test_names_that_look_alike_are_refused() -> None:
-    from securevfl.jobs.agreement.proposal import _alike
+    from securevfl.agreement.proposal import _alike
 
     for one, other in (("bank1", "bankl"), ("sh0p", "shop"), ("mi-x", "ml_x"), ("barn", "bam"), ("s5", "ss")):
         assert _alike([one, other]) is not None

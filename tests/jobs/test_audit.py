@@ -12,12 +12,13 @@ from rich.console import Console
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.auditing import Audit
+from securevfl.auditing.tables import audit_tables, summary
 from securevfl.errors import AuditError, InputError
-from securevfl.jobs import Audit, align_parties, write_ledgers
-from securevfl.jobs.audit_tables import audit_tables, summary
-from securevfl.jobs.runner.place import declare
 from securevfl.privacy import Ledger
 from securevfl.report import Record, render_text
+from securevfl.run import align_parties, write_ledgers
+from securevfl.run.party_context import declare
 from securevfl.transport import ACTIVE, PASSIVE, Exchange, Exchanges, Guard, Kind, Message
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=2, batch_size=64)

@@ -10,8 +10,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
-from securevfl.jobs.baselines import BASELINES
-from securevfl.jobs.boosted import boosted
+from securevfl.experiments.baselines import BASELINES
+from securevfl.experiments.boosted_baseline import boosted
 from securevfl.training import Split
 
 KEYS = ("alone_boosted", "pooled_boosted")

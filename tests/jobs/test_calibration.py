@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import securevfl as sv
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training.calibration import (
     FEWEST_TO_CHOOSE,
     calibration,

@@ -10,9 +10,9 @@ import pyarrow.parquet as pa_parquet
 import pytest
 
 from securevfl import cli
+from securevfl.checks import check_file
 from securevfl.data.sample import SAMPLE, table_mistakes
-from securevfl.jobs import check_file
-from securevfl.jobs.files import PartySection
+from securevfl.jobfile.job_file import PartySection
 
 GOOD = """
 protection = "plain"

@@ -14,13 +14,13 @@ from rich.console import Console
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.checks import check_file
+from securevfl.checks.party_check import party_findings
 from securevfl.data.columns import ColumnUse
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
 from securevfl.identity.certificate import utc_now
 from securevfl.identity.folder import new_party
-from securevfl.jobs import check_file
-from securevfl.jobs.check_party import party_findings
 from securevfl.report import overview_table
 
 ROWS = 1500

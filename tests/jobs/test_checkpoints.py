@@ -11,10 +11,10 @@ import pytest
 from helpers import parties
 
 import securevfl as sv
-from securevfl.jobs.checkpoint import FolderKeeper
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import Journal
 from securevfl.privacy.rows import RowRelease
+from securevfl.run.checkpoint import FolderKeeper
+from securevfl.run.simulation import Ran, join_parties, run_parties
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=(), bottom=(3,)), epochs=3, batch_size=32)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=30.0))))
@@ -159,7 +159,7 @@ def test_epsilon_is_never_less_than_what_was_released(
     joined = join_parties(people, NOISY)
 
     def attempt(dies: bool) -> Ran:
-        from securevfl.jobs.checkpoint import keepers
+        from securevfl.run.checkpoint import keepers
 
         keeping = keepers(tmp_path, people, NOISY.digest)
         if dies:

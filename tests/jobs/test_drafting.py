@@ -10,8 +10,8 @@ import pytest
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.jobs import check_file
-from securevfl.jobs.drafting import draft_job
+from securevfl.checks import check_file
+from securevfl.jobfile.drafting import draft_job
 
 ROWS = 260
 Said = pytest.CaptureFixture[str]

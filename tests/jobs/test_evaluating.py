@@ -6,8 +6,8 @@ import pytest
 from sklearn import metrics
 
 import securevfl as sv
-from securevfl.jobs.evaluating import evaluate_classes, evaluate_numbers, population_stability
 from securevfl.report.record import Record
+from securevfl.run.evaluation import evaluate_classes, evaluate_numbers, population_stability
 
 
 def _drawn(classes: int, rows: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -18,11 +18,11 @@ import securevfl as sv
 from securevfl.algorithms.splitnn import Active
 from securevfl.cli import app
 from securevfl.cut import Protection
-from securevfl.jobs.everyone import every_set
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.ledger.lines import Noted
 from securevfl.party import Alone
 from securevfl.party.program import FEWER
-from securevfl.privacy.ledger.lines import Noted
+from securevfl.run.partial_scoring import every_set
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.site import PartySecret
 from securevfl.training import ActiveRole, Plan, Setting, Subsets
 from securevfl.transport import Kind

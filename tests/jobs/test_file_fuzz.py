@@ -9,7 +9,7 @@ import pytest
 from toml_mutants import mutant, toml
 
 import securevfl as sv
-from securevfl.jobs import check_file
+from securevfl.checks import check_file
 
 TABLE = "k,x,y\n" + "".join(f"{i},{i % 7},{i % 2}\n" for i in range(40))
 PARTIES: dict[str, Any] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
-from securevfl.jobs.toml_text import read_toml
+from securevfl.jobfile.toml_text import read_toml
 from securevfl.transport import Kind
 
 ROOT = Path(__file__).parents[2]

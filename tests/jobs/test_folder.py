@@ -15,9 +15,9 @@ from helpers import parties
 
 import securevfl as sv
 from securevfl import durable
-from securevfl.jobs import folder as folders
-from securevfl.jobs.folder import RunFolder
 from securevfl.report import Record
+from securevfl.run import run_folder as folders
+from securevfl.run.run_folder import RunFolder
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4, top=()), epochs=1, batch_size=32)
 
@@ -52,7 +52,7 @@ ALL = ["ledgers", "metrics.json", "model", "report.html", "scores.csv"]
 
 def test_a_folder_is_locked_while_a_run_writes_there_and_says_by_whom(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from securevfl.jobs.folder import RunFolder\n"
+        "import sys; from pathlib import Path; from securevfl.run.run_folder import RunFolder\n"
         "with RunFolder.take(Path(sys.argv[1])): print('ready', flush=True); sys.stdin.read()"
     )
     place = tmp_path / "run"

@@ -11,7 +11,7 @@ import pytest
 from agreement_parties import BANK_TABLE, SHOP_TABLE
 
 from securevfl import cli
-from securevfl.jobs.agreement.party_file import _Sections
+from securevfl.agreement.party_file import _Sections
 
 PAGE = Path(__file__).parents[2] / "docs/howto/agreement.md"
 BLOCK = re.compile(r'```(toml|console) title="([^"]+)"\n(.*?)```', re.DOTALL)

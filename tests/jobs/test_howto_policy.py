@@ -11,7 +11,7 @@ import pytest
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.jobs import read_job
+from securevfl.jobfile import read_job
 from securevfl.privacy import Policy
 from securevfl.transport import Kind
 

@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from securevfl.jobs.files import JobSections
+from securevfl.jobfile.job_file import JobSections
 
 PAGE = (Path(__file__).parents[2] / "docs" / "howto" / "targets.md").read_text(encoding="utf-8")
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.jobs import check_file
-from securevfl.jobs.drafting import draft_job
-from securevfl.jobs.id_spelling import spelled_otherwise
+from securevfl.checks import check_file
+from securevfl.jobfile.drafting import draft_job
+from securevfl.run.id_spelling import spelled_otherwise
 
 ROWS = 60
 

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 import securevfl as sv
-from securevfl.jobs.drafting import Draft, draft_job
+from securevfl.jobfile.drafting import Draft, draft_job
 
 ROWS = 240
 Columns = dict[str, Any]

@@ -12,7 +12,7 @@ from helpers import parties
 import securevfl as sv
 from securevfl.align import exchanges
 from securevfl.align.shelf import FolderShelf
-from securevfl.jobs.process.attend import Attending
+from securevfl.process.party_process import Attending
 from securevfl.testing.company import Company, found
 
 DAY = 86_400

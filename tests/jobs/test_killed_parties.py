@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
-from securevfl.jobs.parts import model_part
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.store import read_tree, tree_digest
+from securevfl.process.launch import read_start
+from securevfl.run.model_parts import model_part
+from securevfl.run.store import read_tree, tree_digest
 from securevfl.site import Observer, PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties

@@ -15,19 +15,19 @@ from agreement_parties import CERTIFICATES, card, proposal
 from securevfl_psi.linkage import Families, FamilyErrors, encode, simulate_families
 
 import securevfl as sv
+from securevfl.agreement import Proposal
+from securevfl.agreement.plain_words import in_words
+from securevfl.agreement.proposal import ServingTerms
 from securevfl.align import Alignment, DateField, Linkage, link_exchanges
+from securevfl.checks.job_check import check_file
 from securevfl.data import PartyTable
 from securevfl.errors import AlignmentError, InputError, PolicyError, ProtocolError
-from securevfl.jobs.agreement import Proposal
-from securevfl.jobs.agreement.proposal import ServingTerms
-from securevfl.jobs.agreement.words import in_words
-from securevfl.jobs.check import check_file
-from securevfl.jobs.simulation import align_parties, run_parties
-from securevfl.jobs.state import StateFolder
+from securevfl.ledger import Noted
 from securevfl.party import rule_against
 from securevfl.party.aligning import with_link_weights
 from securevfl.privacy import Link, Policy
-from securevfl.privacy.ledger import Noted
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.simulation import align_parties, run_parties
 from securevfl.testing.company import Company, found
 from securevfl.transport import Kind
 

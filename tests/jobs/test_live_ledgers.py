@@ -14,7 +14,7 @@ from helpers import parties
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.privacy.ledger import Entry, decode
+from securevfl.ledger import Entry, decode
 from securevfl.transport import MemoryChannel, Message, measure
 
 JOB = """

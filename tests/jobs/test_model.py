@@ -10,8 +10,8 @@ import pytest
 
 import securevfl as sv
 from securevfl.data import datasets
-from securevfl.jobs.checkpoint import FolderKeeper, keepers
 from securevfl.privacy import read, verify
+from securevfl.run.checkpoint import FolderKeeper, keepers
 from securevfl.site import PartySecret
 from tests.helpers import parties, ready_keys
 

@@ -80,7 +80,7 @@ def test_a_receipt_is_a_text_that_shows_itself(result: sv.Result) -> None:
 
 
 def test_one_party_s_part_is_what_that_party_saves(result: sv.Result, tmp_path, parties: sv.Parties) -> None:
-    from securevfl.jobs.parts import ModelPart
+    from securevfl.run.model_parts import ModelPart
 
     model, name = result.model(), parties.active.name
     part = model.part(name)

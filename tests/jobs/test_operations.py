@@ -22,21 +22,11 @@ from helpers import parties
 from prometheus_client.parser import text_string_to_metric_families
 
 import securevfl as sv
-from securevfl.jobs.operations import (
-    EVENTS,
-    EventLog,
-    Fields,
-    LogNews,
-    LogObserver,
-    Metrics,
-    keep_to_quota,
-    logging_to,
-    metrics_port,
-    operating,
-    stopping,
-)
-from securevfl.jobs.operations.fields import FIELDS
-from securevfl.jobs.runner.news import News
+from securevfl.process.log_fields import EVENTS, FIELDS, Fields
+from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
+from securevfl.process.metrics import Metrics, metrics_port
+from securevfl.process.operations import keep_to_quota, operating, stopping
+from securevfl.run.events import News
 from securevfl.transport.mesh import LinkState
 
 MARK = "MARKED-4711"
@@ -243,5 +233,5 @@ def test_torch_keeps_to_the_quota(monkeypatch: pytest.MonkeyPatch) -> None:
     set_to: list[int] = []
     monkeypatch.setattr(torch, "get_num_threads", lambda: set_to[-1] if set_to else 64)
     monkeypatch.setattr(torch, "set_num_threads", set_to.append)
-    monkeypatch.setattr("securevfl.jobs.operations.process.cores", lambda: 3)
+    monkeypatch.setattr("securevfl.process.operations.cores", lambda: 3)
     assert keep_to_quota() == 3

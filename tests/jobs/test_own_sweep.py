@@ -19,15 +19,15 @@ from scipy import stats
 import securevfl as sv
 from securevfl.cli import main
 from securevfl.data import Categories, LabelBook
-from securevfl.jobs.grid import grid_of, read_over, with_setting
-from securevfl.jobs.kept_tables import keep_tables, kept_tables, tables_digest
-from securevfl.jobs.own_sweep import seeds_of
-from securevfl.jobs.search_space import read_space
-from securevfl.jobs.selection_cost import cost_in_words, planned_cost, together
-from securevfl.jobs.sweep import cell_task
-from securevfl.jobs.sweep_differences import resampled
-from securevfl.jobs.sweep_file import Spec
-from securevfl.jobs.toml_text import settings_text
+from securevfl.experiments.grid import grid_of, read_over, with_setting
+from securevfl.experiments.kept_tables import keep_tables, kept_tables, tables_digest
+from securevfl.experiments.own_sweep import seeds_of
+from securevfl.experiments.search_space import read_space
+from securevfl.experiments.selection_cost import cost_in_words, planned_cost, together
+from securevfl.experiments.sweep import cell_task
+from securevfl.experiments.sweep_differences import resampled
+from securevfl.experiments.sweep_file import Spec
+from securevfl.jobfile.toml_text import settings_text
 from securevfl.report import SweepRecord
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 import securevfl as sv
-from securevfl.jobs.agreement import Agreement
-from securevfl.jobs.process.attend import Attending
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.state import StateFolder
+from securevfl.agreement import Agreement
 from securevfl.privacy import RowRelease
+from securevfl.process.launch import read_start
+from securevfl.process.party_process import Attending
+from securevfl.process.state_folder import StateFolder
 from securevfl.site import Observer
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties

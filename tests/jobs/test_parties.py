@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.agreement import read_party_file
 from securevfl.cut import Protection
-from securevfl.jobs.agreement import read_party_file
-from securevfl.jobs.parts import model_part
-from securevfl.jobs.store import read_tree, tree_digest
 from securevfl.report import Record
+from securevfl.run.model_parts import model_part
+from securevfl.run.store import read_tree, tree_digest
 from securevfl.site import PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import label_owners, parties, scarce
@@ -96,7 +96,7 @@ def test_who_is_done_starts_again_for_nothing(tmp_path: Path) -> None:
     job = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=4), epochs=1, batch_size=64, seed=3)
     company = found(tmp_path, parties(passive=1, rows=60), job)
     company.over_memory()
-    from securevfl.jobs.process.start import read_start
+    from securevfl.process.launch import read_start
 
     before = (company.state("bank") / "ledgers" / "bank.jsonl").read_bytes()
     assert read_start(company.file, "bank").run() is None

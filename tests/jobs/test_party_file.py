@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from securevfl.agreement import Address, read_party_file
 from securevfl.errors import InputError
-from securevfl.jobs.agreement import Address, read_party_file
 from securevfl.privacy import Policy
 
 WHOLE = """party = "bank"

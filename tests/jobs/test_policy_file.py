@@ -10,8 +10,9 @@ import pytest
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.jobs import check_policy, read_job, read_policy
-from securevfl.jobs.policy_file import with_policies
+from securevfl.checks import check_policy
+from securevfl.jobfile import read_job, read_policy
+from securevfl.jobfile.policy_file import with_policies
 
 PAGE = Path(__file__).parents[2] / "docs/howto/policy-file.md"
 BLOCK = re.compile(r"```(toml|console)\n(.*?)```", re.DOTALL)

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import securevfl as sv
+from securevfl.agreement.party_file import DataSection
 from securevfl.data import FeatureEncoder
-from securevfl.jobs import Model
-from securevfl.jobs.agreement.party_file import DataSection
-from securevfl.jobs.files import read_job
-from securevfl.jobs.parts import ModelPart
+from securevfl.jobfile.job_file import read_job
 from securevfl.party.numbering import coded_columns, encode
 from securevfl.privacy import Link
 from securevfl.report.html import render
+from securevfl.run import Model
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving.process import _table
 from securevfl.site import PartySecret
 

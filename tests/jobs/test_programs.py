@@ -18,14 +18,15 @@ from helpers import parties, ready_keys, scarce
 import securevfl as sv
 from securevfl.algorithms import splitnn
 from securevfl.data import PartyTable, hold_out
-from securevfl.jobs import simulation
-from securevfl.jobs.runner import simulated, together
-from securevfl.jobs.runner.blocking import blocking
-from securevfl.jobs.runner.place import site_of
-from securevfl.jobs.runner.roster import Roster
-from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
+from securevfl.ledger import Chain
 from securevfl.privacy import Ledger, verify
-from securevfl.privacy.ledger import Chain
+from securevfl.run import in_memory as together
+from securevfl.run import simulated_parties as simulated
+from securevfl.run import simulation
+from securevfl.run.blocking import blocking
+from securevfl.run.party_context import site_of
+from securevfl.run.roster import Roster
+from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.site import PartySecret, Site
 from securevfl.training import algorithms, find_algorithm
 from securevfl.training.active_role import ActiveRole

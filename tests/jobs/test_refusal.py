@@ -13,10 +13,10 @@ from helpers import parties, ready_keys, scarce
 import securevfl as sv
 from securevfl.data import LabelBook, hold_out
 from securevfl.errors import PolicyError
-from securevfl.jobs import simulation
-from securevfl.jobs.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.party import rule_against, terms
 from securevfl.privacy import REFUSED, Clock, Ledger, Link, Policy, raise_refusal, verify
+from securevfl.run import simulation
+from securevfl.run.simulation import align_parties, consent_parties, join_parties, run_parties
 from securevfl.site import Site
 from securevfl.transport import Kind, MemoryChannel, Message, memory_pair
 

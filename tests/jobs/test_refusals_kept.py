@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from securevfl.auditing.audit import audit
 from securevfl.errors import AuditError
-from securevfl.jobs.auditing import audit
-from securevfl.jobs.process.chains import Chains
-from securevfl.jobs.process.refusals import NOTE, Refusals
+from securevfl.ledger import Noted
 from securevfl.party.reports import View
 from securevfl.privacy import PrivateKey, read
-from securevfl.privacy.ledger import Noted
+from securevfl.process.chains import Chains
+from securevfl.process.refused_connections import NOTE, Refusals
 from securevfl.transport import Kind, Message
 
 KEY = PrivateKey.generate()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.agreement import Agreement
 from securevfl.errors import PeerRefused
-from securevfl.jobs.agreement import Agreement
-from securevfl.jobs.process.attend import Attending
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.process.stored import StoredAttempts
-from securevfl.jobs.runner.attempts import Restored
-from securevfl.jobs.state import StateFolder
 from securevfl.party.reports import Report
 from securevfl.privacy import read
+from securevfl.process.attempt_store import StoredAttempts
+from securevfl.process.launch import read_start
+from securevfl.process.party_process import Attending
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.attempts import Restored
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from securevfl.errors import AlignmentError, InputError, Parked, PartyFailed, PeerEnded, SecureVFLError
-from securevfl.jobs.runner import runner as module
-from securevfl.jobs.runner.attempts import Attempts
-from securevfl.jobs.runner.news import News
-from securevfl.jobs.runner.patience import Patience
-from securevfl.jobs.runner.runner import PartyRunner
 from securevfl.party.reports import View
+from securevfl.run import runner as module
+from securevfl.run.attempts import Attempts
+from securevfl.run.events import News
+from securevfl.run.runner import PartyRunner
+from securevfl.run.timeouts import Patience
 from securevfl.transport import Channel, Kind, MemoryHub, Message, Scalar
 
 NAMES = ("bank", "shop", "web")

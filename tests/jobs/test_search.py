@@ -17,12 +17,12 @@ from own_frames import frames
 
 import securevfl as sv
 from securevfl.data.table import TEST, VALID
-from securevfl.jobs import search_trial
-from securevfl.jobs import sweep as sweep_module
-from securevfl.jobs.search_budget import Budget, released
-from securevfl.jobs.search_study import make_study, spent_by
-from securevfl.jobs.search_trial import with_one_split
-from securevfl.jobs.selection_cost import Cost
+from securevfl.experiments import search_trial
+from securevfl.experiments import sweep as sweep_module
+from securevfl.experiments.search_budget import Budget, released
+from securevfl.experiments.search_study import make_study, spent_by
+from securevfl.experiments.search_trial import with_one_split
+from securevfl.experiments.selection_cost import Cost
 from securevfl.privacy.accountant import GaussianRelease, epsilon_rdp
 
 SPACE = {"algorithm.lr": {"low": 1e-5, "high": 0.1, "log": True}, "batch_size": [32, 64]}

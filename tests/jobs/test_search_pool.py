@@ -15,15 +15,15 @@ from securevfl_crypto.errors import WorkerLost
 from securevfl_crypto.pools import LocalPool
 
 import securevfl as sv
-from securevfl.jobs import search_loop
-from securevfl.jobs.kept_tables import keep_tables
-from securevfl.jobs.roster import Roster
-from securevfl.jobs.search_budget import Budget
-from securevfl.jobs.search_loop import run_trials
-from securevfl.jobs.search_pool import _OnPool, _Order, check_pruner, trial_task
-from securevfl.jobs.search_study import make_study, spent_by
-from securevfl.jobs.search_trial import Asked, Outcome, with_one_split
-from securevfl.jobs.simulation import Aligned
+from securevfl.experiments import search_loop
+from securevfl.experiments.kept_tables import keep_tables
+from securevfl.experiments.search_budget import Budget
+from securevfl.experiments.search_loop import run_trials
+from securevfl.experiments.search_pool import _OnPool, _Order, check_pruner, trial_task
+from securevfl.experiments.search_study import make_study, spent_by
+from securevfl.experiments.search_trial import Asked, Outcome, with_one_split
+from securevfl.jobfile.job_roster import Roster
+from securevfl.run.simulation import Aligned
 
 SPACE = {"algorithm.lr": {"low": 1e-5, "high": 0.1, "log": True}, "batch_size": [32, 64]}
 RELEASE = {"sigma": 2.0, "rate": 1.0, "times": 1, "protects": ["features"], "delta": 1e-5}

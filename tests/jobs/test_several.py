@@ -14,10 +14,10 @@ from sklearn import metrics
 
 import securevfl as sv
 from securevfl import cli
+from securevfl.attacks import label_gradients
+from securevfl.attacks.measure import draw_known, ranked
 from securevfl.cut import Protection
-from securevfl.jobs import record_job
-from securevfl.privacy.attacks import label_gradients
-from securevfl.privacy.attacks.measure import draw_known, ranked
+from securevfl.experiments import record_job
 from securevfl.privacy.loss import EachLabel
 from securevfl.training.several import Labels
 
@@ -303,7 +303,7 @@ def test_frames_with_several_labels() -> None:
 
 
 def test_parties_with_files_of_their_own_learn_the_same_labels(tmp_path: Path) -> None:
-    from securevfl.jobs.agreement.words import in_words
+    from securevfl.agreement.plain_words import in_words
     from securevfl.report.record import Record
     from securevfl.testing.company import found as company_of
 

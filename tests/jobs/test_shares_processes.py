@@ -29,9 +29,9 @@ from securevfl_crypto.ring import decode
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.store import read_tree
+from securevfl.process.launch import read_start
 from securevfl.report import Record
+from securevfl.run.store import read_tree
 from securevfl.site import Observer, PartySecret
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties

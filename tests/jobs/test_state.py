@@ -11,7 +11,7 @@ import pytest
 from securevfl.align import Alignment
 from securevfl.durable import InUse
 from securevfl.errors import InputError
-from securevfl.jobs.state import StateFolder, StoredAlignment
+from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.site import PartySecret
 
 AGREEMENT = "ab" * 32

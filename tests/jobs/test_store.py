@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from securevfl.errors import InputError
-from securevfl.jobs import store
-from securevfl.jobs.store import read_tree, write_tree
+from securevfl.run import store
+from securevfl.run.store import read_tree, write_tree
 
 LEAVES = st.one_of(
     st.none(),

@@ -18,9 +18,9 @@ from securevfl_crypto.pools import Argument, ProcessPool
 
 import securevfl as sv
 from securevfl.cli import main
-from securevfl.jobs import sweep as module
-from securevfl.jobs.sweep import run_cell, run_sweep
-from securevfl.jobs.sweep_file import Spec, read_sweep
+from securevfl.experiments import sweep as module
+from securevfl.experiments.sweep import run_cell, run_sweep
+from securevfl.experiments.sweep_file import Spec, read_sweep
 from securevfl.report import SweepRecord, failures_text
 
 SWEEP = """

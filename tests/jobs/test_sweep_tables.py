@@ -8,9 +8,9 @@ import pytest
 from own_frames import frames
 
 import securevfl as sv
+from securevfl.checks import check_file
 from securevfl.cli import main
-from securevfl.jobs import check_file
-from securevfl.jobs.sweep_file import read_sweep
+from securevfl.experiments.sweep_file import read_sweep
 from securevfl.report import SweepRecord
 
 SWEEP = """

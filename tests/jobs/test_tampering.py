@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 import securevfl as sv
 from securevfl import cli
-from securevfl.privacy import PrivateKey
-from securevfl.privacy.ledger import decode
-from securevfl.privacy.ledger.lines import (
+from securevfl.ledger import decode
+from securevfl.ledger.lines import (
     GENESIS,
     Closing,
     Entry,
@@ -32,6 +31,7 @@ from securevfl.privacy.ledger.lines import (
     signed_kind,
     signed_part,
 )
+from securevfl.privacy import PrivateKey
 
 JOB = sv.Job(protection=sv.Plain(), algorithm=sv.SplitNN(hidden=2, top=()), epochs=1, batch_size=64)
 NOISY = JOB.replace(protection=sv.Plain(dp=sv.DP(features=sv.Gaussian(epsilon=6.0), labels=sv.Gaussian(epsilon=6.0))))

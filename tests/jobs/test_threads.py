@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import ThreadpoolController
 
 import securevfl as sv
-from securevfl.jobs.threads import CELLS, ROWS, learning_threads, tree_threads
+from securevfl.run.threads import CELLS, ROWS, learning_threads, tree_threads
 
 
 @pytest.fixture

@@ -14,19 +14,19 @@ from pathlib import Path
 import pytest
 
 import securevfl as sv
+from securevfl.agreement import Agreement, Approval, read_agreement, write_approval
+from securevfl.agreement.approvals import SIGNED
 from securevfl.errors import InputError, Parked, PeerRefused, SecureVFLError
-from securevfl.jobs.agreement import Agreement, Approval, read_agreement, write_approval
-from securevfl.jobs.agreement.approvals import SIGNED
-from securevfl.jobs.process.attend import Attending
-from securevfl.jobs.process.refusals import NOTE
-from securevfl.jobs.process.start import read_start
-from securevfl.jobs.runner.news import News
-from securevfl.jobs.runner.patience import Patience
-from securevfl.jobs.state import StateFolder
+from securevfl.ledger import Closing, Opening, read_private_key
+from securevfl.ledger import Noted as LedgerNote
 from securevfl.party.reports import Ready, Report, decode, encode, view_of
 from securevfl.privacy import PrivateKey, read
-from securevfl.privacy.ledger import Closing, Opening, read_private_key
-from securevfl.privacy.ledger import Noted as LedgerNote
+from securevfl.process.launch import read_start
+from securevfl.process.party_process import Attending
+from securevfl.process.refused_connections import NOTE
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.events import News
+from securevfl.run.timeouts import Patience
 from securevfl.testing.company import Company, found
 from securevfl.testing.parties import parties
 from securevfl.transport import Kind, MemoryHub, Message, Noted, Scalar

@@ -10,10 +10,10 @@ import pytest
 from helpers import aligned, parties, scarce
 
 import securevfl as sv
-from securevfl.jobs.checkpoint import FolderKeeper
-from securevfl.jobs.simulation import Ran, run_parties
-from securevfl.jobs.store import tree_digest
 from securevfl.privacy import RowRelease
+from securevfl.run.checkpoint import FolderKeeper
+from securevfl.run.simulation import Ran, run_parties
+from securevfl.run.store import tree_digest
 from securevfl.site import PartySecret
 
 STEPS = 2

@@ -15,7 +15,7 @@ from small_algorithms import make
 
 import securevfl as sv
 from securevfl.config import Config
-from securevfl.jobs.simulation import join_parties, run_parties
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.testing.trial import roles_begun
 
 SKIPPED = {"site", "_site", "links", "_link", "upstream", "observer"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import securevfl as sv
-from securevfl.jobs import record_job
+from securevfl.attacks import Measured
+from securevfl.attacks.suite import Effort, run_suite
+from securevfl.experiments import record_job
 from securevfl.party import rule_against
-from securevfl.privacy.attacks import Measured
-from securevfl.privacy.attacks.suite import Effort, run_suite
-from securevfl.privacy.attacks.verdict import claims, contradiction, measures_as_leak
+from securevfl.privacy.attack_verdict import claims, contradiction, measures_as_leak
 
 ALL = ("network", "retailer")
 LABELS = sv.DP(labels=sv.Gaussian(epsilon=0.5))

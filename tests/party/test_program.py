@@ -12,9 +12,9 @@ from helpers import parties, scarce
 import securevfl as sv
 from securevfl.data import Parties, PartyTable
 from securevfl.errors import InputError, PolicyError, ProtocolError
-from securevfl.jobs.programs import run_programs, sites_of
 from securevfl.party import Job, run_party
 from securevfl.privacy import Policy
+from securevfl.testing.programs import run_programs, sites_of
 from securevfl.training import Trained
 from securevfl.transport import Kind
 

@@ -11,13 +11,13 @@ from small_algorithms import KINDS, SETTINGS, make
 from typer.testing import CliRunner
 
 import securevfl as sv
+from securevfl.checks import check_file
 from securevfl.cli import app
 from securevfl.cut import Unnamed
 from securevfl.cut.costs import COSTS
-from securevfl.jobs import check_file
-from securevfl.jobs.recording import job_card
-from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.party import chosen, settled
+from securevfl.run.recording import job_card
+from securevfl.run.simulation import join_parties, run_parties
 
 SMALL = {"hidden": 4, "top": (), "lr": 0.02}
 TWO, THREE = ["shop"], ["network", "retailer"]

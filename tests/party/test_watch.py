@@ -14,11 +14,12 @@ import torch
 from helpers import parties
 
 import securevfl as sv
-from securevfl.jobs.runner import simulated, together
-from securevfl.jobs.runner.blocking import blocking
-from securevfl.jobs.runner.place import site_of
-from securevfl.jobs.runner.roster import Roster
 from securevfl.privacy import Link
+from securevfl.run import in_memory as together
+from securevfl.run import simulated_parties as simulated
+from securevfl.run.blocking import blocking
+from securevfl.run.party_context import site_of
+from securevfl.run.roster import Roster
 from securevfl.site import Site
 from securevfl.transport import MemoryChannel, Message
 

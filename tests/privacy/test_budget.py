@@ -7,8 +7,8 @@ from helpers import parties, scarce
 
 import securevfl as sv
 from securevfl.errors import InputError, PolicyError
-from securevfl.jobs.simulation import Ran, join_parties, run_parties
 from securevfl.privacy import GaussianRelease, epsilon_rdp
+from securevfl.run.simulation import Ran, join_parties, run_parties
 
 FIXED = sv.Gaussian(epsilon=5.0, noise_multiplier=3.0, on_budget="stop")
 

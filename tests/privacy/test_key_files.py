@@ -10,13 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from securevfl.errors import InputError
-from securevfl.privacy.ledger import (
-    make_key,
-    read_keys,
-    read_private_key,
-    read_public_key,
-    read_public_keys,
-)
+from securevfl.ledger import make_key, read_keys, read_private_key, read_public_key, read_public_keys
 
 OTHER = X25519PrivateKey.generate()
 PRIVATE = OTHER.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

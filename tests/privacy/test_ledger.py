@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from securevfl.errors import AuditError, InputError
+from securevfl.ledger import decode, hash_of
 from securevfl.privacy import Ledger, read, verify
-from securevfl.privacy.ledger import decode, hash_of
 from securevfl.transport import Guard, Kind, Message
 
 MESSAGES = [

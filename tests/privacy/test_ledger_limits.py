@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from securevfl.errors import AuditError
+from securevfl.ledger import LINE_BYTES, Flaw, decode, reading
+from securevfl.ledger.lines import encode
 from securevfl.privacy import Ledger
-from securevfl.privacy.ledger import LINE_BYTES, Flaw, decode, reading
-from securevfl.privacy.ledger.lines import encode
 
 OPENING = encode(Ledger("bank", run="r", job="ab").opening)
 

@@ -12,7 +12,7 @@ from helpers import parties, scarce
 import securevfl as sv
 from securevfl.algorithms import LaserVFL, PartyDropout
 from securevfl.errors import InputError, PolicyError
-from securevfl.jobs.recorder import Recorder
+from securevfl.experiments.recorder import Recorder
 from securevfl.privacy import LookBook, Noted, RowLooks, looks_allowed
 from securevfl.site import Observer
 from securevfl.training import Algorithm, Plan, Split

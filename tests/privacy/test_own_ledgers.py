@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from securevfl.auditing.audit import audit
+from securevfl.auditing.tables import summary
 from securevfl.errors import AuditError
-from securevfl.jobs.audit_tables import summary
-from securevfl.jobs.auditing import audit
 from securevfl.privacy import Ledger, OwnLedgers, PrivateKey, read
 from securevfl.transport import Kind, Message
 

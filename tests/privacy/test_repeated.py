@@ -12,10 +12,10 @@ from helpers import parties
 from scipy.stats import kstest
 
 import securevfl as sv
-from securevfl.jobs import Model
-from securevfl.jobs.simulation import join_parties
 from securevfl.privacy import RowRelease, bare
 from securevfl.privacy.repeated import RepeatedNoise
+from securevfl.run import Model
+from securevfl.run.simulation import join_parties
 
 KEY = bytes(range(32))
 NAMES = [f"p{i}" for i in range(200)]

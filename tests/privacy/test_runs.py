@@ -18,7 +18,6 @@ from securevfl.cut import plain
 from securevfl.cut.base import initial_weights
 from securevfl.cut.plain import FloatActive
 from securevfl.errors import InputError, PolicyError, RangeError
-from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.privacy import (
     CrossEntropy,
     GaussianRelease,
@@ -30,6 +29,7 @@ from securevfl.privacy import (
     clip_rows,
     epsilon_rdp,
 )
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.site import Site
 from securevfl.training import ActiveProgram, ActiveRole, Setting
 from securevfl.training.state import State

@@ -15,11 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 import securevfl as sv
 from securevfl.cut.leakage import OTHERS_VIEW
-from securevfl.jobs.simulation import join_parties, run_parties
 from securevfl.party import rule_against
 from securevfl.privacy import GaussianRelease, Measured, Policy, epsilon_rdp, measured, permitted
 from securevfl.privacy import severity as severities
 from securevfl.privacy.severity import auc_of_mu, auc_of_response, largest_epsilon, mu_of, planned
+from securevfl.run.simulation import join_parties, run_parties
 from securevfl.training import algorithms, find_algorithm
 
 ROLES = ["network", "retailer"]

@@ -13,19 +13,19 @@ from small_algorithms import KINDS, SETTINGS, SEVERAL, make
 from typer.testing import CliRunner
 
 import securevfl as sv
+from securevfl.attacks import Measured
 from securevfl.cli import app
 from securevfl.cut import PROTECTIONS, Protection
 from securevfl.cut.share_exchanges import MASKED, PREDICTED
-from securevfl.jobs.recording import job_card, learned_of
 from securevfl.party import Job
 from securevfl.privacy import Finding
-from securevfl.privacy.attacks import Measured
 from securevfl.privacy.severity import measured, severity_of_view
 from securevfl.report import Card, Record, card_table, make_card, render, render_text
 from securevfl.report.attack_record import AttackRecord
 from securevfl.report.card import STANDINGS
 from securevfl.report.derived import worst
 from securevfl.report.record import LearnedRecord, PartyRecord
+from securevfl.run.recording import job_card, learned_of
 
 PASSIVE = ["network", "retailer"]
 THREE = [

@@ -205,7 +205,7 @@ def test_the_page_and_the_terminal_say_whose_key_signed_what_and_who_cross_signe
 
 
 def test_a_peer_that_lacks_a_word_in_one_run_has_not_cross_signed() -> None:
-    from securevfl.jobs.recording import ledger_records
+    from securevfl.run.recording import ledger_records
 
     result = sv.simulate(sv.Job(protection=sv.Plain(), epochs=1, batch_size=64), parties(rows=100))
     closing = result.ledgers["plain"]["shop1"].lines[-1]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 from servers import trained
 
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from servers import JOB
 
 from securevfl.errors import InputError
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Buckets, DailyCounts, ModelShelf, Named, ServingPolicy, TokenFile, make_token
 from securevfl.serving.daily import DAY
 from securevfl.serving.policy import RULES, Refusal

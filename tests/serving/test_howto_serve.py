@@ -14,7 +14,7 @@ import pytest
 from servers import JOB, ready, served
 
 from securevfl import cli
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServingPolicy, TokenFile
 from securevfl.serving.policy import RULES
 from securevfl.serving.settings import read_serving_file

@@ -20,7 +20,7 @@ from servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
 from securevfl.identity.making import Key, issue, make_authority, make_request, self_signed
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.desk import Desk
 from securevfl.serving.front import Front

@@ -12,7 +12,7 @@ from securevfl_psi.linkage import FamilyErrors, simulate_families
 from servers import until
 
 import securevfl as sv
-from securevfl.jobs.agreement import ServingTerms
+from securevfl.agreement import ServingTerms
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import PartyProcess, at_work
 from securevfl.serving.whole import answering

@@ -14,10 +14,10 @@ import pytest
 from servers import JOB, trained, until
 
 import securevfl as sv
+from securevfl.agreement import ServingTerms
 from securevfl.data import Parties
 from securevfl.errors import PolicyError
-from securevfl.jobs.agreement import ServingTerms
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import ServeActive, make_token
 from securevfl.serving.process import PartyProcess, at_work
 from securevfl.serving.whole import answering, predict_all

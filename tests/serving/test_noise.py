@@ -11,8 +11,8 @@ import pytest
 from servers import JOB, ready, scores_of, served, trained
 
 import securevfl as sv
-from securevfl.jobs.parts import ModelPart
 from securevfl.privacy import GaussianRelease, epsilon_rdp
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Refusal, ServePassive, ServingPolicy
 from securevfl.serving.groups import groups_of
 

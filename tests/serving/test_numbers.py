@@ -16,7 +16,7 @@ from servers import JOB, Served, ready, served, trained, unlabelled
 import securevfl as sv
 from securevfl.cli.scores import scores_as_csv
 from securevfl.data import Parties
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching
 from securevfl.serving.desk import Desk
 from securevfl.serving.front import Front

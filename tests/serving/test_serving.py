@@ -15,7 +15,7 @@ import securevfl as sv
 from securevfl.cut import Protection
 from securevfl.data import PartyTable
 from securevfl.errors import InputError
-from securevfl.jobs.parts import ModelPart
+from securevfl.run.model_parts import ModelPart
 from securevfl.serving import (
     Batching,
     ModelMismatch,

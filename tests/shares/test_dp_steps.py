@@ -17,10 +17,10 @@ from securevfl_crypto.replicated import Clear, Computing, Product, Share, run_th
 from securevfl_crypto.ring import decode, encode
 
 import securevfl as sv
+from securevfl.attacks.epsilon import audit
 from securevfl.data import Parties
-from securevfl.jobs import Result
 from securevfl.privacy import GaussianRelease, Noted, calibrate, epsilon_rdp
-from securevfl.privacy.attacks.epsilon import audit
+from securevfl.run import Result
 from securevfl.shares import (
     Network,
     NetworkShape,

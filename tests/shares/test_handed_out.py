@@ -19,9 +19,9 @@ from servers import PATIENCE, put, scores_of, unlabelled
 
 import securevfl as sv
 from securevfl.data import Parties
-from securevfl.jobs import Result
-from securevfl.jobs.parts import PART, ModelPart
 from securevfl.privacy import Finding
+from securevfl.run import Result
+from securevfl.run.model_parts import PART, ModelPart
 from securevfl.serving import Place, ServeActive, ServePassive
 from securevfl.serving.helper import ServeHelper
 from securevfl.training.shared_model import SharedModel

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 import securevfl as sv
 from securevfl.data import Parties
-from securevfl.jobs import Result
+from securevfl.run import Result
 from securevfl.shares import ERROR_BOUND, Network, NetworkShape, Rule, Scores, gradient_bound
 from securevfl.shares.engine import Engine
 from securevfl.testing.shared_reference import SharedReference

@@ -18,7 +18,7 @@ from securevfl_crypto.replicated import Dealt, Share, deal
 
 import securevfl as sv
 from securevfl.data import Parties
-from securevfl.jobs import Result
+from securevfl.run import Result
 from securevfl.shares import input_words
 from securevfl.testing.trial import Trial
 from securevfl.training import ActiveProgram

@@ -16,7 +16,7 @@ from securevfl_crypto.replicated import Dealt
 
 import securevfl as sv
 from securevfl.data import Parties
-from securevfl.jobs.simulation import run_parties
+from securevfl.run.simulation import run_parties
 from securevfl.transport import COORDINATOR, Message
 
 ROWS, COMPUTING = 330, 3

@@ -21,7 +21,7 @@ from networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, until
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.identity import Authority, Endorsement, PeerBook
-from securevfl.privacy.ledger import PrivateKey
+from securevfl.ledger import PrivateKey
 from securevfl.transport import (
     Aborted,
     Channel,

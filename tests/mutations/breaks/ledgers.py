@@ -4,7 +4,7 @@ from mutations.base import Break
 
 __all__ = ["BREAKS"]
 
-_LEDGER = "securevfl/privacy/ledger/"
+_LEDGER = "securevfl/ledger/"
 _TAMPERING = ("tests/jobs/test_tampering.py",)
 _CHECKPOINTS = ("tests/jobs/test_checkpoints.py", "tests/jobs/test_store.py")
 _JOURNAL = ("tests/privacy/test_journal.py",)
@@ -89,56 +89,56 @@ BREAKS = (
     ),
     Break(
         name="figures that were edited after the run pass",
-        file="securevfl/jobs/audit_files.py",
+        file="securevfl/auditing/files.py",
         old="    if found != digest:\n",
         new="    if False:\n",
         tests=_TAMPERING,
     ),
     Break(
         name="an edited part of the model passes",
-        file="securevfl/jobs/audit_files.py",
+        file="securevfl/auditing/files.py",
         old='    return "" if digest in known else ',
         new='    return "" if digest else ',
         tests=_TAMPERING,
     ),
     Break(
         name="a checkpoint's content is not hashed",
-        file="securevfl/jobs/store.py",
+        file="securevfl/run/store.py",
         old="        if not hmac.compare_digest(hashlib.sha256(bare).hexdigest(), digest):\n",
         new="        if False:\n",
         tests=_CHECKPOINTS,
     ),
     Break(
         name="a checkpoint of another table is loaded",
-        file="securevfl/jobs/checkpoint.py",
+        file="securevfl/run/checkpoint.py",
         old="            if kept != digest:\n",
         new="            if False:\n",
         tests=_CHECKPOINTS,
     ),
     Break(
         name="a checkpoint of another job is loaded",
-        file="securevfl/jobs/checkpoint.py",
+        file="securevfl/run/checkpoint.py",
         old='        if tree.get("job") != self.job or tree.get("party") != self.party:\n',
         new="        if False:\n",
         tests=_CHECKPOINTS,
     ),
     Break(
         name="a checkpoint with another epoch's name is loaded",
-        file="securevfl/jobs/checkpoint.py",
+        file="securevfl/run/checkpoint.py",
         old='        if (tree.get("epoch"), tree.get("step", 0)) != (epoch, step):\n',
         new="        if False:\n",
         tests=_CHECKPOINTS,
     ),
     Break(
         name="a checkpoint without its journal is loaded",
-        file="securevfl/jobs/checkpoint.py",
+        file="securevfl/run/checkpoint.py",
         old='        if not self.journal.knows(str(tree.get("journal"))):\n',
         new="        if False:\n",
         tests=_CHECKPOINTS,
     ),
     Break(
         name="checkpoints without a common epoch begin anew",
-        file="securevfl/jobs/checkpoint.py",
+        file="securevfl/run/checkpoint.py",
         old="    if start is None and (damaged or any(epochs - {every} for epochs in whole.values())):\n",
         new="    if False:\n",
         tests=_CHECKPOINTS,

@@ -170,7 +170,7 @@ BREAKS = (
     ),
     Break(
         name="a peer with another key than the agreement's",
-        file="securevfl/privacy/ledger/chain.py",
+        file="securevfl/ledger/chain.py",
         old="            if self._pins.get(name, key) != key:\n",
         new="            if not key:\n",
         tests=("tests/shares/test_keys.py",),

@@ -1,0 +1,54 @@
+"""Agreements: what several parties propose, approve and run.
+
+- `canonical`: the one form in bytes. `cards`: what a party shows of itself. `proposal`: what is agreed on, whole.
+- `approvals`: signatures, and the agreement that holds them. `differences`: what two proposals differ in, by field.
+- `party_file`: a party's own file, which no peer sees. `proposing`: cards and proposals are made. `approving`: a
+  proposal is held against a party's own file. `words`: what it says, for people.
+- `peers`: what connections need of it. `bounds`: what an agreement allows while a job runs.
+"""
+
+from securevfl.agreement.approvals import Agreement, Approval, approval_path, read_agreement, write_approval
+from securevfl.agreement.approving import Held, approve, hold
+from securevfl.agreement.bounds import Spent, check_running, check_versions
+from securevfl.agreement.cards import PartyCard, TableSchema
+from securevfl.agreement.differences import differences, field_digests
+from securevfl.agreement.party_file import Address, Budget, PartyFile, PeerSection, read_party_file
+from securevfl.agreement.peers import identity_of, peer_book, require_peers, row_of
+from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
+from securevfl.agreement.proposing import card_of, planned_epsilon, propose, read_card
+from securevfl.agreement.versions import Versions
+
+__all__ = [
+    "Address",
+    "Agreement",
+    "Approval",
+    "Budget",
+    "Held",
+    "Limits",
+    "PartyCard",
+    "PartyFile",
+    "PeerSection",
+    "Proposal",
+    "ServingTerms",
+    "Spent",
+    "TableSchema",
+    "Versions",
+    "approval_path",
+    "approve",
+    "card_of",
+    "check_running",
+    "check_versions",
+    "differences",
+    "field_digests",
+    "hold",
+    "identity_of",
+    "peer_book",
+    "planned_epsilon",
+    "propose",
+    "read_agreement",
+    "read_card",
+    "read_party_file",
+    "require_peers",
+    "row_of",
+    "write_approval",
+]

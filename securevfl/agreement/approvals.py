@@ -1,0 +1,251 @@
+"""Approvals: each party's signature over a proposal's bytes; and the agreement, which is a proposal with approvals.
+
+A signature covers a type, its length, the bytes and their length (DSSE's pre-authentication encoding, see
+`securevfl.ledger.keys`), so that it is one over nothing else. It is checked with the key that the proposal
+itself names for the party: an approval of another proposal, of an older one, or by another party verifies nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
+
+from securevfl.agreement.canonical import MOST_BYTES, decode, encode
+from securevfl.agreement.proposal import Proposal
+from securevfl.config import Config
+from securevfl.durable import write_whole
+from securevfl.errors import AuditError, InputError, PeerRefused
+from securevfl.ledger import PublicKey
+from securevfl.privacy import PrivateKey
+
+__all__ = ["SIGNED", "Agreement", "Approval", "approval_path", "read_agreement", "read_bytes", "write_approval"]
+
+SIGNED = "application/vnd.securevfl.agreement+toml;version=1"
+"""The type under which a proposal is signed."""
+
+_HEADER = "# securevfl approval, version 1"
+_MOST = 1024
+_CODE = "wrong-approval"
+
+
+class Approval(Config):
+    """One party's approval.
+
+    Attributes:
+        agreement: SHA-256 of the proposal's bytes, hexadecimal.
+        party: who approves.
+        signature: over the proposal's bytes, 128 hexadecimal digits.
+    """
+
+    agreement: str
+    party: str
+    signature: str
+
+    @classmethod
+    def path(cls) -> str:
+        return "approval"
+
+    @property
+    def raw(self) -> bytes:
+        """The form that files and reports have."""
+        return encode({"approval": self.describe()}, _HEADER)
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """From its bytes; nothing is verified yet, see `Agreement.with_approval`.
+
+        Raises:
+            InputError: they are no approval, or not in its one form.
+        """
+        if len(raw) > _MOST:
+            raise InputError(f"an approval has up to {_MOST} bytes; this has {len(raw):,}")
+        content = decode(raw, _HEADER, "an approval")
+        if set(content) != {"approval"}:
+            raise InputError("an approval holds [approval] alone: take the file as `securevfl approve` wrote it")
+        approval = cls.of(content["approval"], "approval")
+        if approval.raw != raw:
+            raise InputError("the approval was changed by hand: take the file as `securevfl approve` wrote it")
+        return approval
+
+    @classmethod
+    def sign(cls, proposal: Proposal, party: str, key: PrivateKey) -> Self:
+        """A party's approval of a proposal.
+
+        Raises:
+            InputError: the proposal does not name the party, or names another key for it.
+        """
+        named = proposal.card(party).key
+        if key.public != named:
+            raise InputError(
+                f"the agreement names {named.fingerprint} for {party!r}, and the key at hand is "
+                f"{key.public.fingerprint}: sign with the key of the card, or propose anew with a new card"
+            )
+        return cls(agreement=proposal.digest, party=party, signature=key.sign(SIGNED, proposal.raw))
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A proposal and the approvals that were verified against it.
+
+    Attributes:
+        proposal: what is agreed on.
+        approvals: party → its approval; each one verifies.
+    """
+
+    proposal: Proposal
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, approval in self.approvals.items():
+            if name != approval.party:
+                raise AuditError(f"an approval of {approval.party[:40]!a} stands for {name[:40]!a}")
+            self._verify(approval)
+        object.__setattr__(self, "approvals", MappingProxyType(dict(sorted(self.approvals.items()))))
+
+    def _verify(self, approval: Approval) -> None:
+        party = approval.party
+        if party not in self.proposal.names:
+            raise AuditError(f"an approval of {party[:40]!a}, who is no party of the agreement")
+        if approval.agreement != self.digest:
+            raise AuditError(
+                f"{party!r} approved agreement {approval.agreement[:16]!a}, this is {self.digest[:16]}: it is an "
+                "approval of another one, or of an older version"
+            )
+        try:
+            self.proposal.card(party).key.verify(SIGNED, self.proposal.raw, approval.signature)
+        except AuditError as error:
+            raise AuditError(f"the approval of {party!r} does not verify: {error}") from None
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the proposal's bytes, hexadecimal."""
+        return self.proposal.digest
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Parties that have not approved, as far as is known here."""
+        return tuple(name for name in self.proposal.names if name not in self.approvals)
+
+    @property
+    def complete(self) -> bool:
+        """Whether all parties have approved."""
+        return not self.missing
+
+    def key(self, party: str) -> PublicKey:
+        """A party's public signing key.
+
+        Raises:
+            UnknownNameError: no such party.
+        """
+        return self.proposal.card(party).key
+
+    def with_approval(self, approval: Approval | bytes) -> Agreement:
+        """The agreement with one more approval.
+
+        Args:
+            approval: or the bytes of its file.
+
+        Raises:
+            InputError: bytes that are no approval.
+            AuditError: it does not verify, is of another proposal, or of nobody.
+        """
+        if isinstance(approval, bytes):
+            approval = Approval.decode(approval)
+        return Agreement(self.proposal, {**self.approvals, approval.party: approval})
+
+    def with_approval_of(self, peer: str, raw: bytes) -> Agreement:
+        """The agreement with the approval that a peer sent.
+
+        Args:
+            peer: who sent it.
+            raw: its bytes, not to be trusted.
+
+        Raises:
+            PeerRefused: it is no approval, or not the peer's own approval of this proposal.
+        """
+        try:
+            approval = Approval.decode(raw)
+            if approval.party != peer:
+                raise AuditError(f"it is one of {approval.party[:40]!a}; each party sends its own")
+            return self.with_approval(approval)
+        except (InputError, AuditError) as error:
+            raise PeerRefused(_CODE, f"{peer!r} sent an approval that is refused: {error}") from None
+
+    def require_all(self) -> None:
+        """Do nothing, unless approvals are missing.
+
+        Raises:
+            InputError: some are, and of whom.
+        """
+        if self.missing:
+            raise InputError(
+                f"agreement {self.digest[:16]} is not approved by {', '.join(self.missing)}: each runs `securevfl "
+                "approve` and sends its .approval file; put it beside the agreement"
+            )
+
+    def note(self) -> dict[str, str]:
+        """What every ledger notes of the agreement: its digest, and each party's signature."""
+        return {"agreement": self.digest, "id": self.proposal.id} | {
+            f"signature of {name}": approval.signature for name, approval in self.approvals.items()
+        }
+
+
+def approval_path(agreement: str | Path, party: str) -> Path:
+    """Where a party's approval stands: beside the agreement, under its name and the party's."""
+    file = Path(agreement)
+    return file.with_name(f"{file.name}.{party}.approval")
+
+
+def write_approval(agreement: str | Path, approval: Approval) -> Path:
+    """Write an approval beside its agreement; the path."""
+    path = approval_path(agreement, approval.party)
+    write_whole(path, approval.raw)
+    return path
+
+
+def read_bytes(path: str | Path, what: str, most: int) -> bytes:
+    """A file's bytes, of bounded length.
+
+    Raises:
+        InputError: it cannot be read, or is longer.
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(most + 1)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read ({error.strerror}): name {what}") from None
+    if len(raw) > most:
+        raise InputError(f"{file} has more than {most:,} bytes: name {what}")
+    return raw
+
+
+def read_agreement(path: str | Path, *, approvals: Iterable[str | Path] = ()) -> Agreement:
+    """An agreement file, with the approvals that stand beside it.
+
+    Args:
+        path: of the file that `securevfl propose` wrote.
+        approvals: further files of approvals.
+
+    Raises:
+        InputError: a file that cannot be read or is not in its one form.
+        AuditError: an approval that does not verify.
+    """
+    file = Path(path)
+    try:
+        proposal = Proposal.decode(read_bytes(file, "an agreement of `securevfl propose`", MOST_BYTES))
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None
+    agreement = Agreement(proposal)
+    beside = [approval_path(file, name) for name in proposal.names]
+    for one in [*(found for found in beside if found.exists()), *map(Path, approvals)]:
+        try:
+            agreement = agreement.with_approval(read_bytes(one, "an approval", _MOST))
+        except InputError as error:
+            raise InputError(f"{one}: {error}") from None
+        except AuditError as error:
+            raise AuditError(f"{one}: {error}") from None
+    return agreement

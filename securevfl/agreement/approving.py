@@ -1,0 +1,153 @@
+"""Holding a proposal against a party's own file, before a person signs it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from securevfl.agreement.approvals import Approval
+from securevfl.agreement.cards import PartyCard
+from securevfl.agreement.differences import leaves
+from securevfl.agreement.party_file import PartyFile
+from securevfl.agreement.proposal import Proposal
+from securevfl.agreement.proposing import card_of, planned_epsilon
+from securevfl.agreement.versions import Versions
+from securevfl.errors import InputError, PolicyError
+from securevfl.identity import read_certificates
+from securevfl.party import rule_against
+from securevfl.transport import ACTIVE, COORDINATOR
+
+__all__ = ["Held", "approve", "hold"]
+
+_BOUNDS = ("epsilon", "delta")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Held:
+    """What came of it.
+
+    Attributes:
+        differences: where the proposal says other of this party, its keys, its table or the software than is so here;
+            each names the field and both values.
+        refusals: rules of the party's policy and budget that the proposal breaks.
+        notes: what the party should know, and may sign.
+    """
+
+    differences: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def require(self) -> None:
+        """Do nothing, unless something was found.
+
+        Raises:
+            InputError: differences.
+            PolicyError: refusals alone.
+        """
+        if self.differences:
+            raise InputError(_several("the agreement differs from this party's own file", self.differences))
+        if self.refusals:
+            raise PolicyError(_several("this party refuses the agreement", self.refusals))
+
+
+def _several(what: str, found: tuple[str, ...]) -> str:
+    return f"{what}: {found[0]}" if len(found) == 1 else f"{what}:\n  " + "\n  ".join(found)
+
+
+def hold(proposal: Proposal, own: PartyFile, now: datetime) -> Held:
+    """Hold a proposal against a party's own file: its card, policy, budget and installation. The table is read.
+
+    Args:
+        proposal: it.
+        own: the party's file.
+        now: the time, in UTC.
+
+    Raises:
+        InputError: the proposal does not name the party, or a file of the party's cannot be used.
+    """
+    differences = _against_card(proposal, own)
+    differences += [
+        f"signing_key of {name}: the agreement names {proposal.card(name).key.fingerprint}, [peer.{name}] expects "
+        f"{peer.signed_by}"
+        for name, peer in own.peers.items()
+        if name in proposal.names and peer.signed_by not in (None, proposal.card(name).key.fingerprint)
+    ]
+    differences += [f"versions.{text}" for text in Versions.own().against(proposal.versions)]
+    unknown = [
+        f"{name} signs with {proposal.card(name).key.fingerprint}: compare that with {name} in person, or set "
+        f"signed_by in [peer.{name}]"
+        for name in proposal.names
+        if name != own.party and (name not in own.peers or own.peers[name].signed_by is None)
+    ]
+    return Held(differences=tuple(differences), refusals=tuple(_refusals(proposal, own, now)), notes=tuple(unknown))
+
+
+def _against_card(proposal: Proposal, own: PartyFile) -> list[str]:
+    named = dict(leaves({key: value for key, value in proposal.card(own.party).shown().items() if key not in _BOUNDS}))
+    mine = dict(leaves(card_of(own).shown() | _known_by(proposal.card(own.party), own)))
+    return [
+        f"party.{own.party}.{path}: the agreement has {named.get(path, 'nothing')[:200]}, {own.path.name} has "
+        f"{mine.get(path, 'nothing')[:200]}"
+        for path in dict.fromkeys([*named, *mine])
+        if named.get(path) != mine.get(path)
+    ]
+
+
+def _known_by(card: PartyCard, own: PartyFile) -> dict[str, Any]:
+    """The certificates of the agreement, where this party's first one is among them: those that were rotated in since
+    are endorsed by its signing key, not agreed on."""
+    (first,) = read_certificates(own.at(own.keys.certificate))
+    return {"certificates": card.shown()["certificates"]} if first in card.tls else {}
+
+
+def _refusals(proposal: Proposal, own: PartyFile, now: datetime) -> list[str]:
+    found = []
+    if proposal.limits.is_over(now):
+        found.append(f"it ended at {proposal.limits.expires}: propose anew")
+    card, budget = proposal.card(own.party), own.budget
+    if card.role != COORDINATOR:
+        job = proposal.job_of(device=own.device, policies={own.party: own.policy})
+        owners = [own.party] if card.role == ACTIVE else proposal.owners
+        passive, me = proposal.passive, own.party
+        found += [
+            rule
+            for owner in owners
+            if (rule := rule_against(job, me, active=owner, passive=passive, pairwise=proposal.has_book(owner)))
+        ]
+    for what, asked, bound in (
+        ("attempts", proposal.limits.attempts, budget.attempts),
+        ("seconds", proposal.limits.seconds, budget.seconds),
+    ):
+        if bound is not None and asked > bound:
+            found.append(f"it allows {asked:,} {what}; [budget] in {own.path.name} allows {bound:,}")
+    planned = planned_epsilon(proposal, own.party)
+    if card.epsilon is not None and planned.epsilon > card.epsilon * (1 + 1e-9):
+        found.append(f"its job plans ε = {planned.epsilon:.4g} for {own.party!r}, and it allows {card.epsilon:g}")
+    if budget.epsilon is not None and planned.epsilon > 0:
+        if card.epsilon is None or card.delta is None:
+            found.append(f"it sets no bound on ε; [budget] in {own.path.name} allows {budget.epsilon:g}: propose one")
+        elif card.epsilon > budget.epsilon * (1 + 1e-9) or card.delta > budget.delta * (1 + 1e-9):
+            found.append(
+                f"it allows ε = {card.epsilon:g} at δ = {card.delta:g}; [budget] in {own.path.name} allows "
+                f"{budget.epsilon:g} at {budget.delta:g}"
+            )
+    return list(dict.fromkeys(found))
+
+
+def approve(proposal: Proposal, own: PartyFile, now: datetime) -> Approval:
+    """Hold a proposal against the party's own file, and sign it.
+
+    Args:
+        proposal: that a person has read.
+        own: the party's file.
+        now: the time, in UTC.
+
+    Raises:
+        InputError: differences, each named by its field.
+        Expired: it has ended.
+        PolicyError: the party's policy or budget refuses it.
+    """
+    held = hold(proposal, own, now)
+    held.require()
+    return Approval.sign(proposal, own.party, own.signing_key())

@@ -1,0 +1,70 @@
+"""What an agreement allows while a job runs: until when, how often, how long, and with which versions. Its bounds on ε
+are held as a part of the party's policy, against each plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from securevfl.agreement.approvals import Agreement
+from securevfl.agreement.party_file import Budget
+from securevfl.agreement.versions import Versions
+from securevfl.errors import Expired, InputError
+
+__all__ = ["Spent", "check_running", "check_versions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What a party has used of an agreement, from its state folder.
+
+    Attributes:
+        attempts: begun, with the one that is about to begin.
+        seconds: in attempts so far, all together.
+    """
+
+    attempts: int = 0
+    seconds: float = 0.0
+
+
+def check_running(
+    agreement: Agreement, party: str, spent: Spent, now: datetime, *, budget: Budget | None = None
+) -> None:
+    """Refuse to begin or to go on where the agreement, or the party's own budget, is used up.
+
+    Args:
+        agreement: whose approvals were verified.
+        party: this one.
+        spent: by it.
+        now: the time, in UTC.
+        budget: the party's own bounds, on top.
+
+    Raises:
+        Expired: the time, the attempts or the seconds are used up; says how much, of how much, and the cure.
+    """
+    limits = agreement.proposal.limits
+    own = budget or Budget()
+    if limits.is_over(now):
+        raise Expired(
+            f"agreement {agreement.digest[:16]} ended at {limits.expires}, and it is {now:%Y-%m-%dT%H:%M:%SZ}: propose "
+            "a new one with a later end, or set the clock"
+        )
+    for what, used, bounds in (
+        ("attempts", spent.attempts, {"the agreement": limits.attempts, "the budget": own.attempts}),
+        ("seconds", spent.seconds, {"the agreement": limits.seconds, "the budget": own.seconds}),
+    ):
+        for whose, bound in bounds.items():
+            if bound is not None and used > bound:
+                cure = "propose a new one" if whose == "the agreement" else "raise [budget] in the party file"
+                raise Expired(f"{party!r} has used {used:,.0f} {what}; {whose} allows {bound:,}: {cure}")
+
+
+def check_versions(agreement: Agreement) -> None:
+    """Refuse an agreement on other versions than those that are installed.
+
+    Raises:
+        InputError: names each that differs.
+    """
+    found = Versions.own().against(agreement.proposal.versions)
+    if found:
+        raise InputError(f"agreement {agreement.digest[:16]} is for other versions: {'; '.join(found)}: install these")

@@ -1,0 +1,61 @@
+"""What two proposals differ in, by field.
+
+Between files, with both values. Between a party and a peer that has another proposal, without values: each field has a
+digest, from which `securevfl.transport.session.facts` makes the few bytes that a hello carries. A peer learns from them
+which fields differ. It can check a guess of a value, so they go to those alone whose certificate this party's own
+agreement names, to whom the whole proposal was meant to be shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from securevfl.agreement.proposal import Proposal
+
+__all__ = ["differences", "field_digests", "fields_of", "leaves"]
+
+
+def fields_of(proposal: Proposal) -> dict[str, str]:
+    """Field → value in words, of all fields: ``{"job.epochs": "10", "party.bank.table.numbers": …}``."""
+    tree = proposal.tree()
+    tree["party"] = {
+        card["name"]: {key: value for key, value in card.items() if key != "name"} for card in tree["party"]
+    }
+    return dict(leaves(tree))
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Path and value, as a text, of all that is no section."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        yield path, json.dumps(value, ensure_ascii=False)
+    else:
+        yield path, str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def differences(mine: Proposal, theirs: Proposal, *, me: str = "this one", peer: str = "the other") -> list[str]:
+    """What differs, one sentence a field: ``"job.epochs: bank has 10, shop has 12"``; empty for the same proposal.
+
+    Args:
+        mine: one proposal.
+        theirs: another.
+        me: who has the first.
+        peer: who has the second.
+    """
+    one, other = fields_of(mine), fields_of(theirs)
+    found = [
+        f"{path}: {me} has {one.get(path, 'nothing')[:80]}, {peer} has {other.get(path, 'nothing')[:80]}"
+        for path in dict.fromkeys([*one, *other])
+        if one.get(path) != other.get(path)
+    ]
+    return found if found or mine.digest == theirs.digest else ["the same words in other bytes"]
+
+
+def field_digests(proposal: Proposal) -> dict[str, bytes]:
+    """Field → SHA-256 of its name and value."""
+    return {path: hashlib.sha256(f"{path}\0{value}".encode()).digest() for path, value in fields_of(proposal).items()}

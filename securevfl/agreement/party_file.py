@@ -1,0 +1,318 @@
+"""A party's own file, TOML: its data, keys, policy, budget, device, pool, and how its peers are reached. It is private:
+no peer ever sees it. What peers see is the card that is made from it (`securevfl card`).
+
+```toml
+party = "bank"
+state = "state"
+
+[data]
+file = "bank.csv"
+id = "ref"
+label = "late"
+
+[keys]
+signing = "keys/bank.key"
+certificate = "certs/bank.crt"
+key = "certs/bank.tls.key"
+
+[peer.shop]
+dial = "shop.example:7443"
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.data import PartyTable
+from securevfl.data.table import wrong_name
+from securevfl.errors import InputError
+from securevfl.jobfile.job_file import TableSection
+from securevfl.jobfile.policy_file import read_policy
+from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
+from securevfl.ledger import read_private_key
+from securevfl.privacy import Policy, PrivateKey
+
+__all__ = ["Address", "Budget", "DataSection", "KeySection", "PartyFile", "PeerSection", "read_party_file"]
+
+Word = Annotated[str, Meta(min_length=1, max_length=4096)]
+Hex = Annotated[str, Meta(min_length=64, max_length=64)]
+
+
+@dataclass(frozen=True)
+class Address:
+    """A host and a port; 0 for any that is free."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, text: str) -> Address:
+        """From ``"host:port"`` or ``"[v6]:port"``.
+
+        Raises:
+            InputError: it is neither.
+        """
+        host, colon, port = text.rpartition(":")
+        plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+        wrong = not colon or not plain or (":" in plain) != (plain != host) or not plain.isprintable() or " " in plain
+        if wrong or not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) < 1 << 16):
+            raise InputError(f'{text[:80]!r} is no address; "host:port" was expected, port 0 to 65535')
+        return cls(plain, int(port))
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class DataSection(TableSection):
+    """``[data]``: the party's table, and what its card shows of it.
+
+    Attributes:
+        show: ``"names"`` of columns and classes, or ``"counts"`` of them.
+    """
+
+    show: Literal["names", "counts"] = "names"
+
+    @classmethod
+    def path(cls) -> str:
+        return "data"
+
+
+class KeySection(Config):
+    """``[keys]``: files of keys and certificates, PEM.
+
+    Attributes:
+        signing: the party's Ed25519 key (`securevfl keys`): for approvals and ledgers.
+        certificate: its TLS certificate.
+        key: the certificate's private key.
+        authority: certificate of the authority that issues this party's certificates, where peers are to know it by
+            that, and not by the certificate itself.
+    """
+
+    signing: Word
+    certificate: Word
+    key: Word
+    authority: Word | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "keys"
+
+
+class Budget(Config):
+    """``[budget]``: what the party is ready to spend, whatever an agreement allows. None for no bound of its own.
+
+    Attributes:
+        epsilon: most ε of its own releases, over all attempts.
+        delta: with which that is counted.
+        attempts: most attempts.
+        seconds: most seconds in attempts, all together.
+    """
+
+    epsilon: Annotated[float, Meta(gt=0, le=1e6)] | None = None
+    delta: Annotated[float, Meta(gt=0, lt=1)] = 1e-5
+    attempts: Annotated[int, Meta(ge=1)] | None = None
+    seconds: Annotated[int, Meta(ge=1)] | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "budget"
+
+
+class PeerSection(Config):
+    """``[peer.NAME]``: how one peer is reached. Exactly one of `dial`, `relay` and `listen`.
+
+    Attributes:
+        dial: the peer's address, ``"host:port"``.
+        relay: address of a relay that both dial; with `rendezvous`.
+        listen: the peer dials this party, at `PartyFile.listen`.
+        rendezvous: 64 hexadecimal digits that both give the relay.
+        token: file with the relay's token.
+        proxy: address of an HTTP proxy that dials for this party (CONNECT).
+        proxy_login: private file with the proxy's ``user:password`` in one line.
+        signed_by: fingerprint of the peer's signing key, ``"ed25519:…"``, as the peer told it in person: an agreement
+            with another one is refused.
+        crl: file with the list of certificates that the peer's authority revoked, where it is known by one.
+        window: most bytes on their way to this peer and back.
+    """
+
+    dial: Word | None = None
+    relay: Word | None = None
+    listen: bool = False
+    rendezvous: Hex | None = None
+    token: Word | None = None
+    proxy: Word | None = None
+    proxy_login: Word | None = None
+    signed_by: Word | None = None
+    crl: Word | None = None
+    window: Annotated[int, Meta(ge=1 << 16, le=1 << 32)] = 32 << 20
+
+    @classmethod
+    def path(cls) -> str:
+        return "peer"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        ways = [name for name in ("dial", "relay", "listen") if getattr(self, name)]
+        if len(ways) != 1:
+            found.append(f"a peer is reached by one of dial, relay and listen; given: {', '.join(ways) or 'none'}")
+        if (self.relay is None) != (self.rendezvous is None):
+            found.append("relay and rendezvous go together; make one with: securevfl relay --new-meeting")
+        if self.rendezvous is not None and set(self.rendezvous) - set("0123456789abcdef"):
+            found.append("rendezvous is not 64 hexadecimal digits, lower case")
+        if (self.relay is None) != (self.token is None):
+            found.append("relay and token go together; make one with: securevfl relay --new-token NAME")
+        if self.proxy_login is not None and self.proxy is None:
+            found.append("proxy_login is for a proxy; leave it out")
+        if self.proxy is not None and self.listen:
+            found.append("a proxy dials, and this party listens; leave one out")
+        for name in ("dial", "relay", "proxy"):
+            found += _no_address(name, getattr(self, name))
+        return found
+
+
+def _no_address(what: str, text: str | None) -> list[str]:
+    try:
+        _ = Address.of(text) if text is not None else None
+    except InputError as error:
+        return [f"{what}: {error}"]
+    return []
+
+
+class _Sections(Config):
+    """All that a party file holds."""
+
+    party: Annotated[str, Meta(max_length=64)] = ""
+    state: Word = "state"
+    looks: Word = "looks.jsonl"
+    filters: Word | None = None
+    device: Word = "cpu"
+    pool: Word = "local"
+    listen: Word | None = None
+    policy_file: Word | None = None
+    data: DataSection | None = None
+    keys: KeySection | None = None
+    policy: Policy | None = None
+    budget: Budget = msgspec.field(default_factory=Budget)
+    peer: Mapping[str, PeerSection] = msgspec.field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyFile:
+    """What a party file says. Relative paths in it are relative to `folder`.
+
+    Attributes:
+        path: of the file.
+        party: whose it is.
+        state: the state folder.
+        looks: where it counts what was opened of each of its rows, over all agreements and what is served of them;
+            used where the policy has a budget of looks.
+        filters: folder for filters and keys of unbalanced alignments, where an agreement lets them be kept; None to
+            keep none.
+        device: ``"cpu"`` or ``"cuda"``.
+        pool: workers for the products of a sealed cut; see `securevfl.scale.open_pool`.
+        listen: own address; None to listen nowhere.
+        data: the table; None at a coordinator.
+        keys: paths of keys and certificates, as `KeySection` has them; see `at`.
+        policy: the party's own; of its file and of the section, both.
+        budget: the party's own.
+        peers: name → how it is reached.
+    """
+
+    path: Path
+    party: str
+    state: Path
+    looks: Path
+    filters: Path | None
+    device: str
+    pool: str
+    listen: Address | None
+    data: DataSection | None
+    keys: KeySection
+    policy: Policy
+    budget: Budget
+    peers: Mapping[str, PeerSection]
+
+    @property
+    def folder(self) -> Path:
+        """Where it stands."""
+        return self.path.parent
+
+    def at(self, name: str) -> Path:
+        """A path that the file names."""
+        return self.folder / name
+
+    def signing_key(self) -> PrivateKey:
+        """The party's signing key.
+
+        Raises:
+            InputError: it cannot be read, or others can.
+        """
+        return read_private_key(self.at(self.keys.signing))
+
+    def table(self) -> PartyTable | None:
+        """The party's table; None at a coordinator.
+
+        Raises:
+            InputError: it cannot be used.
+        """
+        return None if self.data is None else self.data.read(self.folder, self.party)
+
+
+def read_party_file(path: str | Path) -> PartyFile:
+    """Read a party file. Keys and tables that it names are read when they are used.
+
+    Raises:
+        InputError: no such file, not TOML, or mistakes, all of them in one message.
+    """
+    file = Path(path)
+    content = read_toml(file, "party", 'the page "Propose and approve a job"')
+    sections, broken, found = read_sections(_Sections, content, [])
+    rule = wrong_name(sections.party) if "party" not in broken else ""
+    if "party" not in content:
+        found.append('it does not say whose it is: begin with party = "…", the name in the agreement')
+    elif rule:
+        found.append(rule)
+    if "keys" not in content:
+        found.append("keys is missing; give signing, certificate and key, see `securevfl keys` and `securevfl certs`")
+    found += _no_address("listen", sections.listen)
+    listening = [name for name, peer in sections.peer.items() if peer.listen]
+    if listening and sections.listen is None and "listen" not in broken:
+        found.append(f'{", ".join(listening)} dial this party, which listens nowhere; give listen = "host:port"')
+    found += [f"peer.{name}: {rule}" for name in sections.peer if (rule := wrong_name(name))]
+    if sections.party in sections.peer:
+        found.append(f"peer.{sections.party} is the party itself; name its peers")
+    policy = sections.policy or Policy()
+    if sections.policy_file is not None and "policy_file" not in broken:
+        try:
+            whose, own = read_policy(file.parent / sections.policy_file)
+            policy = policy.stricter(own) if sections.policy is not None else own
+            if whose != sections.party:
+                found.append(f"policy_file is the policy of {whose!r}, this is the file of {sections.party!r}")
+        except InputError as error:
+            found.append(f"policy_file: {error}")
+    raise_all(file, found)
+    if sections.keys is None:
+        raise InputError(f"{file}: keys is missing")
+    return PartyFile(
+        path=file,
+        party=sections.party,
+        state=file.parent / sections.state,
+        looks=file.parent / sections.looks,
+        filters=None if sections.filters is None else file.parent / sections.filters,
+        device=sections.device,
+        pool=sections.pool,
+        listen=None if sections.listen is None else Address.of(sections.listen),
+        data=sections.data,
+        keys=sections.keys,
+        policy=policy,
+        budget=sections.budget,
+        peers=sections.peer,
+    )

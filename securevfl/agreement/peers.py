@@ -1,0 +1,104 @@
+"""From an agreement and a party's own file to what its connections need: its identity, and the book of its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from securevfl.agreement.approvals import Agreement
+from securevfl.agreement.cards import PartyCard
+from securevfl.agreement.party_file import PartyFile, PeerSection
+from securevfl.errors import InputError
+from securevfl.identity import GRACE, Authority, Identity, PeerBook, Pin, Row
+from securevfl.identity.certificate import utc_now
+
+__all__ = ["identity_of", "peer_book", "require_peers", "row_of"]
+
+
+def identity_of(own: PartyFile) -> Identity:
+    """The party's TLS certificate and key, the newest that was rotated in.
+
+    Raises:
+        InputError: they cannot be used, or name another party.
+    """
+    found = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key)).renewed()
+    if found.name != own.party:
+        raise InputError(f"{found.certificate_file} names {found.name!r}; {own.path} is the file of {own.party!r}")
+    return found
+
+
+def row_of(agreement: Agreement, own: PartyFile, note: Path | None = None) -> Row:
+    """The party's row of certificates, and which of them its peers know.
+
+    Args:
+        agreement: names the certificates.
+        own: the party's file.
+        note: file that keeps which one is in use, over restarts.
+
+    Raises:
+        InputError: they cannot be used, or name another party.
+    """
+    card = next(card for card in agreement.proposal.party if card.name == own.party)
+    pinned = card.tls if card.issuer is None else ()
+    found = Row(own.at(own.keys.certificate), own.at(own.keys.key), pinned, note=note)
+    if found.shown.name != own.party:
+        file = found.shown.certificate_file
+        raise InputError(f"{file} names {found.shown.name!r}; {own.path} is the file of {own.party!r}")
+    return found
+
+
+def require_peers(agreement: Agreement, own: PartyFile) -> dict[str, PeerSection]:
+    """How each peer of the agreement is reached, by name.
+
+    Raises:
+        InputError: the party file says nothing of a peer, or names somebody else.
+    """
+    peers = [name for name in agreement.proposal.names if name != own.party]
+    missing = [name for name in peers if name not in own.peers]
+    if missing:
+        raise InputError(
+            f"{own.path} does not say how {', '.join(missing)} is reached: add "
+            + ", ".join(f"[peer.{name}]" for name in missing)
+            + ' with dial = "host:port", listen = true or relay = "host:port"'
+        )
+    return {name: own.peers[name] for name in peers}
+
+
+def peer_book(
+    agreement: Agreement, own: PartyFile, *, store: Path | None = None, now: Callable[[], datetime] = utc_now
+) -> PeerBook:
+    """The peers as the agreement names them: by their certificates, or by their authority and their name.
+
+    Args:
+        agreement: whose approvals were verified.
+        own: the party's file; it names revocation lists.
+        store: file that keeps endorsements over restarts.
+        now: this machine's clock.
+
+    Raises:
+        InputError: a revocation list is missing or cannot be used.
+    """
+    rules = {card.name: _rule(card, own) for card in agreement.proposal.party if card.name != own.party}
+    return PeerBook(
+        own.party,
+        rules,
+        agreement=bytes.fromhex(agreement.digest),
+        signers={card.name: card.key for card in agreement.proposal.party},
+        grace=GRACE,
+        store=store,
+        now=now,
+    )
+
+
+def _rule(card: PartyCard, own: PartyFile) -> Pin | Authority:
+    issuer = card.issuer
+    if issuer is None:
+        return Pin(card.tls)
+    section = own.peers.get(card.name)
+    if section is None or section.crl is None:
+        raise InputError(
+            f"{card.name!r} is known by an authority: give its list of revoked certificates, crl = … in "
+            f"[peer.{card.name}] of {own.path}"
+        )
+    return Authority(issuer, own.at(section.crl))

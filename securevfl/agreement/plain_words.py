@@ -1,0 +1,178 @@
+"""A proposal in plain words: what a person agrees to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from securevfl.agreement.approvals import Agreement
+from securevfl.agreement.cards import PartyCard, TableSchema
+from securevfl.agreement.proposal import Proposal
+from securevfl.agreement.proposing import planned_epsilon
+from securevfl.data.roles import named
+from securevfl.privacy import Finding
+from securevfl.transport import ACTIVE, COORDINATOR
+
+__all__ = ["Paragraph", "approvals_in_words", "in_words"]
+
+_SEVERITIES = {"leak": "can read", "note": "learns, a known and limited leak:", "ok": "learns"}
+_ORDER = list(_SEVERITIES)
+_MANY = 40
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A heading and lines below it."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def in_words(proposal: Proposal, *, me: str = "") -> list[Paragraph]:
+    """All that a proposal says, for a person to read before signing.
+
+    Args:
+        proposal: it.
+        me: the party that reads; its name is marked.
+    """
+    limits = proposal.limits
+    return [
+        Paragraph(
+            f"Agreement {proposal.digest}",
+            (
+                f"Purpose: {proposal.purpose}",
+                f"It ends on {limits.end:%Y-%m-%d %H:%M} UTC, after {limits.attempts} attempts, or after "
+                f"{_span(limits.seconds)} of running, whatever comes first.",
+                "If a party leaves for good, the job ends at all parties.",
+            ),
+        ),
+        Paragraph("Who takes part", tuple(line for card in proposal.party for line in _who(card, me))),
+        Paragraph("What runs", _what(proposal)),
+        Paragraph("Who learns what", tuple(_learned(proposal))),
+        Paragraph("What the releases may cost", tuple(_cost(proposal, card) for card in proposal.party)),
+        Paragraph("Afterwards", _afterwards(proposal)),
+    ]
+
+
+def _span(seconds: int) -> str:
+    return str(timedelta(seconds=seconds)).removesuffix(", 0:00:00")
+
+
+def _who(card: PartyCard, me: str) -> list[str]:
+    role = {ACTIVE: "has the labels", COORDINATOR: "coordinates and has no data"}.get(card.role, "has features alone")
+    issuer = card.issuer
+    known = (
+        "certificate " + ", ".join(one.fingerprint for one in card.tls)
+        if issuer is None
+        else f"any certificate of its name that authority {issuer.fingerprint} issues"
+    )
+    lines = [
+        f"{card.name}{' (you)' if card.name == me else ''} {role}",
+        f"  signs with {card.key.fingerprint}",
+        f"  shows {known}",
+    ]
+    return lines + ([] if card.table is None else [f"  brings {_columns(card.table)}"])
+
+
+def _columns(table: TableSchema) -> str:
+    parts = [_names(table.numbers, "number", "numbers"), _names(table.categories, "category", "categories")]
+    if table.label is not None and table.classes is not None:
+        if isinstance(table.classes, tuple) and table.label == named(table.classes):
+            parts.append(f"{len(table.classes)} labels, of which a row can have several: {table.label}")
+            return "; ".join(part for part in parts if part)
+        number = table.classes == 1
+        what = "a number" if number else f"with {_names(table.classes, 'class', 'classes')}"
+        parts.append(f"the label {table.label}{', ' if number else ' '}{what}")
+    parts += ["labels of people that its table lacks"] if table.book else []
+    return "; ".join(part for part in parts if part) or "no columns"
+
+
+def _names(names: int | tuple[str, ...], one: str, many: str) -> str:
+    count = names if isinstance(names, int) else len(names)
+    if not count:
+        return ""
+    text = f"{count} {one if count == 1 else many}"
+    if isinstance(names, int):
+        return f"{text} (not named)"
+    return f"{text}: {', '.join(names[:_MANY])}" + (", …" if count > _MANY else "")
+
+
+def _what(proposal: Proposal) -> tuple[str, ...]:
+    tree = proposal.tree()
+    assumed = proposal.protection.assumes(proposal.owners, proposal.passive)
+    return (
+        f"{proposal.algorithm.title} under {proposal.protection.title}",
+        *([f"  What follows holds if {assumed}. By signing you say that you believe it."] if assumed else []),
+        f"  job: {_options(tree['job'])}",
+        f"  alignment: {_options(tree['align'])}",
+        *([f"  linkage, for want of a common identifier: {_options(tree['link'])}"] if "link" in tree else []),
+        f"  algorithm: {_options(tree['algorithm'])}",
+        f"  protection: {_options(tree['protection'])}",
+        f"  with {_options(tree['versions'])}",
+    )
+
+
+def _options(tree: dict[str, Any]) -> str:
+    """Every option, none left out: what is not shown is not agreed to."""
+    parts = []
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            parts.append(f"{key} ({_options(value)})")
+        else:
+            parts.append(f"{key} {_value(value)}")
+    return ", ".join(parts)
+
+
+def _value(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _learned(proposal: Proposal) -> list[str]:
+    job, passive = proposal.job_of(), proposal.passive
+    found = [one for owner in proposal.owners for one in job.findings(passive, owner)]
+    ordered = sorted(dict.fromkeys(found), key=lambda one: _ORDER.index(one.severity))
+    return _grouped(ordered) or ["nobody learns anything of another"]
+
+
+def _grouped(findings: Sequence[Finding]) -> list[str]:
+    """What several learn alike stands once."""
+    who: dict[tuple[str, str, str], list[str]] = {}
+    for one in findings:
+        who.setdefault((one.severity, one.learns, one.about), []).append(one.party)
+    return [
+        f"[{severity}] {', '.join(names)} learn{'s' if len(names) == 1 else ''} of {about}: {text}"
+        for (severity, text, about), names in who.items()
+    ]
+
+
+def _cost(proposal: Proposal, card: PartyCard) -> str:
+    planned = planned_epsilon(proposal, card.name)
+    if planned.epsilon == 0:
+        return f"{card.name}: releases nothing of its own with a cost"
+    plans = "without noise, which no ε bounds" if math.isinf(planned.epsilon) else f"ε = {planned.epsilon:.4g}"
+    if card.epsilon is None or card.delta is None:
+        return f"{card.name}: the job releases {plans}; the agreement sets no bound"
+    return f"{card.name}: ε up to {card.epsilon:g} at δ = {card.delta:g}, over all attempts; one attempt plans {plans}"
+
+
+def _afterwards(proposal: Proposal) -> tuple[str, ...]:
+    serving = proposal.serving
+    if serving is None:
+        return ("This is about training alone: nobody may ask the model for scores under it.",)
+    bounds = [f"at least {serving.min_batch} rows at once"]
+    bounds += [f"up to {serving.rows_per_day:,} rows a day"] if serving.rows_per_day is not None else []
+    if serving.scores_per_record is not None:
+        bounds.append(f"one row up to {serving.scores_per_record} times a day")
+    return (f"{', '.join(serving.asks)} may ask the model for scores: {', '.join(bounds)}.",)
+
+
+def approvals_in_words(agreement: Agreement) -> Paragraph:
+    """Who has approved, as far as is known here."""
+    lines = [f"{name}: approved, the signature verifies" for name in agreement.approvals]
+    lines += [f"{name}: not yet" for name in agreement.missing]
+    return Paragraph("Approvals", tuple(sorted(lines)))

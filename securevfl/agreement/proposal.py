@@ -1,0 +1,339 @@
+"""A proposal: what several parties are asked to agree on, whole. One file, one form in bytes; the bytes are signed.
+
+It says why (purpose), what (job, algorithm, protection), who (parties with keys, certificates, columns), until when and
+how often (limits), and with which versions. It does not say what is a party's own affair: its policy, its device, its
+pool, its addresses.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Annotated, Any, Literal, Self
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.agreement.canonical import decode, encode, from_plain, to_plain, wrong_text
+from securevfl.agreement.cards import PartyCard
+from securevfl.agreement.versions import Versions
+from securevfl.align import Align, Linkage
+from securevfl.config import Config, Mistaken, take_all
+from securevfl.cut import Protection
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.party import Job, JobTerms, too_few_epochs, wrong_parties
+from securevfl.privacy import Policy
+from securevfl.training import Algorithm
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE
+
+__all__ = ["TOLERANCE", "Limits", "Proposal", "ServingTerms"]
+
+TOLERANCE = timedelta(minutes=5)
+"""How far clocks may differ: an agreement counts as expired only after this much more."""
+
+_HEADER = "# securevfl agreement, version 1"
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+_ID = re.compile("[0-9a-f]{32}")
+_CONFUSED = str.maketrans({"0": "o", "1": "l", "i": "l", "5": "s", "_": "-"})
+_DECIMALS = ("job", "algorithm", "protection", "link")
+
+Seconds = Annotated[int, Meta(ge=1, le=10 * 366 * 86400)]
+
+
+class Limits(Config):
+    """How long and how often an agreement may be used.
+
+    Attributes:
+        expires: when it ends, in UTC: ``"2026-12-31T00:00:00Z"``. See `TOLERANCE`.
+        attempts: most attempts at the job; every start after the first one that trained is another.
+        seconds: most seconds that a party is in attempts, all together; counted in its state folder.
+        reconnect: seconds that an attempt waits for a connection that broke, before it is parked.
+        gather: seconds that a party waits for its peers while nothing runs, before its process ends; it may be started
+            again.
+        leaving: what happens if a party leaves for good: ``"end"``, the job ends at all.
+    """
+
+    expires: Annotated[str, Meta(max_length=20)]
+    attempts: Annotated[int, Meta(ge=1, le=10_000)] = 20
+    seconds: Seconds = 7 * 86400
+    reconnect: Seconds = 120
+    gather: Seconds = 86400
+    leaving: Literal["end"] = "end"
+
+    @classmethod
+    def path(cls) -> str:
+        return "limits"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if self._time() is None:
+            found.append(f'expires is {self.expires[:40]!a}; a time in UTC was expected: "2026-12-31T00:00:00Z"')
+        return found
+
+    def _time(self) -> datetime | None:
+        try:
+            time = datetime.strptime(self.expires, _TIME).replace(tzinfo=UTC)
+        except ValueError:
+            return None
+        return time if time.strftime(_TIME) == self.expires else None
+
+    @property
+    def end(self) -> datetime:
+        """`expires` as a time."""
+        time = self._time()
+        if time is None:
+            raise InputError(f"expires is {self.expires!r}")
+        return time
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether the agreement has expired, clocks that differ by `TOLERANCE` allowed for."""
+        return now > self.end + TOLERANCE
+
+
+class ServingTerms(Config):
+    """How the trained model may be asked for scores. Each party's own serving policy holds on top.
+
+    Attributes:
+        asks: the label owners that may ask; nobody else.
+        min_batch: fewest rows of one question.
+        rows_per_day: most rows that all questions of a day have; None for no bound.
+        scores_per_record: how often one row may be scored in a day; None for no bound.
+    """
+
+    asks: Annotated[tuple[str, ...], Meta(min_length=1, max_length=60)]
+    min_batch: Annotated[int, Meta(ge=1, le=2048)] = 1
+    rows_per_day: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+    scores_per_record: Annotated[int, Meta(ge=1, le=1 << 31)] | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "serving"
+
+
+class Proposal(Config, dict=True):
+    """A proposal. Two parties have the same one if their `digest` is the same.
+
+    Attributes:
+        id: 128 random bits, hexadecimal: two agreements on the same job are two.
+        purpose: what the parties do it for, in words.
+        limits: how long and how often.
+        versions: of what all parties have to run.
+        job: options of the job, without any party's device.
+        algorithm: what is trained.
+        protection: how what crosses is protected.
+        align: how common rows are found.
+        link: how records without a common identifier are linked before that.
+        party: the parties' cards, by name.
+        serving: how the model may be asked; None if the agreement is about training alone.
+    """
+
+    id: str
+    purpose: Annotated[str, Meta(min_length=1, max_length=2000)]
+    limits: Limits
+    versions: Versions
+    job: JobTerms
+    algorithm: Algorithm
+    protection: Protection
+    align: Align = msgspec.field(default_factory=Align)
+    link: Linkage | None = None
+    party: Annotated[tuple[PartyCard, ...], Meta(min_length=2, max_length=60)]
+    serving: ServingTerms | None = None
+
+    @classmethod
+    def path(cls) -> str:
+        return "agreement"
+
+    def problems(self) -> list[str]:
+        found = super().problems()
+        if _ID.fullmatch(self.id) is None:
+            found.append(f"id is {self.id[:40]!a}; 32 hexadecimal digits were expected")
+        rule = wrong_text(self.purpose)
+        found += [f"purpose cannot stand in an agreement: {rule}"] if rule else []
+        found += self._about_parties()
+        found += wrong_parties(self.algorithm, self.owners, self.passive)
+        found += too_few_epochs(self.algorithm, self.job.epochs)
+        for name in self.serving.asks if self.serving is not None else ():
+            if name not in self.owners:
+                found.append(f"serving.asks names {name[:40]!a}, who owns no labels; owners: {', '.join(self.owners)}")
+        if self.serving is not None and len(self.owners) > 1:
+            found.append(
+                f"serving lets {', '.join(self.serving.asks)} ask for scores, and a model of several label owners "
+                "cannot be asked yet: leave serving (--asks) out; each scores its rows in training"
+            )
+        if self.serving is not None and self.link is not None and self.link.coordinator():
+            found.append(
+                "serving lets parties ask for scores, and a coordinator that links records has no part in a model: "
+                "leave serving (--asks) out, or give [link] linker = 'active', which shows it more"
+            )
+        try:
+            self.job_of() if not found else None
+        except (InputError, PolicyError) as error:
+            found.append(str(error))
+        return found
+
+    def _about_parties(self) -> list[str]:
+        names = [card.name for card in self.party]
+        found = []
+        if names != sorted(set(names)):
+            found.append(f"the parties are {', '.join(names)[:200]}; each stands once, in alphabetical order")
+        alike = _alike(names)
+        if alike:
+            found.append(f"{alike[0]!r} and {alike[1]!r} look alike: a person would take one for the other; rename one")
+        for what, values in (
+            ("signing key", [card.signing_key for card in self.party]),
+            ("certificate", [text for card in self.party for text in card.certificates]),
+        ):
+            if len(set(values)) < len(values):
+                found.append(f"two parties have one {what}: each makes its own")
+        if not self.owners:
+            found.append("no party is active: one owns the labels")
+        coordinators = [card.name for card in self.party if card.role == COORDINATOR]
+        asked = self.protection.coordinator_among([card.name for card in self.party if card.role != COORDINATOR])
+        links = self.link is not None and self.link.coordinator()
+        needed = self.algorithm.many_owners or bool(asked) or links
+        if len(coordinators) != int(needed):
+            who = self.protection.title if asked and not self.algorithm.many_owners else self.algorithm.title
+            who = "linkage by a coordinator ([link] linker)" if links else who
+            need = "one coordinator" if needed else "no coordinator"
+            found.append(f"{who} needs {need}; there are {', '.join(coordinators) or 'none'}")
+        tables = [card.table for card in self.party if card.table is not None]
+        if len({table.identifiers for table in tables}) > 1 and self.link is None:
+            told = "; ".join(f"{card.name} {card.table.identifiers}" for card in self.party if card.table is not None)
+            found.append(
+                f"the parties make identifiers by different rules, so no row would be found in common ({told}): give "
+                "id = […] with as many columns at each party, in one order, and use one release"
+            )
+        labelled = [table for table in tables if table.label is not None]
+        if len({table.class_count for table in labelled}) > 1 or len({t.classes for t in labelled if t.named}) > 1:
+            found.append("the label owners have other classes: give classes = […] with all of them, in one order")
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of all parties, in order."""
+        return tuple(card.name for card in self.party)
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """Parties with labels, in order."""
+        return tuple(card.name for card in self.party if card.role == ACTIVE)
+
+    @property
+    def passive(self) -> tuple[str, ...]:
+        """Parties with features alone, in order."""
+        return tuple(card.name for card in self.party if card.role == PASSIVE)
+
+    @property
+    def coordinator(self) -> str:
+        """The party without a table; empty where there is none."""
+        return next((card.name for card in self.party if card.role == COORDINATOR), "")
+
+    def has_book(self, name: str) -> bool:
+        """Whether a party's table comes with a label book."""
+        table = self.card(name).table
+        return table is not None and table.book
+
+    def card(self, name: str) -> PartyCard:
+        """A party's card.
+
+        Raises:
+            UnknownNameError: the proposal names no such party.
+        """
+        for card in self.party:
+            if card.name == name:
+                return card
+        raise UnknownNameError("party of the agreement", name, self.names)
+
+    def job_of(self, *, device: str = "cpu", pool: str = "local", policies: Mapping[str, Policy] | None = None) -> Job:
+        """The job, as one party runs it.
+
+        Args:
+            device: the party's own.
+            pool: likewise.
+            policies: the party's own policy, by its name.
+
+        Raises:
+            InputError, PolicyError: a device that is not there, or parts that do not go together.
+        """
+        options = {name: getattr(self.job, name) for name in JobTerms.__struct_fields__}
+        return Job(
+            **options,
+            algorithm=self.algorithm,
+            protection=self.protection,
+            align=self.align,
+            link=self.link,
+            device=device,
+            pool=pool,
+            policies=dict(policies or {}),
+        )
+
+    @cached_property
+    def raw(self) -> bytes:
+        """The one form that is signed."""
+        return encode(self.tree(), _HEADER)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of `raw`, hexadecimal: what sessions, approvals and ledgers call the agreement."""
+        return hashlib.sha256(self.raw).hexdigest()
+
+    def tree(self) -> dict[str, Any]:
+        """Plain values in their order."""
+        plain: dict[str, Any] = to_plain(self.describe())
+        return plain
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """A proposal from its bytes.
+
+        Raises:
+            InputError: other bytes than those that this version writes for what they say: unknown or missing keys,
+                values out of range, another order or spelling; as many mistakes as can be told, in one message.
+        """
+        content = decode(raw, _HEADER, "an agreement")
+        values = {key: from_plain(value) if key in _DECIMALS else value for key, value in content.items()}
+        found: list[str] = []
+        listed = values.get("party")
+        if isinstance(listed, list):
+            values["party"] = [card for i, one in enumerate(listed) if (card := _card(one, i, found)) is not None]
+        taken, mistakes = take_all(cls, values, "", plain=True)
+        found += [text for text in mistakes if not (found and text.startswith("party holds"))]
+        if found:
+            raise Mistaken("the agreement", found)
+        proposal = cls(**taken)
+        if proposal.raw != raw:
+            raise InputError(
+                "the agreement says what this version understands, but not in the one form that is signed: line "
+                f"{_first_difference(proposal.raw, raw)} differs; take the file as `securevfl propose` wrote it"
+            )
+        return proposal
+
+
+def _alike(names: Sequence[str]) -> tuple[str, str] | None:
+    """Two names that differ only in what a reader easily confuses."""
+    seen: dict[str, str] = {}
+    for name in sorted(set(names)):
+        shape = name.replace("rn", "m").replace("vv", "w").translate(_CONFUSED)
+        if shape in seen:
+            return seen[shape], name
+        seen[shape] = name
+    return None
+
+
+def _card(tree: object, place: int, found: list[str]) -> PartyCard | None:
+    """The card at a place of the list; None where `found` has its mistakes now."""
+    try:
+        return PartyCard.of_tree(tree, f"party[{place}]")
+    except Mistaken as error:
+        found += error.moved(f"party[{place}]")
+    return None
+
+
+def _first_difference(expected: bytes, found: bytes) -> int:
+    """The number of the first line that differs, from 1."""
+    one, other = expected.split(b"\n"), found.split(b"\n")
+    pairs = enumerate(zip(one, other, strict=False), 1)
+    return next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)) + 1)

@@ -1,0 +1,201 @@
+"""Making cards and proposals: a card from a party's own file, a proposal from a job file and the parties' cards."""
+
+from __future__ import annotations
+
+import math
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from securevfl.agreement.approvals import read_bytes
+from securevfl.agreement.canonical import MOST_BYTES
+from securevfl.agreement.cards import PartyCard, TableSchema, certificate_text
+from securevfl.agreement.party_file import PartyFile
+from securevfl.agreement.peers import identity_of
+from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
+from securevfl.agreement.versions import Versions
+from securevfl.errors import InputError
+from securevfl.identity import read_certificates
+from securevfl.jobfile.job_file import JobSections
+from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
+from securevfl.party import JobTerms, settled, terms
+from securevfl.transport import ACTIVE, COORDINATOR, PASSIVE, PartyRole
+
+__all__ = ["Planned", "card_of", "planned_epsilon", "propose", "read_card", "when"]
+
+ROOM = 2.0
+"""How much more ε a proposal bounds than its job plans, unless told otherwise: room for what restarts release again."""
+
+_PRIVATE = ("data", "party", "policy", "baselines", "name")
+"""Sections of a job file that no agreement holds: tables, policies, and what only a simulation has."""
+
+_SPAN = re.compile(r"([1-9][0-9]{0,4})(m|h|d|w)")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def card_of(own: PartyFile) -> PartyCard:
+    """What a party shows of itself, from its own file; its table, key and certificate are read.
+
+    Raises:
+        InputError: one of them cannot be used.
+    """
+    table = own.table()
+    role: PartyRole = COORDINATOR if table is None else PASSIVE if table.label is None else ACTIVE
+    known = identity_of(own)
+    authority = None
+    if own.keys.authority is not None:
+        (issuer,) = read_certificates(own.at(own.keys.authority))
+        if not known.certificate.issued_by(issuer):
+            raise InputError(
+                f"{own.at(own.keys.authority)} did not issue {known.certificate_file}: name the one that did"
+            )
+        authority = certificate_text(issuer)
+    names = own.data is not None and own.data.show == "names"
+    return PartyCard(
+        name=own.party,
+        role=role,
+        signing_key=own.signing_key().public.hex,
+        certificates=() if authority is not None else (certificate_text(known.certificate),),
+        authority=authority,
+        table=None if table is None else TableSchema.of_table(table, names=names),
+    )
+
+
+def read_card(path: str | Path) -> PartyCard:
+    """A card file.
+
+    Raises:
+        InputError: it cannot be read, or is none.
+    """
+    try:
+        return PartyCard.decode(read_bytes(path, "a card of `securevfl card`", MOST_BYTES))
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def when(text: str, now: datetime) -> str:
+    """The end of an agreement, as `Limits.expires` has it.
+
+    Args:
+        text: ``"30d"`` from now (m, h, d or w), a day ``"2026-12-31"`` (its end), or a time in UTC.
+        now: the time, in UTC.
+
+    Raises:
+        InputError: it is none of these, or past.
+    """
+    span = _SPAN.fullmatch(text)
+    try:
+        if span is not None:
+            end = now + timedelta(**{_UNITS[span[2]]: int(span[1])})
+        elif len(text) == 10:
+            end = datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(days=1)
+        else:
+            end = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    except ValueError:
+        raise InputError(
+            f"the end is {text[:40]!r}; give a time from now (30d, 12h), a day (2026-12-31), or 2026-12-31T12:00:00Z"
+        ) from None
+    if end <= now:
+        raise InputError(f"the end is {end:%Y-%m-%dT%H:%M:%SZ}, which is past; give a later one")
+    return f"{end:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a job plans to release of one party.
+
+    Attributes:
+        epsilon: infinite without noise; 0 where nothing is released.
+        delta: with which it is counted.
+    """
+
+    epsilon: float
+    delta: float
+
+
+def planned_epsilon(proposal: Proposal, party: str) -> Planned:
+    """ε that one attempt at the proposal's job plans for a party; of the fewest releases that are possible, where their
+    number depends on the rows."""
+    role, job = proposal.card(party).role, proposal.job_of()
+    if role == COORDINATOR or not proposal.passive:
+        return Planned(0.0, 0.0)
+    owners = [party] if role == ACTIVE else proposal.owners
+    found = [terms(job, party, active=owner, passive=proposal.passive) for owner in owners]
+    most = max(found, key=lambda one: 0.0 if one.epsilon is None else one.epsilon)
+    return Planned(0.0 if most.epsilon is None else most.epsilon, most.delta)
+
+
+def propose(
+    job_file: str | Path,
+    cards: Sequence[PartyCard],
+    *,
+    purpose: str,
+    expires: str,
+    now: datetime,
+    limits: Mapping[str, Any] | None = None,
+    epsilon: Mapping[str, tuple[float, float]] | None = None,
+    serving: ServingTerms | None = None,
+    accept_leak: bool = False,
+) -> Proposal:
+    """A proposal for the job of a job file. Tables, policies, the device and the pool in the file are left out.
+
+    Args:
+        job_file: TOML.
+        cards: of all parties.
+        purpose: why, in words.
+        expires: see `when`.
+        now: the time, in UTC.
+        limits: other fields of `Limits`.
+        epsilon: party → most ε and its δ; for others, `ROOM` times what the job plans, no bound where it plans none.
+        serving: how the model may be asked.
+        accept_leak: as the job's own, beside what the file says.
+
+    Raises:
+        InputError: mistakes in the file, or parties that the algorithm cannot serve.
+        PolicyError: a protection that the algorithm cannot have; or a job that names none, and would leak.
+    """
+    file = Path(job_file)
+    content = {
+        key: value for key, value in read_toml(file, "job", "examples/credit.toml").items() if key not in _PRIVATE
+    }
+    if isinstance(content.get("job"), dict):
+        content["job"] = {key: value for key, value in content["job"].items() if key not in ("device", "pool")}
+    sections, _, found = read_sections(JobSections, content, [])
+    raise_all(file, found)
+    doubled = sorted({card.name for card in cards if [one.name for one in cards].count(card.name) > 1})
+    if doubled:
+        raise InputError(f"two cards are of {doubled[0]!r}; give each party's once")
+    names = {role: tuple(sorted(card.name for card in cards if card.role == role)) for role in (ACTIVE, PASSIVE)}
+    coordinator = next((card.name for card in cards if card.role == COORDINATOR), "")
+    job = sections.build().replace(accept_leak=accept_leak or sections.job.accept_leak)
+    proposal = Proposal(
+        id=secrets.token_hex(16),
+        purpose=purpose,
+        limits=Limits(expires=when(expires, now), **(limits or {})),
+        versions=Versions.own(),
+        job=JobTerms(**{name: getattr(sections.job, name) for name in JobTerms.__struct_fields__}),
+        algorithm=sections.algorithm,
+        align=sections.align,
+        link=sections.link,
+        protection=settled(job, names[ACTIVE], names[PASSIVE], coordinator).protection,
+        party=tuple(sorted(cards, key=lambda card: card.name)),
+        serving=serving,
+    )
+    given = dict(epsilon or {})
+    for name in given:
+        proposal.card(name)
+    proposal = proposal.replace(party=tuple(_bounded(proposal, card, given.get(card.name)) for card in proposal.party))
+    return Proposal.decode(proposal.raw)  # what the others will read
+
+
+def _bounded(proposal: Proposal, card: PartyCard, given: tuple[float, float] | None) -> PartyCard:
+    planned = planned_epsilon(proposal, card.name)
+    if given is not None:
+        return card.replace(epsilon=given[0], delta=given[1])
+    if card.epsilon is None and 0 < planned.epsilon < math.inf and planned.delta > 0:
+        return card.replace(epsilon=round(ROOM * planned.epsilon, 3), delta=planned.delta)
+    return card

@@ -1,0 +1,58 @@
+"""Versions that all parties of an agreement have to run."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import Annotated
+
+from msgspec import Meta
+
+from securevfl.config import Config
+from securevfl.ledger.lines import VERSION as LEDGER
+from securevfl.transport.session.frames import VERSIONS as SESSION
+from securevfl.transport.wire import VERSION as WIRE
+
+__all__ = ["Versions"]
+
+Version = Annotated[int, Meta(ge=1, le=1 << 16)]
+
+
+class Versions(Config):
+    """What two parties must have alike to run one job.
+
+    Attributes:
+        securevfl: the package: algorithms and their arithmetic.
+        wire: of messages.
+        session: of the transport's frames.
+        ledger: of the ledgers.
+    """
+
+    securevfl: Annotated[str, Meta(min_length=1, max_length=64)]
+    wire: Version
+    session: Version
+    ledger: Version
+
+    @classmethod
+    def path(cls) -> str:
+        return "versions"
+
+    @classmethod
+    def own(cls) -> Versions:
+        """Of this installation."""
+        try:
+            package = version("securevfl")
+        except PackageNotFoundError:  # a source tree that nobody installed
+            package = "unknown"
+        return cls(securevfl=package, wire=WIRE, session=SESSION[1], ledger=LEDGER)
+
+    def against(self, other: Versions) -> list[str]:
+        """What differs, in words.
+
+        Args:
+            other: of the agreement.
+        """
+        return [
+            f"{name} is {getattr(self, name)} here and {getattr(other, name)} in the agreement"
+            for name in self.__struct_fields__
+            if getattr(self, name) != getattr(other, name)
+        ]

@@ -1,0 +1,56 @@
+"""Attribute inference: one private column of a passive party, as yes or no, from what the active party saw.
+
+A learner that knows the attribute of a few records infers that of the others, from the looks at their rows or from the
+model's predictions of them (Luo et al., ICDE 2021, arXiv 2010.10152, on predictions). The baseline knows the same
+records, the active party's own columns and the labels, and saw nothing.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from securevfl.attacks.features import Which, sights
+from securevfl.attacks.learners import classify
+from securevfl.attacks.measure import Estimate, Known
+from securevfl.attacks.transcript import View
+
+__all__ = ["binary_columns", "from_looks", "from_own", "from_predictions"]
+
+
+def binary_columns(x: np.ndarray, most: int = 2) -> dict[int, np.ndarray]:
+    """Columns of a party's features as yes or no, (n,) each: above the median, or of two values the larger one.
+
+    Those whose rarer answer is nearest to half of the rows come first, and none where it is below a twentieth.
+
+    Args:
+        x: (n, d).
+        most: how many columns.
+    """
+    found = {}
+    for column in range(x.shape[1]):
+        values = x[:, column]
+        levels = np.unique(values)
+        cut = (levels[0] + levels[-1]) / 2 if len(levels) == 2 else float(np.median(values)) + 1e-6
+        found[column] = (values > cut).astype(np.int64)
+    share = {column: min(float(yes.mean()), 1 - float(yes.mean())) for column, yes in found.items()}
+    order = sorted((c for c in found if share[c] >= 0.05), key=lambda c: (-round(share[c], 1), c))
+    return {column: found[column] for column in order[:most]}
+
+
+def from_looks(view: View, victim: str, known: Known, *, which: Which = "trained") -> Estimate:
+    """The attribute from the looks at the victim's rows, beside the active party's own columns and labels."""
+    rows, seen = sights(view, victim, which)
+    return classify(rows, np.hstack([seen, view.own(rows)]), known, 2)
+
+
+def from_own(view: View, rows: np.ndarray, known: Known) -> Estimate:
+    """The attribute from the active party's own columns and labels alone: the baseline."""
+    return classify(rows, view.own(rows), known, 2)
+
+
+def from_predictions(view: View, known: Known) -> Estimate | None:
+    """The attribute of the test rows from the model's predictions, beside own columns and labels; None without any."""
+    if view.scores is None or len(view.scores) != len(view.test):
+        return None
+    logits = view.scores if view.numeric else np.log(np.clip(view.scores, 1e-9, 1.0))
+    return classify(view.test, np.hstack([logits, view.own(view.test)]), known, 2)

@@ -1,0 +1,213 @@
+"""Features up to a rotation, without any known record: from z, the gradients that went back, and the public rule.
+
+X (rows, d) are the features of all passive parties side by side, W (d, h) their weights at the cut, and z = X W of a
+batch. With identity bottoms the step is ``W ← W − XᵀS`` with S = η ∂L/∂z, so that ``z_t − z_{t+1} = X XᵀS_t``:
+linear in the Gram matrix of the rows. It holds all distances and angles between clients; a few known records resolve
+the rotation that it leaves.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from securevfl.attacks.transcript import Look, Looks, Rule, View
+
+__all__ = ["Shown", "factor", "full_batch", "gram_error", "shown", "symmetric_fit"]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What the active party has after a job with identity bottoms: T steps on n rows, E looks at m others.
+
+    Attributes:
+        batches: T arrays of row numbers below n.
+        z: T arrays (B, h).
+        steps: T arrays (B, h), η ∂L/∂z.
+        looks: z of the rows that are scored after each epoch, numbered from n, (E, m, h).
+        rule: of the weights.
+        width: d, columns of all passive parties together.
+        order: for each row of the estimate its number, (n + m,).
+    """
+
+    batches: list[np.ndarray] = field(repr=False)
+    z: list[np.ndarray] = field(repr=False)
+    steps: list[np.ndarray] = field(repr=False)
+    looks: np.ndarray = field(repr=False)
+    rule: Rule
+    width: int
+    order: np.ndarray = field(repr=False)
+
+    @property
+    def trained(self) -> int:
+        """How many rows were trained on."""
+        return len(self.order) - int(self.looks.shape[1])
+
+    @property
+    def per_epoch(self) -> int:
+        """Steps in an epoch."""
+        return len(self.z) // len(self.looks)
+
+    @property
+    def solvable(self) -> bool:
+        """Whether there are enough looks: the numbers of E − 1 of them for d columns."""
+        return len(self.looks) > 1 and (len(self.looks) - 1) * self.looks.shape[2] >= self.width
+
+    def first(self, epochs: int) -> Shown:
+        """What a job that ended after so many epochs would have shown."""
+        end = epochs * self.per_epoch
+        return replace(
+            self, batches=self.batches[:end], z=self.z[:end], steps=self.steps[:end], looks=self.looks[:epochs]
+        )
+
+    def stacked(self) -> np.ndarray:
+        """What was seen of each row, side by side, (n + m, E h)."""
+        h = self.looks.shape[2]
+        found = np.zeros((len(self.order), len(self.looks) * h))
+        for t, (rows, z) in enumerate(zip(self.batches, self.z, strict=True)):
+            at = t // self.per_epoch * h
+            found[rows, at : at + h] = z
+        found[self.trained :] = np.hstack(list(self.looks))
+        return found
+
+
+def shown(view: View) -> Shown | None:
+    """What an active party's view holds for these attacks; None where it does not fit.
+
+    It fits where all passive parties fed the same rows, z is their sum, each epoch took every training row once and
+    scored the validation rows after it.
+    """
+    if view.rule is None or not view.passive or not len(view.valid):
+        return None
+    first, *others = view.passive
+    seen, handed = view.looks.get(("z", first), Looks()), view.steps.get(first, Looks())
+    trained = seen.training().all
+    for name in others:
+        other = view.looks.get(("z", name), Looks()).all
+        if len(other) != len(seen.all) or not all(_same(a, b) for a, b in zip(seen.all, other, strict=True)):
+            return None
+    if len({look.values.shape[1] for look in seen.all}) != 1:  # stages of different widths
+        return None
+    epochs = max((look.epoch for look in trained), default=0)
+    once = np.sort(view.train)
+    for epoch in range(1, epochs + 1):
+        rows = [look.rows for look in trained if look.epoch == epoch]
+        if not rows or not np.array_equal(np.sort(np.concatenate(rows)), once):
+            return None
+    held = [look for look in seen.scoring().all if np.isin(look.rows, view.valid).all()]
+    whole = np.concatenate([look.values for look in held]) if held else np.empty((0, 1))
+    numbers = np.concatenate([look.rows for look in held]) if held else np.arange(0)
+    if len(handed.all) != len(trained) or len(whole) < epochs * len(view.valid):
+        return None
+    looks = whole[: epochs * len(view.valid)].reshape(epochs, len(view.valid), -1)
+    order = np.concatenate([view.train, numbers[: len(view.valid)]])
+    place = np.full(view.aligned, -1)
+    place[order] = np.arange(len(order))
+    return Shown(
+        batches=[place[look.rows] for look in trained],
+        z=[look.values for look in trained],
+        steps=[look.values for look in handed.all],
+        looks=looks,
+        rule=view.rule,
+        width=sum(view.widths.values()),
+        order=order,
+    )
+
+
+def _same(one: Look, other: Look) -> bool:
+    return (
+        np.array_equal(one.rows, other.rows)
+        and one.values.shape == other.values.shape
+        and bool((one.values == other.values).all())
+    )
+
+
+def symmetric_fit(c: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The positive semidefinite P (d, d) nearest to the solution of P C = Y by least squares, (d, k) each."""
+    p = np.linalg.lstsq(c.T, y.T, rcond=None)[0]
+    value, v = np.linalg.eigh((p + p.T) / 2)
+    return np.asarray((v * np.maximum(value, 0)) @ v.T)
+
+
+def full_batch(seen: Shown) -> np.ndarray:
+    """Rows X̂ (n, d) with X̂ X̂ᵀ ≈ X Xᵀ, where each step takes all rows and the rule is plain SGD.
+
+    In the space U that all z_t span, U P Uᵀ S = ΔZ gives P, and X Xᵀ = U P Uᵀ.
+    """
+    order = [np.argsort(rows) for rows in seen.batches]
+    z = [part[rows] for part, rows in zip(seen.z, order, strict=True)]
+    steps = np.hstack([part[rows] for part, rows in zip(seen.steps, order, strict=True)][:-1])
+    u = np.linalg.svd(np.hstack(z), full_matrices=False)[0][:, : seen.width]
+    change = np.hstack([one - two for one, two in itertools.pairwise(z)])
+    return np.asarray(u @ _root(symmetric_fit(u.T @ steps, u.T @ change)))
+
+
+def _root(p: np.ndarray) -> np.ndarray:
+    """L with L Lᵀ = P."""
+    value, v = np.linalg.eigh(p)
+    return np.asarray(v * np.sqrt(np.maximum(value, 0)))
+
+
+def factor(seen: Shown, turns: int = 60) -> tuple[np.ndarray, float]:
+    """Rows X̂ (n + m, d) with X̂ X̂ᵀ ≈ X Xᵀ from mini-batches, and the rms of what they leave unexplained of z.
+
+    After an epoch all validation rows are seen with the same weights: the looks side by side have rank d, and their
+    singular vectors give X R and R⁻¹W_e for some unknown R (d, d). Weights inside an epoch are first taken to move
+    evenly from one end to the other. Then, in turns (alternating least squares): each training row from all its looks;
+    P = R⁻¹R⁻ᵀ from the change of weights over each epoch, R⁻¹(W_e − W_{e+1}) = P Σ_t (X R)ᵀS_t; the weights inside the
+    epochs again, step by step.
+    """
+    n, d, per = seen.trained, seen.width, seen.per_epoch
+    epochs, _, h = seen.looks.shape
+    u, s, v = np.linalg.svd(np.hstack(list(seen.looks)), full_matrices=False)
+    ends = v[:d].reshape(d, epochs, h).transpose(1, 0, 2)
+    x = np.zeros((len(seen.order), d))
+    x[n:] = u[:, :d] * s[:d]
+    share = np.arange(per)[:, None, None] / per
+    before = np.concatenate([2 * ends[:1] - ends[1:2], ends])  # the first by going on backwards
+    path = np.concatenate([a + share * (b - a) for a, b in itertools.pairwise(before)])
+    size = float(np.sqrt(sum((z**2).sum() for z in seen.z)))
+    p, best = np.zeros((d, d)), (np.inf, x)
+    for turn in range(turns):
+        x[:n] = _rows(seen, path)
+        parts = zip(seen.batches, path, seen.z, strict=True)
+        left = float(np.sqrt(sum(((x[rows] @ w - z) ** 2).sum() for rows, w, z in parts))) / size
+        if turn and left < best[0]:
+            best = left, x @ _root(p)
+        if turn and left < 1e-7:  # z has the 24 bits of a float32
+            break
+        moved, decayed = np.zeros((d, h)), np.zeros((d, h))
+        through_p, beside = [], []  # the change of weights in each step is P times the first plus the second
+        for rows, step, w in zip(seen.batches, seen.steps, path, strict=True):
+            moved = seen.rule.momentum * moved + x[rows].T @ step
+            decayed = seen.rule.momentum * decayed + seen.rule.decay * w
+            through_p.append(moved)
+            beside.append(decayed)
+        a, b = (np.stack(part).reshape(epochs, per, d, h) for part in (through_p, beside))
+        change = ends[:-1] - ends[1:] - b[1:].sum(axis=1)
+        p = symmetric_fit(np.hstack(list(a[1:].sum(axis=1))), np.hstack(list(change)))
+        step = p @ a + b
+        after = np.cumsum(step[:, ::-1], axis=1)[:, ::-1]  # from before each step to the end of its epoch
+        path = ends[:, None] + after
+        path[1:] += (ends[:-1] - ends[1:] - after[1:, 0])[:, None] * (1 - share)
+        path = path.reshape(-1, d, h)
+    return best[1], best[0]
+
+
+def _rows(seen: Shown, path: np.ndarray) -> np.ndarray:
+    """Each training row from its looks at these weights, (n, d)."""
+    n, d = seen.trained, seen.width
+    square, right = np.zeros((n, d, d)), np.zeros((n, d, 1))
+    for rows, z, w in zip(seen.batches, seen.z, path, strict=True):
+        square[rows] += w @ w.T
+        right[rows] += (z @ w.T)[:, :, None]
+    square += 1e-13 * np.trace(square, axis1=1, axis2=2)[:, None, None] * np.eye(d)
+    return np.asarray(np.linalg.solve(square, right)[:, :, 0])
+
+
+def gram_error(found: np.ndarray, truth: np.ndarray) -> float:
+    """‖X̂X̂ᵀ − XXᵀ‖ / ‖XXᵀ‖ without making either: both are (n, d)."""
+    cross, own, true = found.T @ truth, found.T @ found, truth.T @ truth
+    return float(np.sqrt(max((own**2).sum() + (true**2).sum() - 2 * (cross**2).sum(), 0)) / np.linalg.norm(true))

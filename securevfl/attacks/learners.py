@@ -1,0 +1,82 @@
+"""What attackers learn with: a linear map, ridge, a small perceptron, logistic regression. Each is given known records
+and says what the other rows' targets are."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from securevfl.attacks.measure import Estimate, Known
+
+__all__ = ["classify", "linear_solve", "perceptron", "ridge", "standardised"]
+
+_PENALTIES = np.logspace(-8, 4, 25)
+
+
+def standardised(columns: np.ndarray) -> np.ndarray:
+    """Columns with mean 0 and deviation 1, (n, d); those that do not vary are 0."""
+    deviation = columns.std(axis=0)
+    centred = columns - columns.mean(axis=0)
+    found: np.ndarray = np.where(deviation > 1e-12, centred / np.maximum(deviation, 1e-300), 0.0)
+    return found
+
+
+def _at(rows: np.ndarray, known: Known) -> tuple[np.ndarray, np.ndarray]:
+    """Places in `rows` of the known records, and their targets."""
+    place = {row: i for i, row in enumerate(rows.tolist())}
+    have = [i for i, row in enumerate(known.rows.tolist()) if row in place]
+    return np.array([place[int(known.rows[i])] for i in have], dtype=np.int64), known.values[have]
+
+
+def linear_solve(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
+    """Targets as the linear image of `columns` (n, d) that fits the known records exactly, the smallest one."""
+    at, values = _at(rows, known)
+    with_one = np.hstack([columns, np.ones((len(columns), 1))])
+    weights = np.linalg.lstsq(with_one[at], values, rcond=1e-9)[0]
+    return Estimate(rows, with_one @ weights)
+
+
+def ridge(rows: np.ndarray, columns: np.ndarray, known: Known) -> Estimate:
+    """Ridge regression, its penalty by leave-one-out on the known records."""
+    from sklearn.linear_model import RidgeCV
+
+    at, values = _at(rows, known)
+    x = standardised(columns)
+    fit = RidgeCV(alphas=_PENALTIES).fit(x[at], values)
+    return Estimate(rows, np.asarray(fit.predict(x)).reshape(len(rows), *values.shape[1:]))
+
+
+def perceptron(rows: np.ndarray, columns: np.ndarray, known: Known, *, seed: int = 0) -> Estimate:
+    """A perceptron with one hidden layer of 32, trained by L-BFGS with a penalty against learning by heart."""
+    from sklearn.neural_network import MLPRegressor
+
+    at, values = _at(rows, known)
+    x = standardised(columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = MLPRegressor(hidden_layer_sizes=(32,), solver="lbfgs", alpha=3.0, max_iter=150, random_state=seed).fit(
+            x[at], values
+        )
+    return Estimate(rows, np.asarray(fit.predict(x)).reshape(len(rows), *values.shape[1:]))
+
+
+def classify(rows: np.ndarray, columns: np.ndarray, known: Known, classes: int) -> Estimate:
+    """Logistic regression; probabilities of the classes, (n, classes). For a number, which is one class, `ridge`."""
+    if classes == 1:
+        found = ridge(rows, columns, known)
+        return Estimate(rows, found.values.reshape(len(rows), 1))
+    from sklearn.linear_model import LogisticRegression
+
+    at, values = _at(rows, known)
+    x = standardised(columns)
+    likely = np.zeros((len(rows), classes))
+    present = np.unique(values)
+    if len(present) < 2:
+        likely[:, present] = 1.0
+        return Estimate(rows, likely)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fit = LogisticRegression(C=0.1, max_iter=300).fit(x[at], values)
+    likely[:, fit.classes_.astype(int)] = fit.predict_proba(x)
+    return Estimate(rows, likely)

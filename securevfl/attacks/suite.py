@@ -1,0 +1,332 @@
+"""Every attack that applies to what a party saw, scored beside an attacker who saw nothing."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import msgspec
+import numpy as np
+
+from securevfl.attacks import attributes, columns, completion, features, gram, label_gradients
+from securevfl.attacks.learners import standardised
+from securevfl.attacks.measure import Estimate, Known, Measured, draw_known, r_squared, score_labels
+from securevfl.attacks.transcript import Transcript, Truth, View
+
+__all__ = ["QUICK", "WHOLE", "Effort", "run_suite", "score_columns"]
+
+_LI = "Li et al., ICLR 2022, arXiv 2102.08504"
+_SUN = "Sun et al. 2022, arXiv 2203.01451"
+_LUO = "Luo et al., ICDE 2021, arXiv 2010.10152"
+_FU = "Fu et al., USENIX Security 2022"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effort:
+    """How much an attacker knows and how often it is tried.
+
+    Attributes:
+        labels: numbers of known labels; 0 for the attacks that need none.
+        records: numbers of known records of a victim.
+        draws: choices of what is known, of which the median counts.
+        perceptron: whether a perceptron is tried beside ridge.
+        attributes: how many columns of each victim attribute inference is tried on.
+    """
+
+    labels: tuple[int, ...] = (0, 40, 200)
+    records: tuple[int, ...] = (36, 72, 300)
+    draws: int = 3
+    perceptron: bool = True
+    attributes: int = 2
+
+
+WHOLE = Effort()
+QUICK = Effort(labels=(0, 40), records=(72,), draws=1, perceptron=False, attributes=1)
+"""In seconds."""
+
+
+def run_suite(transcript: Transcript, effort: Effort = WHOLE, *, seed: int = 0) -> list[Measured]:
+    """All attacks of all parties on each other.
+
+    Args:
+        transcript: of a job.
+        effort: see `Effort`.
+        seed: of the job, for the results; what attackers know is drawn from it too.
+    """
+    found: list[Measured] = []
+    for (_, owner), view in transcript.views.items():
+        truth = transcript.truths[owner]
+        if view.active:
+            for victim in view.passive:
+                found += _features(view, truth, victim, effort, seed)
+                found += _attributes(view, truth, victim, effort, seed)
+            found += _geometry(view, truth, seed)
+        else:
+            found += _labels(view, truth, effort, seed)
+            found += _completion(view, truth, effort, seed)
+            found += _columns(view, truth, effort, seed)
+    return found
+
+
+def _median(tries: Sequence[Measured]) -> Iterator[Measured]:
+    """One figure for several choices of what the attacker knew."""
+    if tries:
+        value = statistics.median(one.value for one in tries)
+        baseline = statistics.median(one.baseline for one in tries)
+        yield msgspec.structs.replace(tries[0], value=value, baseline=baseline)
+
+
+def _labels(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
+    gradients = view.gradients().training()
+    if not gradients:
+        return
+    seen = next(what for (what, _), looks in view.looks.items() if looks and "gradient" in what)
+
+    def score(name: str, estimate: Estimate, source: str, **more: Known | Estimate | None) -> Measured:
+        return score_labels(
+            f"labels: {name}",
+            estimate,
+            truth.y,
+            view.classes,
+            attacker=view.party,
+            victim=view.owner,
+            seed=seed,
+            seen=seen,
+            source=source,
+            **more,  # type: ignore[arg-type]
+        )
+
+    if 0 in effort.labels:
+        yield score("norm", label_gradients.norm(view), _LI)
+        yield score("direction", label_gradients.direction(view), _LI)
+        yield score("spectral, one look", label_gradients.single(view), _SUN)
+        yield score("spectral, looks added", label_gradients.spectral(view), _SUN)
+    for count in _fitting(effort.labels, len(view.train)):
+        tries = []
+        for draw in range(effort.draws):
+            known = draw_known(view.train, truth.y, count, seed + draw)
+            estimate, baseline = label_gradients.learned(view, known), label_gradients.without_gradients(view, known)
+            tries.append(score("learned", estimate, _SUN, known=known, baseline=baseline))
+        yield from _median(tries)
+
+
+def _completion(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
+    for count in _fitting(effort.labels, len(view.train)):
+        tries = []
+        for draw in range(effort.draws):
+            known = draw_known(view.train, truth.y, count, seed + draw)
+            estimate = completion.complete(view, known)
+            if estimate is None:
+                return
+            tries.append(
+                score_labels(
+                    "labels: model completion",
+                    estimate,
+                    truth.y,
+                    view.classes,
+                    attacker=view.party,
+                    victim=view.owner,
+                    baseline=completion.raw(view, known),
+                    known=known,
+                    seed=seed,
+                    seen="its own trained bottom",
+                    source=_FU,
+                )
+            )
+        yield from _median(tries)
+
+
+def score_columns(
+    attack: str,
+    estimate: Estimate,
+    truth: np.ndarray,
+    known: Known,
+    baseline: Estimate | None,
+    *,
+    attacker: str,
+    victim: str,
+    seed: int,
+    target: str = "features",
+    seen: str = "",
+    source: str = "",
+) -> Measured:
+    """Score an estimate of columns by R², on rows that the attacker did not know; the baseline is the mean at least.
+
+    Args:
+        attack: name.
+        estimate: of the attack, (n, d).
+        truth: of all numbered rows, (N, d).
+        known: what the attacker knew.
+        baseline: what the same learner says without having seen anything; None for the mean.
+        attacker: who.
+        victim: whose columns.
+        seed: of the job.
+        target: which columns.
+        seen: what the attack used.
+        source: where it was published.
+    """
+    rest = estimate.without(known.rows)
+    without = 0.0
+    if baseline is not None:
+        other = baseline.without(known.rows)
+        without = max(0.0, r_squared(other.values, truth[other.rows]))
+    return Measured(
+        attack=attack,
+        attacker=attacker,
+        victim=victim,
+        target=target,
+        metric="R²",
+        value=r_squared(rest.values, truth[rest.rows]),
+        baseline=without,
+        known=len(known),
+        rows=len(rest.rows),
+        seed=seed,
+        seen=seen,
+        source=source,
+    )
+
+
+def _features(view: View, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[Measured]:
+    x = standardised(truth.x[victim])
+    seen = next((what for what in ("part of z", "representations", "z") if view.looks.get((what, victim))), "")
+    tried: list[tuple[str, features.Which, str, Callable[..., Estimate], tuple[int, ...]]] = [
+        ("ridge", "trained", "ridge", features.infer, effort.records),
+        ("ridge beside own columns", "trained", "ridge", features.infer_with_own, effort.records),
+        ("linear system, scored rows", "scored", "linear", features.infer, effort.records),
+    ]
+    if effort.perceptron:
+        most = effort.records[-1:]
+        tried.append(("perceptron beside own columns", "trained", "perceptron", features.infer_with_own, most))
+    for name, which, learner, attack, records in tried:
+        rows, _ = features.sights(view, victim, which)
+        for count in _fitting(records, len(rows)):
+            tries = []
+            for draw in range(effort.draws if learner != "perceptron" else 1):
+                known = draw_known(rows, x, count, seed + draw)
+                tries.append(
+                    score_columns(
+                        f"features: {name}",
+                        attack(view, victim, known, learner=learner, which=which),
+                        x,
+                        known,
+                        features.own_only(view, victim, known, learner="ridge", which=which),
+                        attacker=view.party,
+                        victim=victim,
+                        seed=seed,
+                        seen=seen,
+                        source=_LUO,
+                    )
+                )
+            yield from _median(tries)
+
+
+def _geometry(view: View, truth: Truth, seed: int) -> Iterator[Measured]:
+    """Distances between clients, without a known record, from z of identity bottoms."""
+    shown = gram.shown(view)
+    if shown is None or not shown.solvable or len(shown.order) * shown.width > 200_000:
+        return
+    found, _ = gram.factor(shown)
+    if not np.isfinite(found).all():
+        return
+    x = np.hstack([truth.x[name] for name in view.passive])[shown.order]
+    error = gram.gram_error(found, x)
+    yield Measured(
+        attack="features: distances between rows",
+        attacker=view.party,
+        victim=", ".join(view.passive),
+        target="Gram matrix",
+        metric="R²",
+        value=max(0.0, 1 - error**2),
+        baseline=0.0,
+        known=0,
+        rows=len(shown.order),
+        seed=seed,
+        seen="z and its own gradients",
+        source="alternating least squares, see privacy/attacks/gram.py",
+    )
+
+
+def _attributes(view: View, truth: Truth, victim: str, effort: Effort, seed: int) -> Iterator[Measured]:
+    count = min(effort.records, key=lambda k: abs(k - 72))
+    for column, yes in attributes.binary_columns(truth.x[victim], effort.attributes).items():
+        rows, _ = features.sights(view, victim, "trained")
+        ways: list[tuple[str, np.ndarray, Callable[[Known], Estimate | None]]] = [
+            ("from z", rows, partial(attributes.from_looks, view, victim)),
+            ("from predictions", view.test, partial(attributes.from_predictions, view)),
+        ]
+        for name, among, attack in ways:
+            if not _fitting((count,), len(among)) or len(np.unique(yes[among])) < 2:
+                continue
+            tries = []
+            for draw in range(effort.draws):
+                known = draw_known(among, yes, count, seed + draw)
+                estimate = attack(known)
+                if estimate is None:
+                    break
+                tries.append(
+                    score_labels(
+                        f"attribute: {name}",
+                        estimate,
+                        yes,
+                        2,
+                        attacker=view.party,
+                        victim=victim,
+                        baseline=attributes.from_own(view, among, known),
+                        known=known,
+                        seed=seed,
+                        target=f"column {column}",
+                        seen=name.removeprefix("from "),
+                        source=_LUO,
+                    )
+                )
+            yield from _median(tries)
+
+
+def _columns(view: View, truth: Truth, effort: Effort, seed: int) -> Iterator[Measured]:
+    """What a passive party learns of the label owner's columns, and of the other passive parties'."""
+    count = max(effort.records)
+    if not view.gradients().training() or not _fitting((count,), len(view.train)):
+        return
+    for victim in (view.owner, *(name for name in view.passive if name != view.party)):
+        x = standardised(truth.x[victim])
+        each: list[Measured] = []
+        for column in _many_valued(truth.x[victim]):
+            one = np.zeros_like(x[:, :1])
+            one[:] = x[:, column : column + 1]
+            known = draw_known(view.train, one, count, seed)
+            estimate = columns.from_gradients(view, truth.y, known)
+            if estimate is None:
+                return
+            each.append(
+                score_columns(
+                    "others' columns: from gradients",
+                    estimate,
+                    one,
+                    known,
+                    columns.from_own(view, truth.y, known),
+                    attacker=view.party,
+                    victim=victim,
+                    seed=seed,
+                    target=f"column {column}",
+                    seen="p in the gradient",
+                )
+            )
+        if each:  # the column that gains most
+            yield max(each, key=lambda one: one.gain)
+
+
+def _many_valued(x: np.ndarray, most: int = 4) -> list[int]:
+    """The first columns with more than ten values."""
+    return [j for j in range(x.shape[1]) if len(np.unique(x[:, j])) > 10][:most]
+
+
+def _fitting(counts: Sequence[int], rows: int) -> list[int]:
+    """Numbers of known rows, of which at least as many are left to score on."""
+    return [count for count in counts if 0 < count <= rows // 2]
+
+
+def negative(transcript: Transcript, seed: int = 0) -> Transcript:
+    """The same transcript with noise in place of everything that was seen: what attacks must get nothing from."""
+    return replace(transcript, views={key: view.blinded(seed) for key, view in transcript.views.items()})

@@ -1,0 +1,167 @@
+"""The audit of a run's ledgers: do they verify, and what do they say left each party and came to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from securevfl.auditing.epsilon import Epsilon, epsilons_of, wrong_epsilons
+from securevfl.auditing.files import changed_files, missing_files
+from securevfl.auditing.lines import AuditLine, lines_of, undeclared
+from securevfl.errors import AuditError, InputError, UnknownNameError
+from securevfl.ledger import incomplete, raise_flaws, read, read_public_keys, verify_files
+from securevfl.privacy import Chain
+from securevfl.run.run_files import LEDGERS, OLD_LEDGER
+
+__all__ = ["Audit", "AuditLine", "Epsilon", "audit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Ledgers that verified, and what they tell.
+
+    Attributes:
+        chains: one for each party and run.
+        lines: what was sent and received, party by party.
+        epsilons: what it cost.
+        alone: (run, party) of each chain that names peers whose ledgers are not there to compare it with.
+        incomplete: what should be there and is not, in words: ends of chains, expected runs. A killed process leaves
+            this, and so does whoever cuts files at their end.
+        pinned: parties whose keys were known beforehand.
+        missing: files of the label owner's that the ledgers name and that are not here, so that they were not compared.
+    """
+
+    chains: Sequence[Chain]
+    lines: Sequence[AuditLine]
+    epsilons: Sequence[Epsilon]
+    alone: Sequence[tuple[str, str]]
+    incomplete: Sequence[str] = field(default=())
+    pinned: Sequence[str] = field(default=())
+    missing: Sequence[str] = field(default=())
+
+    def __iter__(self) -> Iterator[Any]:
+        """``chains, lines = audit(…)``."""
+        yield from (self.chains, self.lines)
+
+    @property
+    def messages(self) -> int:
+        """Number of entries of all ledgers."""
+        return sum(len(chain.entries) for chain in self.chains)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """Party → fingerprint of the key that its ledger is signed with."""
+        return {chain.party: chain.key.fingerprint for chain in self.chains}
+
+    @property
+    def complete(self) -> bool:
+        """Whether both ends of every link were there to be compared."""
+        return not self.alone
+
+    def of(self, *, party: str = "", run: str = "") -> Audit:
+        """The part that one party, one run or one party's part in one run is.
+
+        Raises:
+            InputError: no such party or run; names those that there are.
+        """
+        for what, given, known in (
+            ("party", party, {chain.party for chain in self.chains}),
+            ("run", run, {chain.run for chain in self.chains}),
+        ):
+            if given and given not in known:
+                raise InputError(f"the ledgers tell of no {what} {given!r}; they tell of {', '.join(sorted(known))}")
+
+        def asked(of_run: str, of_party: str) -> bool:
+            return run in ("", of_run) and party in ("", of_party)
+
+        return Audit(
+            chains=[chain for chain in self.chains if asked(chain.run, chain.party)],
+            lines=[line for line in self.lines if asked(line.run, line.party)],
+            epsilons=[line for line in self.epsilons if asked(line.run, line.party)],
+            alone=[pair for pair in self.alone if asked(*pair)],
+            incomplete=self.incomplete,
+            pinned=[name for name in self.pinned if party in ("", name)],
+            missing=self.missing,
+        )
+
+
+def audit(folder: str | Path, *, pins: Mapping[str, str] | None = None, keys: str | Path | None = None) -> Audit:
+    """Verify the ledgers of a run's folder and add up what was sent and received.
+
+    Args:
+        folder: of the run.
+        pins: party → fingerprint of the key that its ledger has to be signed with.
+        keys: a folder of public keys, ``PARTY.pub``, to the same end.
+
+    Raises:
+        InputError: the folder holds no ledger, or a pin is of a party that is not there.
+        AuditError: whatever does not verify: `AuditError.flaws` has each with its file, line and party.
+    """
+    files = _files(Path(folder))
+    known = {} if keys is None else {party: key.fingerprint for party, key in read_public_keys(keys).items()}
+    known |= pins or {}
+    chains = verify_files({str(path): read(path) for path in files}, known)
+    if not chains:
+        raise AuditError(f"{files[0]} is empty; the ledger of a run has one line for each message: it was cut off")
+    parties = sorted({chain.party for chain in chains})
+    for party in pins or {}:
+        if party not in parties:
+            raise UnknownNameError("party that is pinned", party, parties)
+    raise_flaws(
+        [
+            *(flaw for chain in chains for flaw in (*undeclared(chain), *wrong_epsilons(chain))),
+            *changed_files(chains, Path(folder)),
+        ]
+    )
+    there = {(chain.run, chain.party) for chain in chains}
+    peers = {(chain.run, chain.party): {entry.peer for entry in chain.entries} for chain in chains}
+    return Audit(
+        chains=chains,
+        lines=[line for chain in chains for line in lines_of(chain)],
+        epsilons=[line for chain in chains for line in epsilons_of(chain)],
+        alone=[
+            (run, party) for (run, party), names in peers.items() if any((run, peer) not in there for peer in names)
+        ],
+        incomplete=incomplete(chains),
+        pinned=tuple(party for party in parties if party in known),
+        missing=missing_files(chains, Path(folder)),
+    )
+
+
+def _files(folder: Path) -> list[Path]:
+    """The ledger files of a run's folder.
+
+    Raises:
+        InputError: there are none.
+        AuditError: those of version 0.1, which are not signed.
+    """
+    found = sorted((folder / LEDGERS).glob("*.jsonl")) or _collected(folder)
+    if found:
+        return found
+    if (folder / OLD_LEDGER).is_file():
+        raise AuditError(
+            f"{folder / OLD_LEDGER} is a ledger of version 0.1. It is not signed, and whoever computes its hashes "
+            "again can rewrite it: only securevfl 0.1 audits it"
+        )
+    left = sorted({path.parent.parent for path in folder.glob(f"*/{LEDGERS}/*.jsonl")})
+    if left:
+        raise InputError(
+            f"{folder / LEDGERS} holds no ledger; runs that failed or were killed left some: name "
+            f"{' or '.join(map(str, left))}"
+        )
+    raise InputError(f"{folder / LEDGERS} holds no ledger: name the folder of a finished run, e.g. runs/credit")
+
+
+def _collected(folder: Path) -> list[Path]:
+    """Ledger files that several parties put into one folder, as each of them keeps its own."""
+    found = []
+    for path in sorted(folder.glob("*.jsonl")):
+        with path.open("rb") as file:
+            if file.read(len(_OPENING)) == _OPENING:
+                found.append(path)
+    return found
+
+
+_OPENING = b'{"line":"open","time":'

@@ -1,0 +1,124 @@
+"""What ledgers say that releases cost: ε of each, computed again from what was released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from securevfl.errors import InputError
+from securevfl.ledger import Flaw
+from securevfl.privacy import READABLE_KINDS, Chain, Entry, GaussianRelease, Noted, PureRelease, epsilon_rdp
+from securevfl.transport import Kind
+
+__all__ = ["Epsilon", "epsilons_of", "wrong_epsilons"]
+
+_KINDS = {
+    "activations": Kind.ACTIVATION,
+    "gradients": Kind.GRADIENT,
+    "representations": Kind.REPRESENTATION,
+}
+"""What is released → the kind of the messages that carry it."""
+
+_TOLERANCE = 1e-4
+"""Relative: another version of the accountant may round otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epsilon:
+    """What one party's releases of one kind cost in one run; one row's content is replaced.
+
+    Attributes:
+        run: name of the run.
+        party: whose data it protects.
+        what: ``"activations"`` or ``"gradients"``.
+        epsilon: ε; infinite where content was released without noise.
+        delta: δ.
+        releases: of the row that was released most often.
+        source: ``"ledger"``, or ``"no noise"``.
+    """
+
+    run: str
+    party: str
+    what: str
+    epsilon: float
+    delta: float
+    releases: int
+    source: str
+
+
+def epsilons_of(chain: Chain) -> Iterator[Epsilon]:
+    """ε from the chain's notes; infinite where content left without noise.
+
+    Raises:
+        ValueError: a note that holds no numbers; `wrong_epsilons` finds it first.
+    """
+    notes = [note for note in chain.notes if note.note == "epsilon"]
+    for note in notes:
+        epsilon, delta, releases = _numbers(note)
+        yield Epsilon(chain.run, chain.party, str(note.values.get("what", "")), epsilon, delta, releases, "ledger")
+    bare = {f"{entry.kind.value}s" for entry in chain.entries if entry.way == "sent" and _bare(entry)}
+    if any(note.values.get("what") == "labels" for note in notes):
+        bare.discard("gradients")  # they were computed from labels that randomised response had drawn
+    yield from (Epsilon(chain.run, chain.party, what, float("inf"), 0.0, 0, "no noise") for what in sorted(bare))
+
+
+def _numbers(note: Noted) -> tuple[float, float, int]:
+    values = note.values
+    epsilon = next((values[name] for name in ("epsilon", "epsilon_rdp", "epsilon_prv") if name in values), "inf")
+    releases = next((values[name] for name in ("releases", "times") if name in values), 0)
+    return float(epsilon), float(values.get("delta", 0.0)), int(releases)
+
+
+def wrong_epsilons(chain: Chain) -> Iterator[Flaw]:
+    """Notes of ε that are not what their own release costs, or that tell of more noise than the messages carried; and
+    noisy messages of a run that ended well without any note."""
+    noisy: dict[Kind, float] = {}
+    for entry in chain.entries:
+        if entry.way == "sent" and entry.noise > 0 and entry.kind in READABLE_KINDS:
+            noisy[entry.kind] = min(entry.noise, noisy.get(entry.kind, math.inf))
+    notes = [(at, n) for at, n in zip(chain.notes_at, chain.notes, strict=True) if n.note == "epsilon"]
+    for at, note in notes:
+        text = _wrong(note, noisy)
+        if text:
+            yield Flaw(chain.file, at, chain.party, text)
+    if noisy and not notes and chain.outcome == "done":
+        yield Flaw(chain.file, chain.last, chain.party, "messages left with noise, and no note says what ε they cost")
+
+
+def _wrong(note: Noted, noisy: dict[Kind, float]) -> str:
+    try:
+        epsilon, delta, _ = _numbers(note)
+        release = _release(note)
+    except (ValueError, TypeError, OverflowError, InputError):
+        return "a note of ε that holds no numbers"
+    what, sigma = str(note.values.get("what", "")), note.values.get("noise_multiplier", 0.0)
+    least = noisy.get(_KINDS[what]) if what in _KINDS else None
+    if least is not None and isinstance(sigma, float) and sigma > least * (1 + _TOLERANCE):
+        return f"the note of ε says σ/Δ = {sigma:.4g} for {what}; one of the messages carried {least:.4g}"
+    if release is None:
+        return ""
+    try:
+        again = epsilon_rdp(release, delta)
+    except InputError:
+        return f"the note of ε says δ = {delta}, which none is"
+    if abs(again - epsilon) > _TOLERANCE * max(again, 1e-9):
+        return f"the note says ε = {epsilon:.4g} for {what}; what it says was released costs {again:.4g}"
+    return ""
+
+
+def _release(note: Noted) -> GaussianRelease | PureRelease | None:
+    """What was released, as far as the note says."""
+    values = {name.removeprefix("release."): v for name, v in note.values.items() if name.startswith("release.")}
+    kind = values.pop("kind", None)
+    if kind == "GaussianRelease":
+        return GaussianRelease(
+            float(values["noise_multiplier"]), int(values["times"]), float(values.get("sample_rate", 1.0))
+        )
+    if kind == "PureRelease":
+        return PureRelease(float(values["epsilon"]), int(values["times"]), int(values.get("classes", 2)))
+    return None
+
+
+def _bare(entry: Entry) -> bool:
+    return entry.kind in READABLE_KINDS and entry.guard.readable

@@ -1,0 +1,159 @@
+"""Whether the files of a run are those that its ledgers name: results, model parts, and the ledgers themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from securevfl.errors import InputError
+from securevfl.ledger import Flaw
+from securevfl.privacy import Chain
+from securevfl.run.model_parts import MODEL_PART, PART
+from securevfl.run.run_files import BOUND, LEDGER_FILE, LEDGERS, OWN_RESULT, RESULT_FILE, RESULTS, file_digest
+from securevfl.run.store import read_tree, tree_digest
+
+__all__ = ["changed_files", "missing_files"]
+
+_OWNERS = frozenset({"scores.csv"})
+"""Files that belong to the label owner alone: a passive party audits without them."""
+
+
+def changed_files(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+    """Files of `folder` that are not those that the parties' chains name, each with the line that names it."""
+    yield from _renamed(chains)
+    for chain in chains:
+        if chain.run == RESULTS:
+            yield from _results(chain, chains, folder)
+    yield from _unbound(chains, folder)
+    yield from _parts(chains, folder / "model")
+
+
+def missing_files(chains: Sequence[Chain], folder: Path) -> list[str]:
+    """Files that the chains name and a party may well not have, for they are the label owner's: not compared then."""
+    named = {
+        str(note.values.get("name"))
+        for chain in chains
+        if chain.run == RESULTS
+        for note in chain.notes
+        if note.note == RESULT_FILE
+    }
+    return sorted(name for name in named & _OWNERS if not (folder / name).is_file())
+
+
+def _unbound(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+    """Results that lie in the folder while no chain says which they are."""
+    bound = {chain.party for chain in chains if chain.run == RESULTS and chain.closed}
+    there = [name for name in BOUND if (folder / name).is_file()]
+    last = chains[-1]
+    if there and not bound:
+        yield Flaw(
+            last.file,
+            last.last,
+            last.party,
+            f"{' and '.join(str(folder / name) for name in there)} lie in the folder, and no chain of {RESULTS!r} says "
+            "which they are: they were changed, or the ends of all ledgers were taken off",
+        )
+
+
+def _renamed(chains: Sequence[Chain]) -> Iterator[Flaw]:
+    for chain in chains:
+        if Path(chain.file).stem != chain.party:
+            yield Flaw(chain.file, chain.first, chain.party, "the chain stands in a file with another party's name")
+
+
+def _results(chain: Chain, chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+    for at, note in zip(chain.notes_at, chain.notes, strict=True):
+        if note.note == RESULT_FILE:
+            text = _changed(folder, str(note.values.get("name")), str(note.values.get("sha256")))
+        elif note.note == OWN_RESULT:
+            text = _own_report(folder, str(note.values.get("name")), str(note.values.get("sha256")), chains)
+        elif note.note == LEDGER_FILE:
+            text = _other_ledger(chains, str(note.values.get("party")), str(note.values.get("head")))
+        else:
+            continue
+        if text:
+            yield Flaw(chain.file, at, chain.party, text)
+
+
+def _changed(folder: Path, name: str, digest: str) -> str:
+    if name not in BOUND:
+        return f"the line names a file {name!r}; a run binds {', '.join(BOUND)}"
+    path = folder / name
+    if not path.is_file():
+        return "" if name in _OWNERS else f"{path}, which the line names, is not there"
+    found = file_digest(path)
+    if found != digest:
+        return f"{path} was changed: SHA-256 of it is {found[:16]}…, the line says {digest[:16]}…"
+    return ""
+
+
+def _own_report(folder: Path, name: str, digest: str, chains: Sequence[Chain]) -> str:
+    """A file of a party's own report, in its own state folder; elsewhere several parties' ledgers lie without it."""
+    path = folder / "report" / Path(name).name
+    if len({chain.party for chain in chains}) > 1 or not path.parent.is_dir():
+        return ""
+    if not path.is_file():
+        return f"{path}, which the line names, is not there"
+    found = file_digest(path)
+    return "" if found == digest else f"{path} was changed: SHA-256 is {found[:16]}…, the line says {digest[:16]}…"
+
+
+def _other_ledger(chains: Sequence[Chain], party: str, head: str) -> str:
+    own = [chain for chain in chains if chain.party == party]
+    if not own:
+        return f"the line names {party!r}'s ledger, and {LEDGERS}/{party}.jsonl is not there"
+    if head not in {chain.head for chain in own}:
+        last = own[-1]
+        return f"the line says that {party!r}'s ledger was at {head[:16]}…; no chain ends so ({last.file}:{last.last})"
+    return ""
+
+
+def _parts(chains: Sequence[Chain], folder: Path) -> Iterator[Flaw]:
+    """Model parts, each of a run that its party's ledger tells of."""
+    named: dict[str, dict[str, tuple[Chain, int]]] = {}
+    for chain in chains:
+        for at, note in zip(chain.notes_at, chain.notes, strict=True):
+            if note.note == MODEL_PART:
+                named.setdefault(chain.party, {})[str(note.values.get("sha256"))] = chain, at
+    there = {path.name.removesuffix(PART): path for path in sorted(folder.glob(f"*{PART}"))}
+    for party, path in there.items():
+        known = named.get(party, {})
+        if not known:
+            own = next((c for c in chains if c.party == party), chains[0])
+            yield Flaw(own.file, own.first, party, f"no run of this party's ledger names {path}")
+            continue
+        text = _part(path, set(known))
+        if text:
+            chain, at = next(reversed(known.values()))
+            yield Flaw(chain.file, at, party, text)
+    yield from _mixed(named, there)
+    if there:
+        for party in named.keys() - there.keys():
+            chain, at = list(named[party].values())[-1]
+            yield Flaw(chain.file, at, party, f"{folder / (party + PART)} is not there, and other parties' parts are")
+
+
+def _mixed(named: Mapping[str, Mapping[str, tuple[Chain, int]]], there: Mapping[str, Path]) -> Iterator[Flaw]:
+    """Parts of different runs beside each other, each right by itself."""
+    runs: dict[str, set[str]] = {}
+    for party, path in there.items():
+        try:
+            digest = tree_digest(read_tree(path))
+        except InputError:
+            continue  # told where the part itself is looked at
+        runs[party] = {chain.run for mark, (chain, _) in named.get(party, {}).items() if mark == digest}
+    if len(runs) > 1 and all(runs.values()) and not set.intersection(*runs.values()):
+        party = sorted(runs)[0]
+        chain, at = list(named[party].values())[-1]
+        told = "; ".join(
+            f"{name}'s is of run {', '.join(map(repr, sorted(own)))}" for name, own in sorted(runs.items())
+        )
+        yield Flaw(chain.file, at, party, f"the parts in {there[party].parent} are of different runs: {told}")
+
+
+def _part(path: Path, known: set[str]) -> str:
+    try:
+        digest = tree_digest(read_tree(path))
+    except InputError as error:
+        return str(error)
+    return "" if digest in known else f"{path} was changed: its content has the digest {digest[:16]}…, no run left it"

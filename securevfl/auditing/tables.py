@@ -1,0 +1,220 @@
+"""The audit of a run, shown: as tables for a terminal, and as JSON for scripts."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from securevfl.auditing.audit import Audit, AuditLine, Epsilon
+from securevfl.privacy import Chain
+from securevfl.report.derived import human_bytes
+from securevfl.run.run_files import RESULTS
+from securevfl.transport import Kind
+
+__all__ = ["audit_json", "audit_tables", "summary"]
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """Lines of one direction with the same kind, protection and consequence, over the peers that have them alike."""
+
+    peers: tuple[str, ...]
+    lines: tuple[AuditLine, ...]
+
+
+def audit_tables(found: Audit) -> Iterator[Table]:
+    """One table for each party and run with messages; whole from 80 columns on."""
+    for party in sorted({chain.party for chain in found.chains}):
+        for chain in found.chains:
+            if chain.party == party and chain.run != RESULTS:
+                lines = [line for line in found.lines if (line.run, line.party) == (chain.run, party)]
+                spent = [line for line in found.epsilons if (line.run, line.party) == (chain.run, party)]
+                yield _table(chain, lines, spent)
+
+
+def _table(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Table:
+    table = Table(
+        title=Text.assemble((chain.party, "bold"), f", run {chain.run}"),
+        title_justify="left",
+        header_style="bold",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+        show_edge=False,
+        expand=True,
+        caption=_caption(chain, lines, spent),
+        caption_justify="left",
+    )
+    table.add_column("", overflow="fold", min_width=8, ratio=19)
+    table.add_column("what", overflow="fold", min_width=10, ratio=24)
+    table.add_column("mes-\nsages", justify="right", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("protection", overflow="fold", min_width=10, ratio=20)
+    table.add_column("its receiver can compute", overflow="fold", min_width=16, ratio=40)
+    for way, arrow in (("sent", "→"), ("received", "←")):
+        rows = list(_rows([line for line in lines if line.way == way]))
+        for row in rows:
+            first = row.lines[0]
+            table.add_row(
+                Text(f"{arrow} {', '.join(row.peers)}"),
+                Text("; ".join(dict.fromkeys(line.words for line in row.lines))),
+                f"{sum(line.messages for line in row.lines):,}",
+                human_bytes(sum(line.bytes for line in row.lines)),
+                Text(first.protection, "red" if first.readable and first.guard.readable else ""),
+                Text(first.reveals),
+            )
+        if rows and way == "sent":
+            table.add_section()
+    return table
+
+
+def _rows(lines: Sequence[AuditLine]) -> Iterator[_Row]:
+    """Lines of one peer that say the same in one, and then peers whose lines are the same in one."""
+    single: dict[tuple[str, str, str, str], list[AuditLine]] = {}
+    for line in lines:
+        single.setdefault((line.peer, line.kind.value, line.protection, line.reveals), []).append(line)
+    alike: dict[tuple[object, ...], list[AuditLine]] = {}
+    for (_, *same), group in single.items():
+        alike.setdefault((*same, *sorted(line.what for line in group)), []).extend(group)
+    for group in alike.values():
+        yield _Row(peers=tuple(dict.fromkeys(line.peer for line in group)), lines=tuple(group))
+
+
+def _caption(chain: Chain, lines: Sequence[AuditLine], spent: Sequence[Epsilon]) -> Text:
+    parts = [epsilon_words(line) for line in spent]
+    if not parts:
+        sealed = any(line.way == "sent" and line.kind is Kind.CIPHERTEXT for line in lines)
+        parts = ["none counted: its content left sealed, without noise" if sealed else "none: it released no content"]
+    return Text(f"ε: {'; '.join(parts)}\nits policy: {chain.opening.policy}", justify="left")
+
+
+def epsilon_words(line: Epsilon) -> str:
+    """One release's price, in words."""
+    if math.isinf(line.epsilon):
+        return f"{line.what} without noise: no bound"
+    times = "once" if line.releases == 1 else f"{line.releases} times"
+    return f"{line.what} {line.epsilon:.2f} at δ = {line.delta:g} (a row at most {times})"
+
+
+def summary(found: Audit) -> list[str]:
+    """What was verified, what could not be, and which parties ended otherwise than well."""
+    ends = "both ends of every link agree" if found.complete else "both ends of the links between them agree"
+    kept = "chains whole up to their ends" if found.incomplete else "chains whole and signed"
+    text = [f"{len(found.chains)} ledgers verified, {found.messages:,} entries: {kept}, {ends}."]
+    if found.alone:
+        names = ", ".join(f"{party} ({run})" for run, party in found.alone)
+        text.append(f"Not compared, for the other end's ledger is not here: links of {names}.")
+    if found.missing:
+        text.append(f"Not compared, for the label owner keeps it: {', '.join(found.missing)}.")
+    text.append("Not bound: report.html; `securevfl report` draws it again from metrics.json.")
+    text += [
+        f"{chain.run}: {chain.party} ended with: {chain.outcome}"
+        for chain in found.chains
+        if chain.closed and chain.outcome != "done"
+    ]
+    text += [
+        f"{chain.file}:{chain.last}: attempt {chain.attempt} of {chain.party} broke off, and a later one went on"
+        for chain in found.chains
+        if chain.broke_off
+    ]
+    return [*text, *_keys(found), *(f"Incomplete: {line}." for line in found.incomplete)]
+
+
+def _keys(found: Audit) -> list[str]:
+    """Whose keys signed, and which of them were known beforehand."""
+    text = [
+        f"{party} signed with {key}" + (", as pinned" if party in found.pinned else "")
+        for party, key in sorted(found.keys.items())
+    ]
+    free = [party for party in sorted(found.keys) if party not in found.pinned]
+    if free:
+        text.append(
+            f"Not pinned: {', '.join(free)}. Whether all ledgers here were replaced by others, signed with other keys, "
+            "cannot be told without --pin PARTY=FINGERPRINT or --keys FOLDER."
+        )
+    return text
+
+
+def audit_json(found: Audit) -> str:
+    """One JSON object: chains, lines, epsilons, and whether both ends of every link were compared."""
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "verified": True,
+            "complete": found.complete,
+            "incomplete": list(found.incomplete),
+            "keys": [
+                {"party": party, "fingerprint": key, "pinned": party in found.pinned}
+                for party, key in sorted(found.keys.items())
+            ],
+            "alone": [{"run": run, "party": party} for run, party in found.alone],
+            "chains": [
+                {
+                    "run": chain.run,
+                    "party": chain.party,
+                    "job": chain.opening.job,
+                    "policy": chain.opening.policy,
+                    "messages": len(chain.entries),
+                    "outcome": chain.outcome,
+                    "began": _when(chain.opening.time),
+                    "cross_signed_by": [name for name in sorted(chain.peers) if _holds(found, name, chain)],
+                    "notes": [{"note": note.note, **note.values} for note in chain.notes],
+                }
+                for chain in found.chains
+            ],
+            "lines": [_plain(line) for line in found.lines],
+            "epsilons": [
+                {
+                    "run": line.run,
+                    "party": line.party,
+                    "what": line.what,
+                    "epsilon": line.epsilon if line.epsilon < float("inf") else None,
+                    "delta": line.delta,
+                    "releases": line.releases,
+                    "source": line.source,
+                }
+                for line in found.epsilons
+            ],
+        },
+        indent=2,
+        ensure_ascii=False,
+    )
+
+
+def _holds(found: Audit, peer: str, chain: Chain) -> bool:
+    """Whether a peer's closing line holds the party's signed word on this chain."""
+    return any(c.party == peer and c.run == chain.run and chain.party in c.words for c in found.chains)
+
+
+def _when(time: int) -> str:
+    return datetime.fromtimestamp(time / 1e6, UTC).isoformat(timespec="milliseconds")
+
+
+def _plain(line: AuditLine) -> dict[str, object]:
+    return {
+        "run": line.run,
+        "party": line.party,
+        "way": line.way,
+        "peer": line.peer,
+        "kind": line.kind.value,
+        "what": line.what,
+        "messages": line.messages,
+        "bytes": line.bytes,
+        "cipher": line.guard.cipher,
+        "bits": line.guard.bits,
+        "security": line.guard.security,
+        "key": line.guard.key,
+        "noise": line.guard.noise,
+        "protection": line.protection,
+        "reveals": line.reveals,
+        "readable": line.readable,
+    }

@@ -1,0 +1,282 @@
+"""What would fail before a job trains: told all at once, from the file and from each table's header and first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from securevfl.align.linkage import unknown_values
+from securevfl.align.result import RULES
+from securevfl.checks.party_check import CertificateEnd, party_findings
+from securevfl.data import TableLimits
+from securevfl.data.link_columns import read_texts, table_columns
+from securevfl.data.overview import TableOverview, table_overview
+from securevfl.data.parties import wrong_id_columns
+from securevfl.data.sample import SAMPLE, every_identifier, table_mistakes
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.experiments.baselines import wrong_baselines
+from securevfl.experiments.sweep_file import read_sweep_sections
+from securevfl.fields import nearest
+from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
+from securevfl.jobfile.job_roster import Roster, listed_roster, refusals
+from securevfl.jobfile.toml_text import read_toml
+from securevfl.party import Job, settled, too_few_epochs, too_many_classes, wrong_parties
+from securevfl.report import Card
+from securevfl.run.id_spelling import spelled_otherwise
+from securevfl.run.recording import job_card
+
+__all__ = ["Checked", "check_file", "roster_of"]
+
+_COMPARED = 50_000
+"""Rows of a table up to which its identifiers are compared with those of others."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What was found.
+
+    Attributes:
+        mistakes: what the user has to correct.
+        hints: what would run, and is likely not meant.
+        refusals: what policies forbid.
+        summary: what would run.
+        card: what each party could read of each other's data in it, at worst; None where that cannot be said.
+        tables: what the tables hold that can be read here: all in a job file, a party's own in its file.
+        certificates: of the party whose file it is, and until when they are valid.
+    """
+
+    mistakes: tuple[str, ...] = ()
+    hints: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    summary: str = ""
+    card: Card | None = None
+    tables: tuple[TableOverview, ...] = ()
+    certificates: tuple[CertificateEnd, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing was found, 3 for policies alone, 2 otherwise."""
+        return InputError.exit_code if self.mistakes else PolicyError.exit_code if self.refusals else 0
+
+
+def check_file(path: str | Path, *, active: str = "", accept_leak: bool = False) -> Checked:
+    """Check a job file, a sweep file, or a party's own file. Nothing runs; of tables, only the header and the first
+    rows are looked at, and the rows of those that are not large are counted. Named data sets are loaded, for that is
+    the only way to know whether their files are there.
+
+    Args:
+        path: the file.
+        active: name of the active party, where no table has labels: to predict.
+        accept_leak: as the job's own, beside what the file says.
+    """
+    file = Path(path)
+    try:
+        content = read_toml(file, "job", "examples/credit.toml")
+        if content.keys() & {"axis", "method"}:
+            return _check_sweep(file)
+        if isinstance(content.get("party"), str) or "keys" in content:
+            return _check_party(file)
+        return _check_job(file, content, active, accept_leak)
+    except InputError as error:
+        return Checked(mistakes=(str(error),))
+
+
+def _check_sweep(file: Path) -> Checked:
+    sweep, mistakes, refused = read_sweep_sections(file, device="cpu")
+    tables = []
+    for party in sweep.party:
+        wrong, table = _looked_at(party.learning(sweep.task), file.parent)
+        mistakes += wrong
+        tables += [] if table is None else [table]
+    data = f"{len({spec.data for spec in sweep.specs})} data sets"
+    return Checked(
+        mistakes=tuple(mistakes),
+        refusals=tuple(refused),
+        summary=f"a sweep of {len(sweep.specs)} cells, {len({spec.method for spec in sweep.specs})} methods on "
+        f"{f'the tables of {len(sweep.party)} parties' if sweep.party else data}",
+        tables=tuple(tables),
+    )
+
+
+def _check_party(file: Path) -> Checked:
+    found = party_findings(file)
+    peers = f"; peers {', '.join(found.peers)}" if found.peers else ""
+    looked = f"; of its table, the first {SAMPLE:,} rows were looked at" if found.table else ""
+    return Checked(
+        mistakes=found.mistakes,
+        summary=f"The file of {found.party}{peers}{looked}",
+        tables=() if found.table is None else (found.table,),
+        certificates=found.certificates,
+    )
+
+
+def _check_job(file: Path, content: Mapping[str, Any], active: str, accept_leak: bool) -> Checked:
+    sections, broken, mistakes = read_job_sections(file)
+    refused: list[str] = []
+    tables = []
+    for party in sections.party:
+        wrong, table = _looked_at(party.learning(sections.job.task).linked_by(sections.link), file.parent)
+        mistakes += wrong
+        tables += [] if table is None else [table]
+    if "algorithm" not in broken:
+        mistakes += _column_mistakes(sections, file.parent)
+    roster, found = roster_of(sections, content, active)
+    mistakes += found
+    if roster is not None:
+        mistakes += _about_parties(sections, broken, roster)
+    hints: list[str] = []
+    if sections.link is None and roster is not None and len(roster.owners) == 1 and not mistakes:
+        found, hints = _about_identifiers(sections.party, file.parent)
+        mistakes += found
+    if sections.link is not None and not mistakes:
+        hints = _about_placeholders([party.linked_by(sections.link) for party in sections.party], file.parent)
+    job: Job | None = None
+    if not broken & {"job", "algorithm", "protection", "align", "link"}:
+        try:
+            job = sections.build()
+            if accept_leak:
+                job = job.replace(accept_leak=True)
+            if roster is not None and not active:  # to predict, a model is there, and more parties may have trained it
+                job = settled(job, roster.owners, roster.passive)
+        except InputError as error:
+            mistakes.append(str(error))
+        except PolicyError as error:
+            refused.append(str(error))
+    if job is not None:
+        mistakes += [too_many_classes(job, one.party, one.classes) for one in tables if one.classes is not None]
+    if job is not None and roster is not None:
+        refused += refusals(job, roster)
+    return Checked(
+        mistakes=tuple(filter(None, dict.fromkeys(mistakes))),
+        hints=tuple(hints),
+        refusals=tuple(dict.fromkeys(refused)),
+        summary=_summary(job, roster, sections),
+        card=None if job is None or roster is None else job_card(job, roster.owners, roster.passive),
+        tables=tuple(tables),
+    )
+
+
+def _column_mistakes(sections: JobSections, folder: Path) -> list[str]:
+    """Columns that the algorithm's settings name and that no table has; a table that cannot be read is told apart."""
+    columns = {}
+    for party in sections.party:
+        try:
+            names = table_columns(party.path_from(folder), TableLimits())
+        except InputError:
+            return []
+        used = {*party.use.apart, *(party.link or {}).values()}
+        columns[party.name] = party.features or tuple(name for name in names if name not in used)
+    return sections.algorithm.column_mistakes(columns) if columns else []
+
+
+def _looked_at(party: PartySection, folder: Path) -> tuple[list[str], TableOverview | None]:
+    """What is wrong with a party's table, and what it holds; columns that linkage compares are texts, and no
+    features."""
+    path, found = party.path_from(folder), list[str]()
+    if party.link:
+        try:
+            names = table_columns(path, TableLimits())
+        except InputError as error:
+            return [str(error)], None
+        found = [
+            str(UnknownNameError(f"linkage column of {path}:", column, names))
+            for column in party.link.values()
+            if column not in names
+        ]
+        if party.features is None:
+            used = {*party.use.apart, *party.link.values()}
+            party = party.replace(features=tuple(name for name in names if name not in used))
+    found += table_mistakes(path, party.use, form=party.form)
+    return found, table_overview(party.name, path, party.use, form=party.form)
+
+
+def _about_identifiers(parties: Sequence[PartySection], folder: Path) -> tuple[list[str], list[str]]:
+    """That no row is held by all, and which tables write identifiers in different ways; of small tables."""
+    wrong = wrong_id_columns({party.name: party.use.ids for party in parties})
+    if wrong:
+        return [wrong], []
+    ids = {}
+    for party in parties:
+        path = party.path_from(folder)
+        some = every_identifier(path, party.use, most=_COMPARED, form=party.form)
+        if some is None:
+            return [], []
+        ids[str(path)] = some
+    if len(ids) < 2:  # none, or one file of several parties
+        return [], []
+    hints = spelled_otherwise(ids)
+    if set.intersection(*({RULES.apply(text) for text in some} for some in ids.values())):
+        return [], hints
+    return ["; ".join(["no row is held by all parties: the tables have no identifier in common", *hints])], []
+
+
+def _about_placeholders(parties: Sequence[PartySection], folder: Path) -> list[str]:
+    """Values that may stand for "unknown" in columns that linkage compares; of small tables."""
+    hints = []
+    for party in parties:
+        path = party.path_from(folder)
+        try:
+            texts = read_texts(path, party.link, TableLimits(max_rows=_COMPARED))
+        except InputError:  # more rows
+            continue
+        hints += [f"{path}, {one}" for one in unknown_values(texts)]
+    return hints
+
+
+def roster_of(sections: JobSections, content: Mapping[str, Any], active: str = "") -> tuple[Roster | None, list[str]]:
+    """Who takes part in a job file, None where that cannot be said, and what is wrong with that.
+
+    Args:
+        sections: of the file.
+        content: of the file, as TOML.
+        active: name of the active party, where no table has labels: to predict.
+    """
+    if isinstance(content.get("party"), list):
+        return listed_roster(content["party"], active)
+    if sections.data is None or sections.data_mistakes():
+        return None, []
+    try:
+        return _loaded(sections), []
+    except InputError as error:
+        return None, [f"data: {error}"]
+
+
+def _loaded(sections: JobSections) -> Roster:
+    """Who takes part in a named data set.
+
+    Raises:
+        InputError: it cannot be loaded.
+    """
+    parties = sections.load(Path(), "")
+    return Roster(
+        owners=[table.name for table in parties.label_owners],
+        passive=[table.name for table in parties.passive],
+        books=frozenset(name for name, table in parties.items() if table.book is not None),
+    )
+
+
+def _about_parties(sections: JobSections, broken: frozenset[str], roster: Roster) -> list[str]:
+    """Parties, epochs and baselines that the algorithm cannot serve, and policies of nobody."""
+    found = [
+        f"policy.{name} is the policy of nobody{nearest(name, roster.names)}"
+        for name in sections.policy
+        if name not in roster.names
+    ]
+    if "algorithm" in broken:
+        return found
+    found += wrong_parties(sections.algorithm, roster.owners, roster.passive)
+    found += wrong_baselines(sections.algorithm, sections.baselines)
+    return found + ([] if "job" in broken else too_few_epochs(sections.algorithm, sections.job.epochs))
+
+
+def _summary(job: Job | None, roster: Roster | None, sections: JobSections) -> str:
+    if job is None or roster is None:
+        return ""
+    looked = f"; of each table, the first {SAMPLE:,} rows were looked at" if sections.party else ""
+    epochs = f"{job.epochs} {'epoch' if job.epochs == 1 else 'epochs'}"
+    return (
+        f"{job.algorithm.title}, {job.protection.title}, {epochs}; {', '.join(roster.owners)} with labels, "
+        f"{', '.join(roster.passive) or 'nobody'} without{looked}"
+    )

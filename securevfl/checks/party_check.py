@@ -1,0 +1,134 @@
+"""What would fail of one party's own file: its keys, its certificates, its table. Nothing of its peers is looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil
+from pathlib import Path
+
+from securevfl.agreement.party_file import PartyFile, read_party_file
+from securevfl.data.overview import TableOverview, table_overview
+from securevfl.data.sample import table_mistakes
+from securevfl.errors import InputError
+from securevfl.identity.certificate import Certificate, read_certificates, shown_time, utc_now
+from securevfl.identity.own import Identity
+
+__all__ = ["SOON", "CertificateEnd", "PartyFindings", "party_findings"]
+
+SOON = timedelta(days=14)
+"""How long before its end a certificate is warned of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CertificateEnd:
+    """Until when a certificate of a party is valid.
+
+    Attributes:
+        whose: the party, or the authority.
+        file: where it is.
+        until: when it ends.
+        left: how long that is.
+        renew: what to do before.
+    """
+
+    whose: str
+    file: Path
+    until: datetime
+    left: timedelta
+    renew: str
+
+    @property
+    def soon(self) -> bool:
+        """Whether it ends soon, or has."""
+        return self.left <= SOON
+
+    def __str__(self) -> str:
+        days = ceil(self.left / timedelta(days=1))
+        when = f"{days:,} days left" if days > 1 else "its last day" if days == 1 else "which is over"
+        told = f"certificate of {self.whose}, {self.file.name}: valid until {shown_time(self.until)}, {when}"
+        return f"{told}\n  {self.renew}" if self.soon else told
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartyFindings:
+    """What was found of a party file.
+
+    Attributes:
+        party: whose it is; empty where the file cannot be read.
+        mistakes: what the party has to correct.
+        table: what its table holds; None where there is none, or where it cannot be read.
+        certificates: its own, and its authority's where it names one.
+        peers: names of its peers.
+    """
+
+    party: str = ""
+    mistakes: tuple[str, ...] = ()
+    table: TableOverview | None = None
+    certificates: tuple[CertificateEnd, ...] = ()
+    peers: tuple[str, ...] = ()
+
+
+def party_findings(path: Path, *, now: Callable[[], datetime] = utc_now) -> PartyFindings:
+    """Check a party file.
+
+    Args:
+        path: the file.
+        now: this machine's clock.
+    """
+    try:
+        own = read_party_file(path)
+    except InputError as error:
+        return PartyFindings(mistakes=(str(error),))
+    found, certificates = _keys(own, now)
+    table = None
+    if own.data is not None:
+        place = own.data.path_from(own.folder)
+        found += table_mistakes(place, own.data.use, form=own.data.form)
+        table = table_overview(own.party, place, own.data.use, form=own.data.form)
+    return PartyFindings(
+        party=own.party,
+        mistakes=tuple(found),
+        table=table,
+        certificates=tuple(certificates),
+        peers=tuple(own.peers),
+    )
+
+
+def _keys(own: PartyFile, now: Callable[[], datetime]) -> tuple[list[str], list[CertificateEnd]]:
+    """What is wrong with keys and certificates, and until when certificates are valid."""
+    found, ends = list[str](), list[CertificateEnd]()
+    try:
+        own.signing_key()
+    except InputError as error:
+        found.append(f"keys.signing: {error}")
+    try:
+        shown = Identity.load(own.at(own.keys.certificate), own.at(own.keys.key), now=now).renewed(now=now)
+    except InputError as error:
+        found.append(f"keys.certificate: {error}")
+    else:
+        if shown.name != own.party:
+            found.append(
+                f"keys.certificate: {shown.certificate_file} is a certificate of {shown.name!r}, and this is the file "
+                f"of {own.party!r}: name its own"
+            )
+        renew = f"make the next one with: securevfl certs rotate {shown.name}"
+        ends.append(_end(shown.name, shown.certificate_file, shown.certificate, renew, now))
+    if own.keys.authority is not None:
+        file = own.at(own.keys.authority)
+        try:
+            (issuer,) = read_certificates(file)
+        except InputError as error:
+            found.append(f"keys.authority: {error}")
+        else:
+            end = _end("the authority", file, issuer, "ask it for its next one", now)
+            ends.append(end)
+            if end.left < timedelta():
+                found.append(f"keys.authority: {end}")
+    return found, ends
+
+
+def _end(whose: str, file: Path, certificate: Certificate, renew: str, now: Callable[[], datetime]) -> CertificateEnd:
+    left = certificate.not_after - now()
+    return CertificateEnd(whose=whose, file=file, until=certificate.not_after, left=left, renew=renew)

@@ -1,0 +1,133 @@
+"""Hold a job against a party's policy file, and look for a change of the job that all parties' policies accept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from securevfl.checks.job_check import roster_of
+from securevfl.cut import BFV, CKKS, Paillier
+from securevfl.errors import InputError, PolicyError, UnknownNameError
+from securevfl.jobfile.job_file import read_job_sections
+from securevfl.jobfile.job_roster import Roster, refusals
+from securevfl.jobfile.policy_file import read_policy, with_policies
+from securevfl.jobfile.toml_text import raise_all, read_toml
+from securevfl.party import Job, settled
+from securevfl.privacy import DP, Gaussian
+
+__all__ = ["PolicyChecked", "check_policy"]
+
+_EPSILONS = (8.0, 4.0, 2.0, 1.0, 0.5, 0.1)
+"""Budgets that are tried, the largest that is accepted is proposed."""
+
+_MOST = 3
+"""Changes that are made at once, and proposals that are shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyChecked:
+    """What came of holding a job against a policy.
+
+    Attributes:
+        party: whose policy it is.
+        refusals: what the policies of all parties refuse, this one's among them; empty where all accept the job.
+        cures: changes of the job with each of which all policies accept it, the smallest first.
+    """
+
+    party: str
+    refusals: tuple[str, ...]
+    cures: tuple[str, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all accept, 3 otherwise."""
+        return PolicyError.exit_code if self.refusals else 0
+
+
+def check_policy(job_file: str | Path, policy_file: str | Path, *, active: str = "") -> PolicyChecked:
+    """Hold a job file against a party's policy file; nothing runs.
+
+    Args:
+        job_file: TOML; policies of other parties that stand in it are kept.
+        policy_file: TOML, see `read_policy`.
+        active: name of the active party, where no table has labels.
+
+    Raises:
+        InputError: a file with mistakes, or a party that the job does not name.
+        PolicyError: a protection that the job's algorithm cannot have.
+    """
+    file = Path(job_file)
+    party, _ = read_policy(policy_file)
+    sections, _, mistakes = read_job_sections(file)
+    roster, more = roster_of(sections, read_toml(file, "job", "examples/credit.toml"), active)
+    raise_all(file, mistakes + more)
+    if roster is None:
+        raise InputError(f"{file} names no parties: give [data] or [[party]] sections")
+    if party not in roster.names:
+        raise UnknownNameError("party with a policy", party, roster.names)
+    job = settled(sections.build().replace(accept_leak=True), roster.owners, roster.passive)
+    job = job.replace(policies=with_policies(job.policies, [policy_file]))
+    found = refusals(job, roster)
+    return PolicyChecked(
+        party=party, refusals=tuple(dict.fromkeys(found)), cures=tuple(_cures(job, roster)) if found else ()
+    )
+
+
+@dataclass(frozen=True)
+class _Change:
+    """One change of a job: what it is about, what it sets, and how it reads."""
+
+    about: str
+    value: Any
+    text: str
+
+
+def _changes(job: Job) -> Iterator[_Change]:
+    """What could be changed, in order of how little it costs."""
+    sealing = [kind for kind in (BFV(), CKKS(), Paillier()) if kind.name != job.protection.name]
+    for kind in sealing:
+        yield _Change("protection", kind, f'protection.name = "{kind.name}"')
+    bottom = getattr(job.algorithm, "bottom", None)
+    if isinstance(bottom, tuple):
+        for layers in ((), (16,)):
+            if layers != bottom:
+                yield _Change("bottom", layers, f"algorithm.bottom = {list(layers)}")
+    for about in ("features", "labels"):
+        for epsilon in _EPSILONS:
+            text = f'protection.dp.{about} = {{ mechanism = "gaussian", epsilon = {epsilon:g} }}'
+            yield _Change(about, Gaussian(epsilon=epsilon), text)
+
+
+def _changed(job: Job, changes: Sequence[_Change]) -> Job | None:
+    """The job with these changes; None where they do not go together."""
+    new = {change.about: change.value for change in changes}
+    dp = job.protection.dp
+    noise = {name: new.get(name, getattr(dp, name, None)) for name in ("features", "labels")}
+    try:
+        protection = new.get("protection", job.protection)
+        if any(value is not None for value in noise.values()):
+            protection = protection.replace(dp=DP(**noise))
+        algorithm = job.algorithm.replace(bottom=new["bottom"]) if "bottom" in new else job.algorithm
+        return job.replace(protection=protection, algorithm=algorithm)
+    except (InputError, PolicyError):
+        return None
+
+
+def _cures(job: Job, roster: Roster) -> Iterator[str]:
+    """The smallest changes that all policies accept, each in words; of the same kind of change, the mildest only."""
+    all_changes = list(_changes(job))
+    shown: list[frozenset[str]] = []
+    for size in range(1, _MOST + 1):
+        for changes in combinations(all_changes, size):
+            about = frozenset(change.about for change in changes)
+            if len(about) < size or any(earlier <= about for earlier in shown):
+                continue
+            changed = _changed(job, changes)
+            if changed is not None and not refusals(changed, roster):
+                shown.append(about)
+                yield " and ".join(change.text for change in changes)
+                if len(shown) == _MOST:
+                    return

@@ -1,0 +1,80 @@
+"""The demo: one table of real clients, split among three organisations, trained nine ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from securevfl.cut import BFV, CKKS, Paillier, Plain, Shares
+from securevfl.data import datasets
+from securevfl.experiments.comparison import compare
+from securevfl.party import Job
+from securevfl.privacy import DP, Gaussian
+from securevfl.run.result import Result
+from securevfl.site import Observer
+from securevfl.training import find_algorithm
+
+__all__ = ["DEMO_ROWS", "DRAWS", "demo", "demo_jobs"]
+
+DEMO_ROWS = 9_000
+"""Clients in the short demo; the table has 30,000."""
+
+DRAWS = 3
+"""Runs of each job with differential privacy: one draw of the noise says little. The table is public."""
+
+
+def demo_jobs(*, full: bool, seed: int = 0, bits: int = 2048, epsilon: float = 8.0) -> dict[str, Job]:
+    """The federated jobs: first on secret shares, which is the default of three parties; then plain, sealed by CKKS,
+    BFV and Paillier, and plain with differential privacy on labels and on everything."""
+    size = 256 if full else 128
+    plain = Job(
+        algorithm=find_algorithm("splitnn").of({"hidden": 16, "top": [16], "lr": 0.005, "cut_lr": size / 256}),
+        epochs=8 if full else 6,
+        batch_size=size,
+        seed=seed,
+        protection=Plain(),
+    )
+    labels = DP(labels=Gaussian(epsilon=epsilon))
+    everything = DP(features=Gaussian(epsilon=epsilon), labels=Gaussian(epsilon=epsilon))
+    return {
+        "shares": plain.replace(protection=Shares()),
+        "plain": plain,
+        "ckks": plain.replace(protection=CKKS()),
+        "bfv": plain.replace(protection=BFV()),
+        "paillier": plain.replace(protection=Paillier(bits=bits)),
+        "dp-labels": plain.replace(protection=Plain(dp=labels)),
+        "dp": plain.replace(protection=Plain(dp=everything)),
+    }
+
+
+def demo(
+    *,
+    full: bool = False,
+    seed: int = 0,
+    bits: int = 2048,
+    epsilon: float = 8.0,
+    command: str = "",
+    observer: Observer | None = None,
+    ledgers: str | Path | None = None,
+) -> Result:
+    """Bank, network and retailer train a credit-default model, nine ways.
+
+    Args:
+        full: the whole table instead of `DEMO_ROWS` clients.
+        seed: of the data split and of all that is learned.
+        bits: size of the Paillier key.
+        epsilon: privacy budget of one row, for each kind of release of the DP run.
+        command: what makes the report again, for the report.
+        observer: hears how it goes on.
+        ledgers: folder for the ledgers while the runs go on, ``PARTY.jsonl`` each; without ledgers by now.
+    """
+    parties = datasets.default_credit(overlap=0.85, seed=seed, rows=None if full else DEMO_ROWS)
+    return compare(
+        demo_jobs(full=full, seed=seed, bits=bits, epsilon=epsilon),
+        parties,
+        name="credit",
+        title="Credit default, learned together by a bank, a network and a retailer",
+        command=command,
+        observer=observer,
+        draws=DRAWS,
+        ledgers=ledgers,
+    )

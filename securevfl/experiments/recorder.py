@@ -1,0 +1,201 @@
+"""A recorder: an observer that notes what each party of a job sees, as a `Transcript` that attacks run on."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from securevfl.attacks import Look, Looks, Rule, Seen, Transcript, Truth, View
+from securevfl.attacks import Message as Noted
+from securevfl.site import Observer
+from securevfl.training import NumberedRows
+from securevfl.transport import Array, Kind, Message
+
+__all__ = ["Recorder"]
+
+_SEEN: dict[Kind, Seen] = {
+    Kind.ACTIVATION: "part of z",
+    Kind.REPRESENTATION: "representations",
+    Kind.GRADIENT: "gradient at the cut",
+}
+
+
+@dataclass
+class _Notes:
+    """Of one party in one federation."""
+
+    rows: NumberedRows | None = None
+    looks: dict[tuple[Seen, str], list[Look]] = field(default_factory=lambda: defaultdict(list))
+    steps: dict[str, list[Look]] = field(default_factory=lambda: defaultdict(list))
+    arrived: dict[str, tuple[np.ndarray, int]] = field(default_factory=dict, repr=False)
+    epoch: int = 0
+    fed: np.ndarray = field(default_factory=lambda: np.arange(0), repr=False)
+    rule: Rule | None = None
+    network: nn.Module | None = None
+
+
+class Recorder(Observer):
+    """Hears all parties of a job and changes nothing.
+
+    One recorder serves all parties of a simulation; what each heard stays apart. It ties a look to row numbers by what
+    the sender fed last, which the receiver could derive from the job's seed: both draw the same batches.
+
+    Args:
+        beside: another observer, which hears how the run goes on (a progress bar).
+    """
+
+    listening = True
+
+    def __init__(self, beside: Observer | None = None) -> None:
+        self._beside = beside or Observer()
+        self._notes: dict[tuple[str, str], _Notes] = defaultdict(_Notes)
+        self._messages: dict[str, list[Noted]] = defaultdict(list)
+        self._under_way: dict[tuple[str, str], deque[tuple[np.ndarray, int]]] = defaultdict(deque)
+
+    def run(self, title: str) -> None:
+        self._beside.run(title)
+
+    def phase(self, name: str) -> None:
+        self._beside.phase(name)
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        self._beside.step(epoch, done, total)
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        self._beside.epoch(epoch, loss, valid)
+
+    def heard(self, party: str, peer: str, way: Literal["sent", "received"], message: Message) -> None:
+        self._messages[party].append(Noted(way, peer, message.kind.value, message.what))
+        if message.kind not in _SEEN and message.kind is not Kind.CIPHERTEXT:
+            return
+        if way == "sent":
+            notes = self._notes.get((party, peer))  # of a passive party in the federation of `peer`
+            fed = (np.arange(0), 0) if notes is None else (notes.fed, notes.epoch)
+            self._under_way[party, peer].append(fed)
+            return
+        rows, epoch = self._under_way[peer, party].popleft()
+        if (peer, party) in self._notes:  # at a label owner, from a passive party of its federation
+            notes, about = self._notes[party, party], peer
+            notes.arrived[peer] = rows, epoch
+        elif (party, peer) in self._notes:  # at a passive party, from the label owner of a federation
+            notes, about = self._notes[party, peer], party
+            rows, epoch = notes.fed, notes.epoch
+        else:  # among label owners and their coordinator: about no rows
+            return
+        if message.kind in _SEEN:
+            for array in message.arrays.values():
+                self._look(notes, _SEEN[message.kind], about, rows, array, epoch)
+
+    def numbered(self, party: str, owner: str, rows: NumberedRows) -> None:
+        self._notes[party, owner].rows = rows
+
+    def batch(self, party: str, owner: str, epoch: int, rows: np.ndarray) -> None:
+        self._notes[party, owner].epoch = epoch
+
+    def fed(self, party: str, owner: str, rows: np.ndarray, activations: Array) -> None:
+        self._notes[party, owner].fed = rows
+
+    def joined(self, party: str, owner: str, lr: float, momentum: float, decay: float) -> None:
+        self._notes[party, owner].rule = Rule(lr, momentum, decay)
+
+    def opened(self, party: str, owner: str, what: Literal["z", "gradient"], values: Array, *, train: bool) -> None:
+        notes = self._notes[party, owner]
+        if what == "gradient":
+            self._look(notes, "gradient at the activations", party, notes.fed, values, notes.epoch)
+            return
+        for i, (peer, (rows, epoch)) in enumerate(sorted(notes.arrived.items())):
+            self._look(notes, "z", peer, rows, values[i] if values.ndim == 3 else values, epoch)
+
+    def handed(self, party: str, owner: str, steps: np.ndarray) -> None:
+        notes = self._notes[party, owner]
+        for i, (peer, (rows, epoch)) in enumerate(sorted(notes.arrived.items())):
+            notes.steps[peer].append(Look(rows, np.array(steps[i] if steps.ndim == 3 else steps), epoch))
+
+    def built(self, party: str, owner: str, network: nn.Module) -> None:
+        self._notes[party, owner].network = network
+
+    @staticmethod
+    def _look(notes: _Notes, what: Seen, about: str, rows: np.ndarray, array: Array, epoch: int) -> None:
+        values = _copied(array)
+        split = None if notes.rows is None else notes.rows.split
+        if len(values) != len(rows):  # representations of all training rows, in their order, or what we cannot place
+            if split is None or len(values) != len(split.train):
+                return
+            rows = split.train
+        notes.looks[what, about].append(Look(rows, values, epoch))
+
+    def transcript(self, *, scores: dict[str, np.ndarray] | None = None) -> Transcript:
+        """What was heard.
+
+        Args:
+            scores: label owner → probabilities of the test rows, as its program has them.
+        """
+        views: dict[tuple[str, str], View] = {}
+        truths: dict[str, Truth] = {}
+        for (party, owner), notes in self._notes.items():
+            rows = notes.rows
+            if rows is None:
+                continue
+            members = [name for name, of in self._notes if of == owner and name != owner]
+            chief = self._notes[owner, owner].rows
+            if chief is None or chief.y is None:
+                continue
+            y = chief.y[: chief.aligned].numpy().copy()
+            x = {name: _flat(table.x) for name in (owner, *members) if (table := self._notes[name, owner].rows)}
+            views[party, owner] = View(
+                party=party,
+                owner=owner,
+                passive=tuple(sorted(members)),
+                widths={name: x[name].shape[1] for name in sorted(members)},
+                aligned=rows.aligned,
+                x=x[party][: rows.aligned],
+                y=y if party == owner else None,
+                classes=rows.classes,
+                train=rows.split.train,
+                valid=rows.split.valid,
+                test=rows.split.test,
+                looks={key: Looks(found) for key, found in notes.looks.items()},
+                steps={key: Looks(found) for key, found in notes.steps.items()},
+                rule=notes.rule,
+                embed=None if notes.network is None else _embedding(notes.network, tuple(rows.x.shape[1:])),
+                scores=(scores or {}).get(party) if party == owner else None,
+                messages=tuple(self._messages[party]),
+            )
+            truths.setdefault(
+                owner,
+                Truth(
+                    x={name: values[: rows.aligned] for name, values in x.items()},
+                    y=y,
+                    others={name: values[rows.aligned :] for name, values in x.items()},
+                ),
+            )
+        return Transcript(views=views, truths=truths)
+
+
+def _copied(array: Array) -> np.ndarray:
+    """Rows of numbers, (n, width) float64, which nobody writes to any more."""
+    value = array.detach().cpu().numpy() if isinstance(array, torch.Tensor) else np.asarray(array)
+    return value.reshape(len(value), -1).astype(np.float64)
+
+
+def _flat(x: torch.Tensor) -> np.ndarray:
+    found: np.ndarray = x.reshape(len(x), -1).cpu().numpy().astype(np.float64)
+    return found
+
+
+def _embedding(network: nn.Module, shape: tuple[int, ...]) -> Callable[[np.ndarray], np.ndarray]:
+    """A network as a function of flat features."""
+    device = next((p.device for p in network.parameters()), torch.device("cpu"))
+
+    def embed(x: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            rows = torch.from_numpy(x.astype(np.float32)).reshape(len(x), *shape).to(device)
+            return _copied(network(rows))
+
+    return embed

@@ -1,0 +1,226 @@
+"""`search`: Optuna looks for settings of a job over own tables, by validation rows alone.
+
+One split is drawn before the first trial, and all trials have it: a row that tests the winner never validated a trial.
+Trials run one after the other, or on a pool; their states are in Optuna's journal file, so that a search goes on where
+it broke off.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from securevfl_crypto.errors import PoolError
+
+from securevfl.data import Parties
+from securevfl.durable import locked, make_folder
+from securevfl.errors import InputError
+from securevfl.experiments.kept_tables import tables_digest
+from securevfl.experiments.own_sweep import missing, seeds_of, sweep
+from securevfl.experiments.search_budget import Budget, kept_plan
+from securevfl.experiments.search_loop import here, run_trials
+from securevfl.experiments.search_pool import check_pruner, on_pool
+from securevfl.experiments.search_result import SearchResult, TrialRow
+from securevfl.experiments.search_space import Space, check_space, described, suggested
+from securevfl.experiments.search_study import (
+    EPOCHS,
+    ERROR,
+    FINALS,
+    complete,
+    counted,
+    in_memory,
+    journal_of,
+    make_study,
+    mark_study,
+    need_optuna,
+    spent_by,
+)
+from securevfl.experiments.search_trial import Asked, final_seeds, with_one_split
+from securevfl.experiments.selection_cost import together
+from securevfl.jobfile.job_roster import Roster
+from securevfl.party import Job
+from securevfl.scale import check_pool
+from securevfl.site import Observer
+from securevfl.training import Task
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+
+__all__ = ["search"]
+
+
+def search(
+    job: Job,
+    parties: Parties,
+    space: Space,
+    *,
+    trials: int = 20,
+    repeats: int = 1,
+    seeds: int | Sequence[int] | None = None,
+    budget: float | None = None,
+    folder: str | Path | None = None,
+    workers: int = 1,
+    pool: str = "",
+    study: Study | None = None,
+    observer: Observer | None = None,
+) -> SearchResult:
+    """Look for settings of a job over own tables with Optuna, which has to be installed (`securevfl[optuna]`).
+
+    Args:
+        job: what the settings change.
+        parties: the parties' tables.
+        space: setting → what it may be: choices (``["relu", …]`` or label → value), a range (``{"low": 1e-4, "high":
+            0.1, "log": True}``; two whole numbers for whole numbers), or an Optuna distribution. Where settings depend
+            on each other: a function of Optuna's trial that returns setting → value.
+        trials: how many in all, those that a `folder` has from before included.
+        repeats: runs of a trial, with seeds of batches and first weights counted from the job's own; their mean is the
+            trial's value. Only the first can be pruned.
+        seeds: the winner's runs in the end, each tested: as for `sweep`, on the same split. Five unless given; of a
+            winner with noise, one. 0 for none.
+        budget: ε that all trials and the winner's runs may spend of one row's features, and of its labels, together.
+            Needed where a trial has noise; the search ends before it would be crossed. ``math.inf`` for data that are
+            public or simulated.
+        folder: where Optuna's journal is: the same search goes on there; in memory unless given.
+        workers: processes that run trials, one thread each; 1 runs them in this one, one after the other.
+        pool: who runs trials, in place of `workers`, as `securevfl.scale.open_pool` reads it. Its workers have to see
+            `folder`, where the tables are while they run, for their owner alone. Trials of one worker are those of
+            this process. With more, a trial is suggested while others are under way: what the sampler knows then, and
+            from its 11th trial on what it suggests, depends on which ended first, so that the seed no longer makes the
+            same search again.
+        study: an Optuna study of your own, that maximises, with a sampler and a pruner of your choice; the default has
+            TPE by the job's seed, and prunes below the median. Workers cannot ask a pruner that is in this process:
+            for them it has to be ``optuna.pruners.NopPruner()``. Nothing locks its storage: `budget`
+            holds for one search on it at a time.
+        observer: hears how each trial goes on that runs in this process.
+
+    Raises:
+        InputError: a space, numbers, a pool or a folder that cannot be; noise without a budget; no trial that ended
+            well.
+        PolicyError: a policy that refuses the job.
+    """
+    need_optuna()
+    check_space(job, space)
+    _check_counts(trials=trials, repeats=repeats, workers=workers)
+    if seeds is not None and seeds != 0:
+        seeds_of(seeds, job.seed)
+    one_split, parties, aligned = with_one_split(job, parties)
+    roster = Roster(
+        owners=[table.name for table in parties.label_owners], passive=[table.name for table in parties.passive]
+    )
+    metric = Task(len(parties.active.classes)).score if job.number is None else "r2"
+    asked = Asked(
+        job=one_split,
+        parties=parties,
+        aligned=aligned,
+        roster=roster,
+        metric=metric,
+        space=space,
+        repeats=repeats,
+        budget=Budget(budget),
+    )
+    if folder is not None and study is not None:
+        raise InputError("folder and study are both given: a study has a storage of its own; leave one out")
+    if not pool and workers > 1:
+        pool = f"process:{workers}"
+    pool = "" if pool == "local" else pool
+    try:
+        check_pool(pool or "local")
+    except PoolError as error:
+        raise InputError(str(error)) from error
+    own = study is not None
+    if study is not None and pool:
+        check_pruner(study)
+    kept = None if folder is None else Path(folder)
+    with _place(kept, pool) as place:
+        if study is None:
+            study = make_study(job.seed, place)
+        parts = [job.digest, tables_digest(parties), described(space), str(repeats)]
+        mark_study(study, hashlib.sha256("\n".join(parts).encode()).hexdigest())
+        journal = None if own or place is None else journal_of(place)
+        with here(asked, observer) if place is None or not pool else on_pool(pool, asked, place, journal) as runs:
+            stopped = run_trials(study, asked, trials, seeds, runs)
+        if kept is None and journal is not None and place is not None:
+            study = in_memory(place)  # the journal's folder is about to go
+        return _result(job, study, asked, seeds, kept, stopped, pool)
+
+
+@contextmanager
+def _place(folder: Path | None, pool: str) -> Iterator[Path | None]:
+    """Where journal and tables are, locked: the folder, a temporary one for workers, or nowhere."""
+    if folder is not None:
+        make_folder(folder)
+        with locked(folder, "wait for it to end, or give another folder"):
+            yield folder
+    elif pool:
+        with tempfile.TemporaryDirectory(prefix="securevfl-search-") as made:
+            yield Path(made)
+    else:
+        yield None
+
+
+def _check_counts(**counts: int) -> None:
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= 100_000:
+            raise InputError(f"{name} is {count!r}; a whole number from 1 to 100,000 was expected")
+
+
+def _result(
+    given: Job,
+    study: Study,
+    asked: Asked,
+    seeds: int | Sequence[int] | None,
+    place: Path | None,
+    stopped: str,
+    pool: str,
+) -> SearchResult:
+    from optuna.trial import FixedTrial
+
+    if not complete(study):
+        raise InputError("no trial ended with a value: all were pruned; give a pruner with more patience")
+    best = study.best_trial
+    settings = suggested(asked.space, FixedTrial(best.params))
+    job = asked.ready(settings)
+    numbers = final_seeds(seeds, job)
+    final = None
+    if numbers:
+        winner = None if place is None else place / "winner"
+        cost = asked.planned(job)
+        left = len(numbers) if winner is None else missing(job, asked.parties, numbers, winner)
+        if cost and left:
+            # runs that an earlier call began and did not end may have released all that they planned: they stay counted
+            if not asked.budget.allows(spent_by(study), [cost] * left):
+                raise InputError(
+                    f"the winner's {left} runs would cross the budget of ε = {asked.budget.epsilon:g}: give a "
+                    "larger one, or fewer seeds; seeds=0 for none"
+                )
+            kept = dict(study.user_attrs.get(FINALS, {}))
+            kept[f"{job.digest} {list(numbers)} {len(kept)}"] = kept_plan(together([cost] * left))
+            study.set_user_attr(FINALS, kept)
+        own = "" if cost else pool  # noise stays here: a pool runs again what it loses, and no budget counts that
+        final = sweep(job, asked.parties, {}, seeds=numbers, folder=winner, pool=own)
+    rows = tuple(
+        TrialRow(
+            number=one.number,
+            settings=dict(one.params),
+            value=one.value,
+            state=one.state.name.lower(),
+            epochs=one.user_attrs.get(EPOCHS),
+            error=one.user_attrs.get(ERROR, ""),
+        )
+        for one in counted(study)
+    )
+    return SearchResult(
+        settings=settings,
+        job=job.replace(split_by=given.split_by, stratify=given.stratify),
+        metric=asked.metric,
+        value=float(best.values[0]),
+        trials=rows,
+        final=final,
+        spent=spent_by(study),
+        stopped=stopped,
+        study=study,
+    )

@@ -1,0 +1,344 @@
+"""A job file drafted from tables: which column joins them, which is the label, how they are prepared. Guesses, each
+with its reason in a comment, for somebody who reads them before a run."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from securevfl.data.columns import ColumnUse, doubled_names
+from securevfl.data.csv_rows import CsvRows
+from securevfl.data.lake import RowSource, source_of
+from securevfl.data.limits import DEFAULT_LIMITS
+from securevfl.data.places import place_of
+from securevfl.errors import InputError, UnknownNameError
+from securevfl.jobfile.joining import compound, counts_rows, distinct, levels, obstacle, single, whole_numbers
+
+__all__ = ["Draft", "draft_job"]
+
+_ROWS = 100_000
+"""Rows of each table that guesses are made from."""
+_LABELS = re.compile(
+    r"(^|_)(label|target|y|class|outcome|default|defaulted|churn|churned|fraud|late|bad|good|response|converted|claim|"
+    r"claims|died|readmitted)($|_)"
+)
+_NUMBER = re.compile(r"[-+]?[\d.,' €$£%]+|\d{1,4}[-./]\d{1,2}[-./]\d{1,4}([ T][\d:]+)?")
+"""Numbers and dates in texts: preparation reads them."""
+_NUMBER_FROM = 20
+"""Distinct values from which on a label of numbers is a number to learn."""
+_MOSTLY = 0.9
+_WHOLE = frozenset("0123456789+- ")
+"""What whole numbers are written with."""
+_FREE_TEXT = 0.5
+"""Share of distinct values from which on a column of texts is no feature."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A drafted job file.
+
+    Attributes:
+        text: TOML, with comments.
+        found: what was found of each table, a line each.
+        missing: what a person has to fill in; empty where the file can run.
+    """
+
+    text: str
+    found: tuple[str, ...]
+    missing: tuple[str, ...]
+
+
+@dataclass
+class _Table:
+    path: Path
+    name: str
+    source: RowSource
+    table: Any = field(repr=False)
+    ids: tuple[str, ...] = ()
+    label: str = ""
+    labels: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        return list(self.table.column_names)
+
+    def named(self) -> Any:
+        """The same rows, with whole numbers of a CSV file as the texts that they are: identifiers are read so."""
+        numbers = whole_numbers(self.table) if isinstance(self.source, CsvRows) else []
+        if not numbers:
+            return self.table
+        table, texts = self.table, _top(self.source, _use(numbers), [one for one in self.columns if one in numbers])
+        for column in numbers:
+            if _WHOLE.issuperset("".join(texts[column].unique().to_pylist())):  # 12.0 is a number, and names nobody
+                table = table.set_column(table.column_names.index(column), column, texts[column])
+        return table
+
+    def distinct(self, column: str) -> set[str]:
+        """See `joining.distinct`."""
+        return distinct(self.table, column)
+
+
+def draft_job(
+    paths: Sequence[str | Path], folder: Path, *, id: str | Sequence[str] = (), label: str | Sequence[str] = ()
+) -> Draft:
+    """Draft a job file for tables, one a party.
+
+    Args:
+        paths: of the tables: CSV, Parquet or Arrow.
+        folder: where the file will be; paths in it are relative to that.
+        id: the column that joins them, or several that do together, by the same names in all; guessed unless given.
+        label: the label's column, or several of zeros and ones in one table; guessed unless given.
+
+    Raises:
+        InputError: a table that cannot be read, fewer than two, a label that several have, or several labels that no
+            table has together.
+        UnknownNameError: a column that was named and is not there.
+    """
+    if len(paths) < 2:
+        raise InputError(f"{len(paths)} table: a job has two or more, one of each party")
+    tables = [_read(Path(path), number) for number, path in enumerate(paths)]
+    _name_apart(tables)
+    several = (label,) * bool(label) if isinstance(label, str) else tuple(label)
+    why = _find_ids(tables, (id,) * bool(id) if isinstance(id, str) else tuple(id), several)
+    if len(several) > 1:
+        _find_labels(tables, several)
+    else:
+        _find_label(tables, *(several or ("",)))
+    missing = [f"the identifier of {one.name!r}" for one in tables if not one.ids]
+    missing[-1:] = [f"{one}; {why}" for one in missing[-1:]]
+    missing += [] if any(one.label for one in tables) else ["which party has the label, and in which column"]
+    found = tuple(_told(one) for one in tables)
+    return Draft(_text(tables, folder), found, tuple(missing))
+
+
+def _read(path: Path, number: int) -> _Table:
+    source = source_of(place_of(path))
+    table = _top(source, _use(), None)
+    if not table.num_rows:
+        raise InputError(f"{path} has no rows")
+    name = re.sub(r"[^a-z0-9]+", "_", path.name.split(".")[0].lower()).strip("_") or f"party_{number + 1}"
+    name = name if name[0].isalpha() else f"party_{name}"
+    return _Table(path, name[:32], source, table)
+
+
+def _use(texts: Sequence[str] = ()) -> ColumnUse:
+    return ColumnUse.of(id=texts, label=None, features=(), categorical=(), classes=None, prepare="auto")
+
+
+def _top(source: RowSource, use: ColumnUse, columns: Sequence[str] | None) -> Any:
+    """The first rows of a table, a `pyarrow.Table`."""
+    import pyarrow as pa
+
+    batches, parts, rows = source.batches(columns, use, DEFAULT_LIMITS), [], 0
+    try:
+        for batch in batches:
+            parts.append(batch)
+            rows += len(batch)
+            if rows >= _ROWS:
+                break
+    finally:
+        batches.close()
+    if not parts:
+        return pa.table({})
+    for mistake in doubled_names(parts[0].schema.names, source.where):
+        raise mistake
+    return pa.Table.from_batches(parts).slice(0, _ROWS)
+
+
+def _name_apart(tables: list[_Table]) -> None:
+    seen: dict[str, int] = {}
+    for one in tables:
+        seen[one.name] = seen.get(one.name, 0) + 1
+        if seen[one.name] > 1:
+            one.name = f"{one.name}_{seen[one.name]}"
+
+
+def _find_ids(tables: list[_Table], told: tuple[str, ...], labels: tuple[str, ...]) -> str:
+    """The columns that join the tables: told, or one of each, or two or three; else, why there are none."""
+    doubled = [name for name in told if told.count(name) > 1 or name in labels]
+    if doubled:
+        raise InputError(f"column {doubled[0]!r} is named twice, among identifiers and labels; a column has one use")
+    for one in tables:
+        for name in told:
+            if name not in one.columns:
+                raise UnknownNameError(f"column of {one.path}:", name, one.columns)
+        one.ids = told
+    if told:
+        return ""
+    contents = [one.named() for one in tables]
+    found: list[tuple[str, ...]] = [(column,) for column in single(contents)]
+    if not found:
+        leave = [_no_part(one, labels) for one in tables]
+        found = [tuple(columns) for columns in compound(contents, leave)]
+    for one, columns in zip(tables, found, strict=False):
+        one.ids = columns
+    return "" if found else obstacle(contents, leave, [one.name for one in tables])
+
+
+def _no_part(one: _Table, labels: tuple[str, ...]) -> set[str]:
+    """Columns that are no part of an identifier: labels, and days of files that have types, which are written as text
+    first."""
+    import pyarrow as pa
+
+    typed = not isinstance(one.source, CsvRows)
+    return {
+        column
+        for column in one.columns
+        if column in labels or _LABELS.search(column.lower()) or (typed and pa.types.is_date(one.table[column].type))
+    }
+
+
+def _find_label(tables: list[_Table], told: str) -> None:
+    owners = [one for one in tables if told in one.columns] if told else []
+    if told and not owners:
+        raise UnknownNameError("label column", told, sorted({name for one in tables for name in one.columns}))
+    if len(owners) > 1:
+        names = ", ".join(str(one.path) for one in owners)
+        raise InputError(f"{names} all have a column {told!r}: rename it where it is no label")
+    if owners:
+        owners[0].label = told
+        return
+    likely = [
+        (one, column)
+        for one in tables
+        for column in one.columns
+        if column not in one.ids and _LABELS.search(column.lower()) and len(one.distinct(column)) > 1
+    ]
+    if len(likely) == 1:
+        likely[0][0].label = likely[0][1]
+
+
+def _find_labels(tables: list[_Table], told: tuple[str, ...]) -> None:
+    """The table that has all of several labels."""
+    for name in told:
+        if not any(name in one.columns for one in tables):
+            raise UnknownNameError("label column", name, sorted({name for one in tables for name in one.columns}))
+    owners = [one for one in tables if set(told) <= set(one.columns)]
+    if len(owners) != 1:
+        raise InputError(
+            f"{len(owners)} tables have all of the labels {', '.join(told)}; they belong to one party: rename or "
+            "move the others"
+        )
+    owners[0].label, owners[0].labels = told[0], told
+
+
+def _told(one: _Table) -> str:
+    written = f", {one.source.dialect.words}" if isinstance(one.source, CsvRows) else ""
+    more = " or more" if one.table.num_rows >= _ROWS else ""
+    label = f", label {one.label!r}" if one.label else ""
+    rows, columns = one.table.num_rows, len(one.columns)
+    size = f"{rows:,} {'row' if rows == 1 else 'rows'}{more}, {columns} {'column' if columns == 1 else 'columns'}"
+    return f"{one.path}: {size}{written}; party {one.name!r}, identifier {_names(one.ids)}{label}"
+
+
+def _names(ids: tuple[str, ...]) -> str:
+    return " + ".join(map(repr, ids or ("?",)))
+
+
+def quoted(text: str) -> str:
+    """A text as TOML has it."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _task(tables: list[_Table]) -> str:
+    import pyarrow as pa
+
+    for one in tables:
+        if one.labels:
+            return "multilabel"
+        if one.label:
+            kind, found = one.table[one.label].type, one.distinct(one.label)
+            numeric = pa.types.is_floating(kind) or pa.types.is_integer(kind)
+            read = sum(_NUMBER.fullmatch(text) is not None for text in found) if pa.types.is_string(kind) else 0
+            if len(found) > _NUMBER_FROM and (numeric or read >= _MOSTLY * len(found)):
+                return "regression"
+    return "classification"
+
+
+def _left_out(one: _Table) -> dict[str, str]:
+    """Columns that are no features, and why."""
+    import pyarrow as pa
+
+    found = {}
+    for column in one.columns:
+        if column in (*one.ids, one.label, *one.labels):
+            continue
+        if counts_rows(one.table, column) and one.table.num_rows > 1:
+            found[column] = "numbers of the lines, as programs write that save a table with its index"
+            continue
+        if not pa.types.is_string(one.table[column].type):
+            continue
+        if levels(one.table, column) <= _FREE_TEXT * one.table.num_rows:
+            continue
+        values = one.distinct(column)
+        read = sum(_NUMBER.fullmatch(text) is not None for text in values)
+        if read < _MOSTLY * len(values):
+            found[column] = f"{len(values):,} different texts in {one.table.num_rows:,} rows: a name, or free text"
+    return found
+
+
+def _text(tables: list[_Table], folder: Path) -> str:
+    task, owner = _task(tables), next((one for one in tables if one.label), None)
+    lines = [
+        "# Drafted by `securevfl init` from the tables' headers and first rows. Read it, then:",
+        "#   securevfl check job.toml     lists what is wrong",
+        "#   securevfl run job.toml       trains, and writes a report",
+        f"name = {quoted(_title(owner))}",
+        "",
+        "[job]",
+        "epochs = 20",
+        "patience = 5       # ends after 5 epochs without a gain on the validation rows",
+        f"task = {quoted(task)}" + ("   # the label has many different numbers" if task == "regression" else ""),
+        "",
+        "[algorithm]",
+        'name = "splitnn"   # "boosting" grows trees; `docs/algorithms` has them all',
+        "",
+    ]
+    if len(tables) == 2:
+        lines += [
+            "[protection]",
+            'name = "bfv"       # everything at the cut is encrypted; what its result tells stands in the report',
+            "",
+        ]
+    else:
+        lines += ["# No [protection]: three parties or more train on secret shares where they can.", ""]
+        if task == "multilabel":
+            lines += ["[protection]", 'name = "bfv"       # several labels are not learned on shares', ""]
+    for one in tables:
+        lines += _party(one, folder)
+    return "\n".join(lines) + "\n"
+
+
+def _title(owner: _Table | None) -> str:
+    return "job" if owner is None else re.sub(r"[^A-Za-z0-9_-]+", "-", owner.label).strip("-") or "job"
+
+
+def _party(one: _Table, folder: Path) -> list[str]:
+    try:
+        file = one.path.resolve().relative_to(folder.resolve())
+    except ValueError:
+        file = one.path.resolve()
+    lines = ["[[party]]", f"name = {quoted(one.name)}", f"file = {quoted(str(file))}"]
+    if isinstance(one.source, CsvRows):
+        lines[-1] += f"   # {one.source.dialect.words}: found out; delimiter, encoding and decimal say otherwise"
+    if len(one.ids) == 1:
+        lines.append(f"id = {quoted(one.ids[0])}   # every row has its own, and other tables have the same")
+    elif one.ids:
+        several = ", ".join(map(quoted, one.ids))
+        lines.append(f"id = [{several}]   # no column names the rows alone; these do together, in all tables")
+    else:
+        lines.append('id = "FILL IN"   # no column, and no two or three, that name each row are shared by all tables')
+    if one.label:
+        several = "[" + ", ".join(map(quoted, one.labels)) + "]   # zeros and ones; a row can have more than one"
+        lines.append(f"label = {several if one.labels else quoted(one.label)}")
+    left = _left_out(one)
+    features = [column for column in one.columns if column not in {*left, *one.ids, one.label, *one.labels}]
+    lines += [f"# left out: {quoted(column)}, {why}" for column, why in left.items()]
+    if left or (one.label and not features):
+        lines.append("features = [" + ", ".join(map(quoted, features)) + "]")
+    lines.append('prepare = "auto"   # gaps, dates, categories, skewed numbers: fitted on the training rows')
+    return [*lines, ""]

@@ -1,0 +1,324 @@
+"""Which columns join tables: one whose values name the rows of each, or two or three that do so together. Guesses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import reduce
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from securevfl.run.id_spelling import spelled_otherwise
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["compound", "counts_rows", "distinct", "levels", "names_rows", "obstacle", "single", "whole_numbers"]
+
+_IDS = re.compile(
+    r"(^|_)(id|ids|key|ref|reference|uuid|guid|nr|no|number|client|customer|patient|user|account|iban)($|_)"
+)
+_PARTS = re.compile(
+    r"(^|_)(first|last|family|given|sur|name|surname|born|birth|dob|zip|postcode|street|year|month|day)"
+)
+"""Names of columns that make an identifier with others."""
+_LEAST = 0.02
+"""Share of common values under which one column joins nothing."""
+_ROWS = 0.05
+"""Share of common rows under which several columns join nothing: two values can be common by chance, three are not."""
+_ALIKE = 0.3
+"""Share of common values from which on two columns of other names may hold the same."""
+_MOST = 12
+"""Columns that combinations are made of: 66 pairs and 220 triples."""
+_COMPARED = 60
+"""Columns up to which those of other names are compared by their values."""
+_NUMBERS = 60
+"""Columns of whole numbers that are looked at closely."""
+_SURELY = 0.5
+"""Share of common values from which on whole numbers of one name that says nothing join tables."""
+
+
+def distinct(table: pa.Table, column: str) -> set[str]:
+    """Distinct values as texts, without missing ones."""
+    return {str(one) for one in table[column].unique().to_pylist() if one is not None and str(one).strip()}
+
+
+def levels(table: pa.Table, column: str) -> int:
+    """How many distinct values a column has, missing ones not counted."""
+    import pyarrow.compute as pc
+
+    return int(pc.count_distinct(table[column]).as_py())
+
+
+def names_rows(table: pa.Table, column: str) -> bool:
+    """Whether every row has a value of its own, and values are no fractions."""
+    import pyarrow as pa
+
+    values = table[column]
+    if pa.types.is_floating(values.type) or values.null_count or levels(table, column) < len(values):
+        return False
+    return len(distinct(table, column)) == len(values) and (_named(column) or not counts_rows(table, column))
+
+
+def whole_numbers(table: pa.Table) -> list[str]:
+    """Columns of numbers with a fraction that have none, in any row: whole numbers of a CSV file come so. At most
+    `_NUMBERS`, those first whose names say that they name rows, then those with most values."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found = []
+    for column in table.column_names:
+        values = table[column]
+        if pa.types.is_floating(values.type) and not values.null_count:
+            parts = (values.slice(0, 1000), values)
+            if all(bool(pc.all(pc.equal(part, pc.trunc(part))).as_py()) for part in parts):
+                found.append(column)
+    return sorted(found, key=lambda column: (-_likely(column), -levels(table, column)))[:_NUMBERS]
+
+
+def counts_rows(table: pa.Table, column: str) -> bool:
+    """Whether a column counts the rows from 0 or 1, as programs do that write a table: it names nobody."""
+    first, rows = str(table[column][0]).removesuffix(".0"), len(table)
+    if first not in ("0", "1"):
+        return False
+    counted = (str(i) for i in range(int(first), rows + int(first)))
+    return all(
+        str(one).removesuffix(".0") == other for one, other in zip(table[column].to_pylist(), counted, strict=True)
+    )
+
+
+def _are_numbers(values: set[str]) -> bool:
+    return all(one.strip().lstrip("+-").isdigit() for one in values)
+
+
+def _named(column: str) -> bool:
+    return _IDS.search(column.lower()) is not None
+
+
+def single(tables: Sequence[pa.Table]) -> list[str]:
+    """The column of each table that shares most values with a column of the first; none where none shares any."""
+    candidates = [[column for column in one.column_names if names_rows(one, column)] for one in tables]
+    best, chosen = 0.0, list[str]()
+    for first in candidates[0]:
+        mine, score, row = distinct(tables[0], first), 0.0, [first]
+        for one, columns in zip(tables[1:], candidates[1:], strict=True):
+            rows = min(len(mine), one.num_rows)
+            shared = {column: _rate(first, mine, column, distinct(one, column), rows) for column in columns}
+            top = max(shared, key=lambda column: (shared[column], _likely(column)), default="")
+            score += shared.get(top, 0.0) + _likely(top) / 100
+            row.append(top)
+        score += _likely(first) / 100
+        if score > best and all(row):
+            best, chosen = score, row
+    return chosen if best > _LEAST * len(tables) else []
+
+
+def _rate(first: str, mine: set[str], column: str, other: set[str], rows: int) -> float:
+    """Share of common values; none for whole numbers whose names do not say that they mean the same, for amounts and
+    counts are alike by chance."""
+    share = len(mine & other) / rows
+    told = _named(first) and _named(column)
+    return share if told or not _are_numbers(other) or (_same_name(first, column) and share >= _SURELY) else 0.0
+
+
+def _same_name(one: str, other: str) -> bool:
+    return one.casefold() == other.casefold()
+
+
+def compound(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[list[str]]:
+    """Two or three columns of each table, in one order, that name its rows together and that the tables share.
+
+    Columns of one name are taken to hold the same, and others that have many values in common. Of the smallest sets
+    that name all rows of all tables, the one that most rows have in common, then the one with the likeliest names.
+
+    Args:
+        tables: one a party.
+        leave: of each, columns that are no part of an identifier: labels.
+
+    Returns:
+        For each table its columns; empty where no such set is found.
+    """
+    shared = _shared(tables, leave)
+    coded = {row: _codes(tables, row) for row in shared}
+    rows_most = max(map(len, tables))
+    for size in (2, 3):
+        best, chosen = (_ROWS, 0), list[list[str]]()
+        for rows in combinations(shared, size):
+            if prod(_size(coded[row]) for row in rows) < rows_most:
+                continue  # fewer values than rows
+            joined = _joined([coded[row] for row in rows])
+            if any(len(np.unique(one)) < len(one) for one in joined):
+                continue
+            common = len(reduce(np.intersect1d, joined)) / min(map(len, joined))
+            score = common, sum(_likely(row[0]) for row in rows)
+            if score > best:
+                best, chosen = score, [list(columns) for columns in zip(*rows, strict=True)]
+        if chosen:
+            return chosen
+    return []
+
+
+def obstacle(tables: Sequence[pa.Table], leave: Sequence[set[str]], names: Sequence[str]) -> str:
+    """Why neither `single` nor `compound` finds anything, and the cure.
+
+    Args:
+        tables: one a party.
+        leave: of each, columns that are no part of an identifier: labels.
+        names: what to call each.
+    """
+    told = "name the columns with --id where all tables call them alike"
+    shared = _shared(tables, leave)
+    apart = _apart(tables, shared, names)
+    if apart:
+        return f"{apart}, or {told}"
+    if not shared:
+        spoiled = _spoiled(tables, names) or "no column without gaps is common to all tables: give them one"
+        return f"{spoiled}, or {told}"
+    listed = ", ".join(repr(row[0]) for row in shared)
+    coded = [_codes(tables, row) for row in shared]
+    for number in range(len(tables)):
+        every = np.stack([column[number] for column in coded])
+        doubled = every.shape[1] - np.unique(every, axis=1).shape[1]
+        if doubled:
+            leave_s = "leaves" if len(shared) == 1 else "leave"
+            return (
+                f"{listed}, which all tables have, {leave_s} {doubled:,} of {every.shape[1]:,} rows of "
+                f"{names[number]!r} like another: drop doubled rows, or add a column that tells them apart; then {told}"
+            )
+    if len(shared) > 3 and not any(_unique(some) for size in (2, 3) for some in combinations(coded, size)):
+        return f"no three columns name the rows, and {listed} together do: name them, or fewer of them, with --id"
+    return (
+        f"columns {listed} name the rows, and hardly a row of one table is in another: are they the same people, "
+        f"written alike? If so, {told}"
+    )
+
+
+def _apart(tables: Sequence[pa.Table], shared: Sequence[tuple[str, ...]], names: Sequence[str]) -> str:
+    """A column that all tables have with no value in common, with the cure; empty where there is none."""
+    for row in shared:
+        texts = [distinct(one, column) for one, column in zip(tables, row, strict=True)]
+        if reduce(set.__and__, texts) or not (_likely(row[0]) or not _are_numbers(texts[0])):
+            continue
+        found = spelled_otherwise({repr(name): some for name, some in zip(names, texts, strict=True)})
+        if found:
+            return f"column {row[0]!r}: {'; '.join(found)}"
+        return (
+            f"column {row[0]!r} has no value in common between the tables: write it alike in all of them (dates, "
+            "leading zeros, upper and lower case)"
+        )
+    return ""
+
+
+def _spoiled(tables: Sequence[pa.Table], names: Sequence[str]) -> str:
+    """What keeps a column that all tables have, and whose name says that it names rows, from doing so."""
+    import pyarrow as pa
+
+    for first in tables[0].column_names:
+        row = [next((one for one in table.column_names if _same_name(one, first)), "") for table in tables]
+        if not all(row) or not _named(first):
+            continue
+        found = []
+        for name, table, column in zip(names, tables, row, strict=True):
+            gaps, rows = table[column].null_count, table.num_rows
+            if gaps:
+                found.append(f"is empty in {gaps:,} of {rows:,} rows of {name!r}: fill or drop them")
+            elif pa.types.is_floating(table[column].type):
+                found.append(
+                    f"of {name!r} holds numbers with a point or an exponent (1000.0, 1E+11), as spreadsheets and "
+                    "programs write whole numbers that they take for amounts: write them as whole numbers"
+                )
+        if found:
+            return f"column {first!r} {', and '.join(found)}"
+    return ""
+
+
+def _unique(columns: Sequence[Sequence[np.ndarray]]) -> bool:
+    return all(len(np.unique(one)) == len(one) for one in _joined(columns))
+
+
+def _likely(column: str) -> int:
+    return int(_IDS.search(column.lower()) is not None or _PARTS.search(column.lower()) is not None)
+
+
+def _shared(tables: Sequence[pa.Table], leave: Sequence[set[str]]) -> list[tuple[str, ...]]:
+    """Columns that hold the same in all tables, the name in each; likely names first, then most values."""
+    possible = [
+        [column for column in one.column_names if column not in out and _part(one, column)]
+        for one, out in zip(tables, leave, strict=True)
+    ]
+    found: list[tuple[int, tuple[str, ...]]] = []
+    used: list[set[str]] = [set() for _ in tables]
+    for first in possible[0]:
+        many, row = levels(tables[0], first), [first]
+        if many < 2:
+            continue
+        for number, columns in enumerate(possible[1:], 1):
+            row.append(_same(first, tables[0], tables[number], [one for one in columns if one not in used[number]]))
+        if all(row):
+            found.append((many, tuple(row)))
+            for names, column in zip(used, row, strict=True):
+                names.add(column)
+    found.sort(key=lambda one: (-_likely(one[1][0]), -one[0]))  # as in the first table where they are alike
+    return [row for _, row in found[:_MOST]]
+
+
+def _part(table: pa.Table, column: str) -> bool:
+    """Whether a column may be a part of an identifier: texts, whole numbers or days, one in every row, and not
+    numbers of lines."""
+    from pyarrow import types
+
+    kind = table[column].type
+    fits = (types.is_integer, types.is_string, types.is_large_string, types.is_date)
+    if table[column].null_count or not any(one(kind) for one in fits):
+        return False
+    return _named(column) or not counts_rows(table, column)
+
+
+def _same(first: str, own: pa.Table, table: pa.Table, columns: list[str]) -> str:
+    """The column of a table that holds what a column of the first does, by its name or by its values; or none. Whole
+    numbers of other names are not compared: ages and weeks are alike."""
+    for column in columns:
+        if _same_name(column, first):
+            return column
+    if len(columns) > _COMPARED or levels(own, first) < 3:
+        return ""
+    values = distinct(own, first)
+    if _are_numbers(values):
+        return ""
+    best, chosen = _ALIKE, ""
+    for column in columns:
+        other = distinct(table, column)
+        alike = len(values & other) / max(min(len(values), len(other)), 1)
+        if alike > best and len(other) > 2:
+            best, chosen = alike, column
+    return chosen
+
+
+def _codes(tables: Sequence[pa.Table], row: Sequence[str]) -> list[np.ndarray]:
+    """Of each table, one column's values as numbers, the same number for the same text in all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [pc.cast(one[column], pa.string()).combine_chunks() for one, column in zip(tables, row, strict=True)]
+    codes = pa.chunked_array(texts).combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return np.split(codes.astype(np.int64), np.cumsum([len(one) for one in texts])[:-1])
+
+
+def _size(column: Sequence[np.ndarray]) -> int:
+    return 1 + max(int(one.max()) for one in column)
+
+
+def _joined(columns: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    """Of each table, one number for the values of several columns. Three of 2^21 different values, those of 20
+    tables of 100,000 rows, fit into 63 bits."""
+    found = []
+    sizes = [_size(column) for column in columns]
+    for parts in zip(*columns, strict=True):
+        code = np.zeros(len(parts[0]), np.int64)
+        for part, size in zip(parts, sizes, strict=True):
+            code = code * size + part
+        found.append(code)
+    return found

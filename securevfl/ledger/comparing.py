@@ -1,0 +1,314 @@
+"""Comparing verified chains: each party's with its own others, with its peers' and with the keys that are known.
+
+Every check reads signed lines of two places that an honest run makes agree. It names the place that differs; where two
+parties' signed words contradict each other and nothing tells who is right, it names both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from securevfl.errors import AuditError
+from securevfl.ledger.keys import PublicKey
+from securevfl.ledger.lines import Entry, word_bytes
+from securevfl.ledger.reading import Flaw, Located, raise_flaws
+from securevfl.ledger.verifying import Chain, chains_of
+
+__all__ = ["incomplete", "pinned", "verify", "verify_files"]
+
+DONE = "done"
+
+
+def verify_files(
+    files: Mapping[str, Iterable[Located]], pins: Mapping[str, str] | None = None, *, from_first: bool = True
+) -> list[Chain]:
+    """Check the chains of these files and compare them. A chain without its end is none that is wrong: see
+    `incomplete`.
+
+    Args:
+        files: name → its lines.
+        pins: party → fingerprint of the key that its chains have to be signed with.
+        from_first: whether each party's first chain has to be here.
+
+    Raises:
+        AuditError: whatever does not verify or does not agree, all of it, each with file, line and party.
+    """
+    chains: list[Chain] = []
+    flaws: list[Flaw] = []
+    for where, lines in files.items():
+        found, loose = chains_of(lines, where)
+        flaws += [*loose, *(flaw for chain in found for flaw in chain.flaws)]
+        chains += found
+    known = pins or {}
+    raise_flaws([*flaws, *pinned(chains, known)] if flaws else _compare(chains, known, from_first))
+    return chains
+
+
+def verify(lines: Iterable[Located], where: str = "ledger") -> list[Chain]:
+    """Check the whole chains that these lines are, of one or of several parties and of some of their runs, and compare
+    them.
+
+    Raises:
+        AuditError: whatever does not verify or does not agree; or a chain without its end.
+    """
+    chains = verify_files({where: lines}, from_first=False)
+    cut = [
+        Flaw(chain.file, chain.last, chain.party, f"the chain of run {chain.run!r} was cut off: no closing line")
+        for chain in chains
+        if not chain.closed
+    ]
+    raise_flaws(cut)
+    return chains
+
+
+def _compare(chains: Sequence[Chain], pins: Mapping[str, str], from_first: bool) -> Iterator[Flaw]:
+    """What does not agree among chains that verify each for itself."""
+    by_name: dict[tuple[str, str], Chain] = {}
+    for chain in chains:
+        first = by_name.setdefault((chain.run, chain.party), chain)
+        if first is not chain:
+            yield _flaw(chain, f"a second chain of run {chain.run!r}; the first begins at {first.file}:{first.first}")
+    yield from pinned(chains, pins)
+    yield from _own(chains, from_first)
+    yield from _jobs(by_name)
+    parties = {chain.party for chain in chains}
+    for chain in by_name.values():
+        yield from _removed(chain, by_name, parties)
+        yield from _rosters(chain, by_name)
+        yield from _words(chain, by_name)
+    for chain in by_name.values():
+        for peer in sorted({entry.peer for entry in chain.entries}):
+            other = by_name.get((chain.run, peer))
+            if other is not None:
+                yield from _stories(chain, other)
+
+
+def _flaw(chain: Chain, text: str, line: int = 0) -> Flaw:
+    return Flaw(chain.file, line or chain.first, chain.party, text)
+
+
+def _own(chains: Sequence[Chain], from_first: bool) -> Iterator[Flaw]:
+    """One party's chains: one key, each after the one before it, none missing between."""
+    parties: dict[str, list[Chain]] = {}
+    for chain in chains:
+        parties.setdefault(chain.party, []).append(chain)
+    for own in parties.values():
+        first = own[0]
+        for before, chain in zip([None, *own], own, strict=False):
+            if chain.opening.key != first.opening.key:
+                yield _flaw(
+                    chain,
+                    f"run {chain.run!r} is signed with {chain.key.fingerprint}, run {first.run!r} (line {first.first}) "
+                    f"with {first.key.fingerprint}: a party has one key",
+                )
+            expected = "" if before is None else before.head
+            if chain.opening.after != expected and (before is not None or from_first):
+                says = f"follows {chain.opening.after[:16]}…" if chain.opening.after else "is the party's first"
+                there = f"ends with {expected[:16]}… (line {before.last})" if before else "is not there"
+                yield _flaw(chain, f"run {chain.run!r} {says}; the run before it {there}: a run was removed or added")
+            if before is not None and chain.opening.time < before.opening.time:
+                yield _flaw(chain, f"run {chain.run!r} began before run {before.run!r}, which stands before it")
+            if before is not None and before.attempt and chain.attempt and chain.attempt <= before.attempt:
+                yield _flaw(chain, f"attempt {chain.attempt} stands after attempt {before.attempt}")
+            if chain.apart and chain.entries:
+                yield _flaw(chain, f"run {chain.run!r} is of no attempt and holds messages")
+            if chain.run not in chain.opening.runs:
+                yield _flaw(chain, f"run {chain.run!r} is none of those that its own opening line expects")
+            elif chain.run not in first.opening.runs and not chain.attempt and not chain.apart:
+                yield _flaw(
+                    chain, f"run {chain.run!r} is none of those that the party expected when run {first.run!r} began"
+                )
+
+
+def _jobs(by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
+    first: dict[str, Chain] = {}
+    for (run, _), chain in by_name.items():
+        known = first.setdefault(run, chain)
+        if known.opening.job != chain.opening.job:
+            yield _flaw(
+                chain,
+                f"run {run!r}: {known.party!r} ran job {known.opening.job[:16]}… ({known.file}:{known.first}), "
+                f"{chain.party!r} ran job {chain.opening.job[:16]}…",
+            )
+
+
+def _removed(chain: Chain, by_name: Mapping[tuple[str, str], Chain], parties: Collection[str]) -> Iterator[Flaw]:
+    """Parties whose ledgers are here and lack an attempt of which this party has their messages or their word. A party
+    writes that an attempt begins to its disk before it sends anything in it."""
+    if not chain.attempt:
+        return
+    for name in sorted(parties):
+        if (chain.run, name) in by_name:
+            continue
+        got = _of(chain, "received", name)
+        if got:
+            yield _flaw(
+                chain,
+                f"received a message from {name!r} in attempt {chain.attempt}, of which {name!r}'s ledger has no "
+                "chain: it was removed",
+                got[0][0],
+            )
+    for (run, _), peer in by_name.items():
+        if run == chain.run and peer.view != chain.view:
+            there = f"at {peer.party!r} ({peer.file}:{peer.first}) of view {peer.view[:16]}…"
+            yield _flaw(chain, f"attempt {chain.attempt} is of view {chain.view[:16]}…, {there}")
+
+
+def _rosters(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
+    """The keys, sessions and roles that the party received are those of its peers' own chains."""
+    for name, peer in chain.peers.items():
+        other = by_name.get((chain.run, name))
+        if other is None:
+            continue
+        heard = f"{chain.party!r} received when the run began ({chain.file}:{chain.peers_at})"
+        mine = other.opening
+        if peer.key != mine.key:
+            told = PublicKey.from_hex(peer.key).fingerprint if len(peer.key) == 64 else peer.key
+            yield _flaw(other, f"the chain is signed with {other.key.fingerprint}; {heard} {told}")
+        elif peer.session != mine.session:
+            yield _flaw(
+                other,
+                f"the chain is of session {mine.session[:16]}…; {heard} {peer.session[:16]}…: another run's chain",
+            )
+        elif peer.role != mine.role:
+            yield _flaw(other, f"the chain's role is {mine.role!r}; {heard} {peer.role!r}")
+
+
+def _words(chain: Chain, by_name: Mapping[tuple[str, str], Chain]) -> Iterator[Flaw]:
+    """The peers' signed words in the party's lines are what the peers' chains say."""
+    if chain.outcome == DONE:
+        for name in chain.peers.keys() - chain.words.keys():
+            yield _flaw(chain, f"the closing line lacks {name!r}'s signed word on its own ledger", chain.last)
+    every = [(at, name, word, False) for at, name, word in chain.settled]
+    every += [(chain.last, name, word, True) for name, word in chain.words.items()]
+    for at, name, word, last in every:
+        known = chain.peers.get(name)
+        if known is None:
+            yield _flaw(chain, f"the line holds a word of {name!r}, which is none of its peers", at)
+            continue
+        content = word_bytes(name, chain.run, known.session, chain.opening.job, word.head, word.messages)
+        try:
+            PublicKey.from_hex(known.key).verify(*content, word.signature)
+        except AuditError as error:
+            yield _flaw(chain, f"{name!r}'s word does not verify: {error}", at)
+            continue
+        other = by_name.get((chain.run, name))
+        given = (word.head, word.messages)
+        if other is None or other.opening.key != known.key:
+            continue
+        if given != other.told if last else given not in other.marks:
+            held = f"{chain.party!r} holds its signed word ({chain.file}:{at})"
+            ends = (
+                "the chain ends before it gave its word, or has another line there"
+                if other.told is None or not last
+                else f"after {other.told[1]} messages the chain was at {other.told[0][:16]}…"
+            )
+            text = f"{held} that it was at {word.head[:16]}… after {word.messages} messages; {ends}: it was rewritten"
+            yield _flaw(other, f"{text} or cut off afterwards", other.last)
+
+
+def _stories(chain: Chain, other: Chain) -> Iterator[Flaw]:
+    """What `other` says that it received is what `chain` says that it sent, in the same order.
+
+    A message is written down before it leaves: so whatever arrived stands in its sender's ledger, however a run ended.
+    """
+    sent, got = _of(chain, "sent", other.party), _of(other, "received", chain.party)
+    for (at, mine), (there, theirs) in zip(sent, got, strict=False):
+        if _story(mine) != _story(theirs):
+            fields = ", ".join(
+                f"{name} {a!r:.60} and {b!r:.60}"
+                for name, a, b in zip(_FIELDS, _story(mine), _story(theirs), strict=True)
+                if a != b
+            )
+            yield _flaw(
+                chain,
+                f"message {mine.what!r} to {other.party!r}, whose ledger ({other.file}:{there}) says it received "
+                f"otherwise; they differ in {fields}",
+                at,
+            )
+            return
+    if len(got) > len(sent):
+        at, extra = got[len(sent)]
+        yield _flaw(
+            other,
+            f"received {extra.what!r} from {chain.party!r}, whose ledger ({chain.file}:{chain.last}) has {len(sent)} "
+            f"messages sent to {other.party!r} and not {len(got)}",
+            at,
+        )
+    elif len(sent) > len(got) and chain.outcome == other.outcome == DONE:
+        at, extra = sent[len(got)]
+        yield _flaw(
+            chain,
+            f"sent {extra.what!r} to {other.party!r}, whose ledger ({other.file}:{other.last}) has {len(got)} messages "
+            f"received from {chain.party!r} and not {len(sent)}",
+            at,
+        )
+
+
+def _of(chain: Chain, way: str, peer: str) -> list[tuple[int, Entry]]:
+    """The chain's messages to or from one peer, with their lines."""
+    return [(at, e) for at, e in zip(chain.at, chain.entries, strict=True) if (e.way, e.peer) == (way, peer)]
+
+
+_FIELDS = ("kind", "what", "shapes", "bytes", "digest", "cipher", "bits", "key", "noise")
+
+
+def _story(entry: Entry) -> tuple[object, ...]:
+    return tuple(getattr(entry, name) for name in _FIELDS)
+
+
+def pinned(chains: Sequence[Chain], pins: Mapping[str, str]) -> Iterator[Flaw]:
+    """Chains that are not signed with the keys that are pinned.
+
+    Args:
+        chains: of a folder.
+        pins: party → fingerprint.
+    """
+    for chain in chains:
+        pin = pins.get(chain.party)
+        if pin is not None and chain.key.fingerprint != pin:
+            yield _flaw(chain, f"the chain is signed with {chain.key.fingerprint}; {pin} was pinned")
+
+
+def incomplete(chains: Sequence[Chain]) -> list[str]:
+    """What should be there and is not, in words: a chain's end, or runs that the openings expect.
+
+    A killed process leaves this, and so does somebody who cuts or deletes files at their end; the ledgers cannot tell
+    which.
+    """
+    found = [
+        f"{chain.file}:{chain.last}: {chain.party!r}'s chain of run {chain.run!r} ends here without a closing line"
+        + (", in the middle of the next line" if chain.torn else "")
+        + (f"; signed up to line {chain.signed}" if chain.signed < chain.last else "")
+        for chain in chains
+        if not chain.closed and not chain.broke_off
+    ]
+    found += [
+        f"{chain.file}:{chain.last}: {chain.party!r}'s run {chain.run!r} ended with {chain.outcome!r:.60} after it had "
+        "given its peers its word, and they ended well: it failed at the very end, or the line was written later"
+        for chain in chains
+        if chain.closed and chain.outcome != DONE and _believed(chain, chains)
+    ]
+    parties: dict[str, dict[str, Chain]] = {}
+    for chain in chains:
+        parties.setdefault(chain.party, {})[chain.run] = chain
+    every: dict[str, list[Chain]] = {}
+    for chain in chains:
+        every.setdefault(chain.run, []).append(chain)
+    for party, own in parties.items():
+        last = list(own.values())[-1]
+        missing = [run for run in last.opening.runs if run not in own and not last.attempt]
+        ended = all(chain.outcome != DONE for chain in every[last.run])
+        if missing and not (ended and not any(run in every for run in missing)):
+            names = ", ".join(map(repr, missing))
+            found.append(f"{last.file}:{last.last}: {party!r}'s ledger expects run {names} too, which is not there")
+    return found
+
+
+def _believed(chain: Chain, chains: Sequence[Chain]) -> bool:
+    """Whether a peer that ended well holds the party's word on this chain."""
+    return any(
+        other.run == chain.run and other.outcome == DONE and chain.party in other.words
+        for other in chains
+        if other is not chain
+    )

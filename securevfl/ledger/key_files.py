@@ -1,0 +1,151 @@
+"""Files of signing keys: ``NAME.key`` holds the private half (PKCS #8, PEM), for its owner's eyes only; ``NAME.pub``
+the public half (SubjectPublicKeyInfo, PEM), to give away."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from securevfl.errors import InputError
+from securevfl.ledger.keys import PrivateKey, PublicKey
+
+__all__ = ["make_key", "read_keys", "read_private_key", "read_public_key", "read_public_keys"]
+
+_MOST = 8192
+"""Bytes of a key file; one of Ed25519 has about 120."""
+
+
+def make_key(name: str, folder: str | Path) -> PrivateKey:
+    """Make a party's key: ``NAME.key``, readable by its owner alone, and ``NAME.pub`` in `folder`, which only its owner
+    may enter.
+
+    Raises:
+        InputError: one of the files is there already, or others may enter the folder.
+    """
+    target = Path(folder)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _private(target, target.stat(), "chmod 700")
+    key = PrivateKey.generate()
+    private = key.ed25519.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    public = key.ed25519.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    if (target / f"{name}.pub").exists():
+        raise InputError(_there(target / f"{name}.pub"))
+    _write(target / f"{name}.key", private, 0o600)
+    _write(target / f"{name}.pub", public, 0o644)
+    return key
+
+
+def _there(path: Path) -> str:
+    return f"{path} is there already, and a key is never overwritten: move it away, or give another --out"
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    except FileExistsError:
+        raise InputError(_there(path)) from None
+    with open(number, "wb") as file:
+        os.fchmod(number, mode)  # whatever the umask is
+        file.write(content)
+        file.flush()
+        os.fsync(number)
+
+
+def _private(path: Path, found: os.stat_result, cure: str) -> None:
+    """Refuse what others than its owner may read or enter."""
+    if found.st_mode & 0o077:
+        mode = stat.S_IMODE(found.st_mode)
+        raise InputError(f"{path} has mode {mode:04o}: others may read a private key in it; {cure} {path}")
+    if found.st_uid != os.geteuid():
+        raise InputError(f"{path} belongs to user {found.st_uid}, this process to user {os.geteuid()}: make a key anew")
+
+
+def read_private_key(path: str | Path) -> PrivateKey:
+    """The key that `make_key` wrote.
+
+    Raises:
+        InputError: no such file, not a private Ed25519 key, or one that others can read.
+    """
+    file = Path(path)
+    try:
+        number = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        folder = "" if file.parent == Path() else f" --out {file.parent}"
+        raise InputError(f"{file} does not exist; make it with: securevfl keys {file.stem}{folder}") from None
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}; a key is a plain file, no link") from None
+    found = os.fstat(number)
+    if not stat.S_ISREG(found.st_mode):
+        os.close(number)  # before it is opened as a file, which a folder cannot be
+        raise InputError(f"{file} is no plain file; name the .key file that `securevfl keys` made")
+    with open(number, "rb") as stream:
+        _private(file, found, "chmod 600")
+        content = stream.read(_MOST + 1)
+    try:
+        key = load_pem_private_key(_short(file, content), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None  # the library's words may hold parts of the file
+    if not isinstance(key, Ed25519PrivateKey):
+        raise InputError(f"{file} holds no Ed25519 private key: name the .key file that `securevfl keys` made")
+    return PrivateKey.from_ed25519(key)
+
+
+def read_public_key(path: str | Path) -> PublicKey:
+    """The public key in a ``.pub`` file.
+
+    Raises:
+        InputError: no such file, or not a public Ed25519 key.
+    """
+    file = Path(path)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_MOST + 1)
+    except OSError as error:
+        raise InputError(f"{file} cannot be read: {error.strerror}; name a .pub file of `securevfl keys`") from None
+    try:
+        key = load_pem_public_key(_short(file, content))
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise InputError(f"{file} holds no Ed25519 public key: name a .pub file that `securevfl keys` made")
+    return PublicKey(key.public_bytes_raw())
+
+
+def _short(file: Path, content: bytes) -> bytes:
+    if len(content) > _MOST:
+        raise InputError(f"{file} has more than {_MOST} bytes; a key has about 120: name a file of `securevfl keys`")
+    return content
+
+
+def read_keys(folder: str | Path, parties: Iterable[str]) -> dict[str, PrivateKey]:
+    """The parties' private keys in a folder, ``PARTY.key`` each.
+
+    Raises:
+        InputError: a party's file is missing, is no key, or can be read by others.
+    """
+    return {party: read_private_key(Path(folder) / f"{party}.key") for party in parties}
+
+
+def read_public_keys(folder: str | Path) -> dict[str, PublicKey]:
+    """The public keys in a folder, by the names of their files, ``PARTY.pub``.
+
+    Raises:
+        InputError: the folder holds none, or a file that is none.
+    """
+    found = {file.stem: read_public_key(file) for file in sorted(Path(folder).glob("*.pub"))}
+    if not found:
+        raise InputError(f"{folder} holds no public key: no file is called <party>.pub")
+    return found

@@ -1,0 +1,88 @@
+"""Reading ledger files, within limits: what stands where, and whether the last line was cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from securevfl.errors import AuditError, InputError
+from securevfl.ledger.lines import LINE_BYTES, Line, decode
+
+__all__ = ["MOST_LINES", "Flaw", "Located", "Torn", "raise_flaws", "read"]
+
+MOST_LINES = 10_000_000
+"""Lines of one file."""
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something that does not verify.
+
+    Attributes:
+        file: the file.
+        line: its line, from 1.
+        party: whose ledger it is, as far as the file tells; empty where it does not.
+        text: what is wrong.
+    """
+
+    file: str
+    line: int
+    party: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: " + (f"{self.party!r}: " if self.party else "") + self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Torn:
+    """The last line of a file without its line feed, cut off in the middle: what a process leaves that was killed."""
+
+
+Located = tuple[int, Line | Torn | Flaw]
+"""Number of a line, from 1, and what it is."""
+
+
+def read(path: Path) -> Iterator[Located]:
+    """The lines of a ledger file; one that is none is a flaw.
+
+    Raises:
+        InputError: no such file.
+        AuditError: more lines than a ledger has.
+    """
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(LINE_BYTES + 1):
+                number += 1
+                if number > MOST_LINES:
+                    raise AuditError(f"{path}:{number}: more than {MOST_LINES:,} lines, which no ledger has")
+                yield number, _parsed(path, number, raw)
+                if len(raw) > LINE_BYTES:
+                    return  # the rest would be read as lines that nobody wrote
+    except FileNotFoundError:
+        raise InputError(f"{path} does not exist: name the folder of a finished run, e.g. runs/credit") from None
+
+
+def _parsed(path: Path, number: int, raw: bytes) -> Line | Torn | Flaw:
+    if not raw.endswith(b"\n") and len(raw) <= LINE_BYTES:
+        return Torn()
+    try:
+        return decode(raw.removesuffix(b"\n"))
+    except AuditError as error:
+        return Flaw(str(path), number, "", f"the line {error}")
+
+
+def raise_flaws(flaws: Iterable[Flaw]) -> None:
+    """Raise what was found, all of it in one message.
+
+    Raises:
+        AuditError: there are flaws.
+    """
+    found = list(dict.fromkeys(flaws))
+    if found:
+        more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+        raise AuditError("\n  ".join([*map(str, found[:_SHOWN]), *more]), flaws=found)

@@ -1,0 +1,227 @@
+"""Verifying the chains of one file: hashes, order, times and signatures, line by line."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from securevfl.errors import AuditError
+from securevfl.ledger.keys import PublicKey
+from securevfl.ledger.lines import (
+    CONNECTIONS,
+    GENESIS,
+    VERSION,
+    AttemptLine,
+    Closing,
+    Entry,
+    Line,
+    Mark,
+    Noted,
+    Opening,
+    Peer,
+    Roster,
+    Word,
+    Words,
+    signed_kind,
+    signed_part,
+)
+from securevfl.ledger.reading import Flaw, Located, Torn
+
+__all__ = ["Chain", "chains_of"]
+
+
+@dataclass(kw_only=True, eq=False)
+class Chain:
+    """A chain, as read from a file.
+
+    Attributes:
+        file: where it was read.
+        opening: its first line.
+        entries: its messages.
+        at: the file's line of each entry.
+        notes: what the party says of the run.
+        notes_at: the file's line of each note.
+        peers: the peers with the keys that the party received.
+        words: the peers' words on their chains.
+        outcome: how the run ended for the party; empty where the chain has no closing line.
+        head: hash of the last line.
+        attempt: which attempt at the job it is of; 0 where the job has one alone.
+        view: of which processes and checkpoints the attempt is.
+        broke_off: whether it has no end and a later attempt follows it.
+        settled: the file's line of each word that a peer gave in mid-run, the peer, and the word.
+        told: hash of the line before the party first gave its word for closing lines, and the messages by then.
+        marks: hash of each line that is signed in mid-run, and the messages by then.
+        first, last: the file's lines of the opening and of the last line.
+        peers_at: the file's line of the roster.
+        signed: the last line that a signature covers.
+        flaws: what does not verify.
+    """
+
+    file: str
+    opening: Opening
+    first: int
+    last: int
+    entries: list[Entry] = field(default_factory=list)
+    at: list[int] = field(default_factory=list)
+    notes: list[Noted] = field(default_factory=list)
+    notes_at: list[int] = field(default_factory=list)
+    peers: dict[str, Peer] = field(default_factory=dict)
+    peers_at: int = 0
+    words: dict[str, Word] = field(default_factory=dict)
+    outcome: str = ""
+    head: str = GENESIS
+    attempt: int = 0
+    view: str = ""
+    broke_off: bool = False
+    settled: list[tuple[int, str, Word]] = field(default_factory=list)
+    told: tuple[str, int] | None = None
+    marks: set[tuple[str, int]] = field(default_factory=set)
+    signed: int = 0
+    torn: bool = False
+    flaws: list[Flaw] = field(default_factory=list)
+    _time: int = 0
+
+    @property
+    def party(self) -> str:
+        """Whose chain it is."""
+        return self.opening.party
+
+    @property
+    def run(self) -> str:
+        """Name of the run."""
+        return self.opening.run
+
+    @property
+    def apart(self) -> bool:
+        """Whether it holds what happened while no attempt ran; see `CONNECTIONS`."""
+        return self.run.partition(" ")[0] == CONNECTIONS
+
+    @property
+    def key(self) -> PublicKey:
+        """The key that signed it."""
+        return PublicKey.from_hex(self.opening.key)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it has its closing line."""
+        return bool(self.outcome)
+
+    def flaw(self, line: int, text: str) -> None:
+        """Note what does not verify at a line of the file."""
+        self.flaws.append(Flaw(self.file, line, self.party, text))
+
+    def take(self, number: int, line: Line) -> None:
+        """The chain's next line."""
+        self.last = number
+        content = signed_part(line)
+        head = hashlib.sha256(content).hexdigest()
+        if head != line.hash:
+            self.flaw(number, f"the line was changed: its hash is {head[:16]}…, it says {line.hash[:16]}…")
+        elif line.prev != self.head:
+            self.flaw(number, "the line does not follow the line before it (a line was removed, added or moved)")
+        if line.time < self._time:
+            self.flaw(number, f"the line is {(self._time - line.time) / 1e6:.3f} s older than the line before it")
+        self._time = line.time
+        if isinstance(line, Opening | AttemptLine | Mark | Closing):
+            self._signature(number, line, content)
+        if isinstance(line, Entry):
+            self._message(number, line)
+        elif isinstance(line, AttemptLine | Words):
+            self._of_attempt(number, line)
+        elif isinstance(line, Noted):
+            if self.told is not None:
+                self.flaw(number, f"note {line.note!r} after the party had given its peers its word on the chain")
+            self.notes.append(line)
+            self.notes_at.append(number)
+        elif isinstance(line, Roster):
+            if self.peers:
+                self.flaw(number, "a second list of peers; a chain has one")
+            self.peers, self.peers_at = dict(line.peers), number
+        elif isinstance(line, Mark | Closing) and line.messages != len(self.entries):
+            self.flaw(number, f"the line counts {line.messages} messages, {len(self.entries)} are there")
+        if isinstance(line, Mark):
+            self.marks.add((line.hash, line.messages))
+        if isinstance(line, Closing):
+            self.outcome, self.words = line.outcome or "no outcome", dict(line.words)
+        self.head = line.hash
+
+    def _of_attempt(self, number: int, line: AttemptLine | Words) -> None:
+        if isinstance(line, Words):
+            self.settled += [(number, name, word) for name, word in line.words.items()]
+            return
+        if number != self.first + 1:
+            self.flaw(number, "the line that says which attempt it is stands elsewhere than after the opening line")
+        self.attempt, self.view = line.attempt, line.view
+
+    def _message(self, number: int, line: Entry) -> None:
+        if line.way == "sent" and line.what == "ledger/head" and self.told is None:
+            self.told = self.head, len(self.entries)
+        self.entries.append(line)
+        self.at.append(number)
+        if line.seq != len(self.entries) and not self.flaws:
+            self.flaw(number, f"message {line.seq} where {len(self.entries)} was expected")
+
+    def _signature(self, number: int, line: Opening | AttemptLine | Mark | Closing, content: bytes) -> None:
+        try:
+            self.key.verify(signed_kind(line), content, line.signature)
+        except AuditError as error:
+            self.flaw(number, str(error))
+        else:
+            self.signed = number
+
+
+def chains_of(lines: Iterable[Located], where: str) -> tuple[list[Chain], list[Flaw]]:
+    """The chains of one file with their flaws, and the flaws that stand outside any chain.
+
+    Args:
+        lines: of the file.
+        where: its name.
+    """
+    chains: list[Chain] = []
+    loose: list[Flaw] = []
+    stray = False
+    for number, line in lines:
+        last = chains[-1] if chains else None
+        if isinstance(line, Torn):
+            if last is None or last.closed:
+                loose.append(Flaw(where, number, last.party if last else "", "a part of a line, outside any chain"))
+            else:
+                last.torn = True
+        elif isinstance(line, Flaw):
+            loose.append(Flaw(line.file, line.line, last.party if last else "", line.text))
+        elif isinstance(line, Opening):
+            stray = False
+            chains.append(_opened(where, number, line))
+        elif last is None or last.closed:
+            if stray:
+                continue  # one word for all that follow
+            stray = True
+            party = last.party if last else ""
+            text = "a line outside any chain: " + (
+                f"it comes after the closing line {last.last}" if last else "the opening line before it is missing"
+            )
+            loose.append(Flaw(where, number, party, text))
+        else:
+            last.take(number, line)
+    for before, chain in pairwise(chains):
+        if before.closed:
+            continue
+        before.broke_off = chain.attempt > before.attempt or (chain.apart and before.attempt > 0)
+        if not before.broke_off:
+            text = f"the chain of run {before.run!r} has no closing line, and another one follows it"
+            before.flaw(before.last, text)
+    return chains, loose
+
+
+def _opened(where: str, number: int, line: Opening) -> Chain:
+    chain = Chain(file=where, opening=line, first=number, last=number)
+    if line.version != VERSION:
+        chain.flaw(number, f"ledger version {line.version}; this securevfl reads {VERSION}")
+    try:
+        PublicKey.from_hex(line.key)
+    except AuditError as error:
+        chain.flaw(number, str(error))
+    chain.take(number, line)
+    return chain

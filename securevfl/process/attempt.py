@@ -1,0 +1,174 @@
+"""What one party does in an attempt: consent, alignment or the one that all kept, training, heads, and its own results.
+
+It is the program that `PartyRunner` runs. Everything it needs is the party's own: its table, its state folder, its key.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from securevfl.data import PartyTable
+from securevfl.errors import InputError
+from securevfl.party import Alignments, Job, align_party, consent_party, train_party
+from securevfl.party.program import closing, note_spent
+from securevfl.party.reports import View
+from securevfl.privacy import Ledger, LookBook
+from securevfl.process.chains import Chains
+from securevfl.process.state_folder import StateFolder, StoredAlignment
+from securevfl.run.checkpoint import FolderKeeper
+from securevfl.run.digests import data_digests
+from securevfl.run.model_parts import MODEL_PART, PART, model_part, write_run
+from securevfl.run.party_context import first_secret, site_of
+from securevfl.run.receipt import check_protection
+from securevfl.run.roster import Roster
+from securevfl.run.store import tree_digest, write_tree
+from securevfl.site import SILENCE, Observer, Site
+from securevfl.training import Trained
+from securevfl.transport import Channel
+
+__all__ = ["STEPS", "Course", "Finished"]
+
+STEPS = 64
+"""Batches of a sealed epoch from one checkpoint to the next: minutes, where an epoch can take hours. All parties count
+the same ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """What an attempt left at one party.
+
+    Attributes:
+        trained: its own figures and its part of the model.
+        alignments: its own.
+        ledger: of the attempt, closed.
+        aligning: seconds that alignment took in this attempt; 0 where an earlier one was used.
+        seconds: that the attempt took.
+    """
+
+    trained: Trained
+    alignments: Alignments
+    ledger: Ledger
+    aligning: float
+    seconds: float
+
+
+@dataclass(kw_only=True)
+class Course:
+    """One party's part in a job, attempt for attempt.
+
+    Attributes:
+        state: its folder.
+        job: what all agreed to run, with its own policy.
+        roster: who takes part.
+        name: the party.
+        table: its own; None at a coordinator.
+        chains: open its ledger's chains.
+        note: what every chain holds of the agreement.
+        observer: hears how it goes on.
+        begun: writes more into the chain of an attempt that begins.
+        keep: stores what an attempt left, before anybody hears that this party has it.
+        silence: see `Site.silence`.
+        looks: where the party counts what was opened of its rows, over all agreements; beside its checkpoints unless
+            given.
+        filters: see `Site.filters`.
+    """
+
+    state: StateFolder
+    job: Job
+    roster: Roster
+    name: str
+    table: PartyTable | None
+    chains: Chains
+    note: Callable[[], Mapping[str, str]]
+    observer: Observer = field(default_factory=Observer)
+    begun: Callable[[Ledger], None] | None = None
+    keep: Callable[[Finished], None] | None = None
+    silence: float = SILENCE
+    looks: Path | None = None
+    filters: Path | None = None
+
+    def __post_init__(self) -> None:
+        kept = self.state.alignment()
+        self._table_digest = data_digests(self.table, {}).get("table", "")
+        if kept is not None and kept.table != self._table_digest:
+            raise InputError(
+                f"{self.name!r} aligned another table than this one: go on with the table of the first start, or agree "
+                "anew, with another state folder"
+            )
+        self.keeper = FolderKeeper(
+            self.state.checkpoints,
+            self.name,
+            self.job.digest,
+            data=self._data(kept),
+            steps=STEPS if self.job.protection.sealed else 0,
+        )
+        self.secret = self.state.secret(first_secret(self.job, self.name))
+
+    def _data(self, kept: StoredAlignment | None) -> dict[str, str]:
+        return data_digests(self.table, {} if kept is None else kept.alignments)
+
+    async def __call__(self, view: View, channels: Mapping[str, Channel]) -> Finished:
+        began = time.perf_counter()
+        budgeted = self.job.policy(self.name).max_looks is not None
+        self.keeper.take_up(view.attempt, None if view.start is None else view.start[:2])
+        site = site_of(
+            self.job,
+            self.roster,
+            self.name,
+            channels,
+            run=self.chains.run(view.attempt),
+            ledgers=self.chains.of(view),
+            secret=self.secret,
+            keeper=self.keeper,
+            observer=self.observer,
+            silence=self.silence,
+            looks=LookBook(self.looks) if self.looks is not None and budgeted else None,
+            filters=self.filters,
+        )
+        site.ledger.note("agreement", self.note())
+        if self.begun is not None:
+            self.begun(site.ledger)
+        alignments, aligning, trained = await closing(site, self._run(site, view))
+        check_protection(
+            self.job,
+            {self.name: site.ledger} if self.table is not None else {},
+            self.roster.passive,
+            resumed=view.start is not None,
+        )
+        finished = Finished(
+            trained=trained,
+            alignments=alignments,
+            ledger=site.ledger,
+            aligning=aligning,
+            seconds=time.perf_counter() - began,
+        )
+        if self.keep is not None:
+            self.keep(finished)
+        return finished
+
+    async def _run(self, site: Site, view: View) -> tuple[Alignments, float, Trained]:
+        site.observer.phase("consent")
+        await consent_party(site, self.table, self.job)
+        kept = self.state.alignment() if view.alignment else None
+        aligning = 0.0
+        if kept is None:
+            began = time.perf_counter()
+            site.observer.phase("alignment")
+            self.state.forget_alignment()
+            found = await align_party(site, self.table, self.job)
+            kept = StoredAlignment(digest=view.mark.hex(), table=self._table_digest, alignments=found)
+            self.state.store_alignment(kept)
+            aligning = time.perf_counter() - began
+        self.keeper.data = self._data(kept)
+        trained = await train_party(site, self.table, kept.alignments, self.job)
+        note_spent(site.ledger, trained.spent)
+        site.observer.phase("heads")
+        if trained.model:
+            part = model_part(self.job, self.name, trained.model)
+            site.ledger.note(MODEL_PART, {"sha256": tree_digest(part)})
+            write_tree(self.state.model / f"{self.name}{PART}", part)
+            write_run(self.state.model, self.state.agreement)
+        return kept.alignments, aligning, trained

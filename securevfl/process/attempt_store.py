@@ -1,0 +1,134 @@
+"""What a party keeps in its state folder from one attempt to the next, and what it tells its peers of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from securevfl.agreement import Agreement, Spent, check_running
+from securevfl.agreement.party_file import Budget
+from securevfl.errors import InputError
+from securevfl.party.reports import Kept, Report, View
+from securevfl.process.chains import Chains
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.attempts import Attempts, Restored
+from securevfl.run.checkpoint import FolderKeeper
+from securevfl.run.run_files import file_digest
+from securevfl.transport import Incarnation
+
+__all__ = ["StoredAttempts"]
+
+_KEEP_TIME = 5.0
+"""Seconds of an attempt that a crash may leave uncounted."""
+
+
+class StoredAttempts(Attempts):
+    """Attempts that outlast the process.
+
+    Args:
+        state: the party's folder.
+        incarnation: of this process.
+        agreement: what all agreed to; with the party's own approval.
+        keeper: keeps the party's checkpoints.
+        chains: the party's ledger.
+        budget: the party's own.
+
+    Attributes:
+        agreement: with the approvals of all peers that have told theirs.
+    """
+
+    def __init__(
+        self,
+        state: StateFolder,
+        incarnation: Incarnation,
+        agreement: Agreement,
+        keeper: FolderKeeper,
+        chains: Chains,
+        budget: Budget | None = None,
+    ) -> None:
+        super().__init__(incarnation)
+        self.agreement = agreement
+        self._state = state
+        self._keeper = keeper
+        self._budget = budget
+        self._chains = chains
+        self._seconds, self._unsaved = state.used, 0.0
+        before = state.attempts
+        self.agreed = max((one.number for one in before), default=0)
+        self.begun = max((one.number for one in before if one.begun), default=0)
+
+    def report(self) -> Report:
+        kept = [
+            Kept(epoch, step, attempt, file_digest(self._keeper.path(epoch, step)))
+            for (epoch, step), attempt in self._keeper.whole().items()
+        ]
+        alignment = self._state.alignment()
+        mine = self.agreement.approvals.get(self._state.party)
+        return Report(
+            incarnation=str(self.incarnation),
+            kept=tuple(kept),
+            agreed=self.agreed,
+            begun=self.begun,
+            alignment="" if alignment is None else alignment.digest,
+            approval=b"" if mine is None else mine.raw,
+            words=tuple(sorted(self._chains.own.held.items())),
+        )
+
+    def admits(self, reports: Mapping[str, Report]) -> bool:
+        for name, report in sorted(reports.items()):
+            if report.approval and name not in self.agreement.approvals:
+                self.agreement = self.agreement.with_approval_of(name, report.approval)
+        me = self._state.party
+        for name, report in sorted(reports.items()):
+            self._check_older(me, name, report)
+        return self.agreement.complete
+
+    def _check_older(self, me: str, peer: str, report: Report) -> None:
+        """Whether a peer saw more of this party than its folder knows.
+
+        Raises:
+            Restored: it did.
+        """
+        seen = [head for name, head in report.words if name == me]
+        if peer == me or (report.begun <= self.agreed and all(self._chains.own.gave(head) for head in seen)):
+            return
+        raise Restored(
+            f"{peer!r} began attempt {report.begun} and holds a signed word on {me!r}'s ledger; {self._state.path} "
+            f"knows of {self.agreed} attempts, or not of that word: it was restored from a back-up, or lines are lost, "
+            "and ε would leave out what was released since. Bring the newest folder back; or agree anew, with other "
+            "state folders, and add what was released so far to ε yourself"
+        )
+
+    def word(self) -> bytes:
+        return self._chains.say()
+
+    def heard_word(self, peer: str, payload: bytes) -> None:
+        self._chains.hear(peer, payload)
+
+    def agree(self, view: View, reports: Mapping[str, Report]) -> None:
+        self._state.ready(view.mark.hex(), 0 if view.start is None else view.start[0], view.attempt)
+        self.agreed = view.attempt
+
+    def begin(self, view: View) -> None:
+        self.begun = view.attempt
+        self._state.begun(view.mark.hex())
+
+    @property
+    def known(self) -> dict[str, Incarnation]:
+        """Peer → the newest incarnation of it that was seen."""
+        return {peer: Incarnation.read(text) for peer, text in self._state.met.items()}
+
+    def met(self, peer: str, incarnation: Incarnation) -> None:
+        self._state.meet(peer, str(incarnation))
+
+    def use(self, seconds: float) -> None:
+        self._unsaved += seconds
+        if self._unsaved >= _KEEP_TIME or not seconds:
+            self._state.use(self._unsaved)
+            self._seconds, self._unsaved = self._seconds + self._unsaved, 0.0
+
+    def check(self, attempt: int) -> None:
+        if self._state.party not in self.agreement.approvals:
+            raise InputError(f"{self._state.party!r} has not approved the agreement: run `securevfl approve` first")
+        spent = Spent(attempts=attempt, seconds=self._seconds + self._unsaved)
+        check_running(self.agreement, self._state.party, spent, datetime.now(UTC), budget=self._budget)

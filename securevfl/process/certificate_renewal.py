@@ -1,0 +1,56 @@
+"""A certificate that was rotated while a party runs is taken up: peers hear the endorsement first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+from securevfl.errors import InputError, ProtocolError
+from securevfl.identity import Row
+from securevfl.identity.certificate import shown_time
+from securevfl.run.events import News
+from securevfl.transport import LinkState
+
+__all__ = ["Renewable", "renewed"]
+
+_LOOK = 5.0
+"""Seconds between two looks for a newer certificate."""
+
+
+class Renewable(Protocol):
+    """A mesh whose certificate can be replaced, as `NetworkMesh`."""
+
+    def links(self) -> Mapping[str, LinkState]:
+        """How the connections are."""
+
+    def renew(self, endorsement: bytes = b"") -> None:
+        """Show the newest certificate, and say so to peers."""
+
+
+async def renewed(row: Row, mesh: Renewable, news: News, *, look: float = _LOOK) -> None:
+    """Take up newer certificates until it is cancelled. An endorsement travels over the connections that stand, so it
+    waits until all peers are connected.
+
+    Args:
+        row: the party's certificates.
+        mesh: the party's.
+        news: is told.
+        look: seconds between two looks.
+    """
+    while True:
+        await asyncio.sleep(look)
+        try:
+            found = row.next()
+            if found is None or not all(link.connected for link in mesh.links().values()):
+                continue
+            newest, endorsement = found
+            mesh.renew(endorsement)
+            row.take(newest)
+        except (InputError, OSError) as error:
+            news.happened("rotated", f"the new certificate is not taken up: {error}")
+            continue
+        except ProtocolError:  # the gate is gone: the party's course says so
+            return
+        until = shown_time(newest.not_after)
+        news.happened("rotated", f"{newest.certificate_file} is shown from now on, valid until {until}")

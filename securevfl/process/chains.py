@@ -1,0 +1,91 @@
+"""A party's chains over several attempts and processes, one after the other in its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from securevfl.errors import ProtocolError
+from securevfl.ledger import file_of
+from securevfl.party.reports import View
+from securevfl.privacy import Ledger, OpensLedgers, OwnLedgers, PrivateKey
+from securevfl.run.run_files import OWN_RESULT, RESULTS
+from securevfl.transport import Scalar
+
+__all__ = ["Chains"]
+
+
+class _Word(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    run: Annotated[str, Meta(max_length=256)]
+    head: Annotated[str, Meta(max_length=128)]
+    messages: Annotated[int, Meta(ge=0, lt=1 << 53)]
+    signature: Annotated[str, Meta(max_length=256)]
+
+
+class Chains:
+    """Opens the chains of one party.
+
+    Args:
+        party: whose.
+        key: signs them.
+        folder: of the file.
+        software: name and version of what keeps them.
+        pins: party → its public key, hexadecimal, as the agreement names it.
+
+    Attributes:
+        own: the party's file.
+    """
+
+    def __init__(self, party: str, key: PrivateKey, folder: Path, software: str, pins: Mapping[str, str]) -> None:
+        self._party = party
+        self.own = OwnLedgers(party, key, file_of(party, folder), software=software, later=[RESULTS], pins=pins)
+
+    def run(self, attempt: int) -> str:
+        """Name of an attempt's chain."""
+        return "train" if attempt == 1 else f"train {attempt}"
+
+    def of(self, view: View) -> OpensLedgers:
+        """What opens the chain of an attempt."""
+        epoch, step = (0, 0) if view.start is None else view.start[:2]
+        return self.own.attempt(view.attempt, view.mark.hex(), epoch=epoch, step=step)
+
+    def say(self) -> bytes:
+        """The party's signed word on its chain so far, for a note to all peers; empty while it has met nobody."""
+        ledger = self.own.current
+        if ledger is None or not ledger.peers:
+            return b""
+        return msgspec.msgpack.encode(_Word(ledger.run, **self.own.give(ledger)))  # type: ignore[arg-type]
+
+    def hear(self, peer: str, payload: bytes) -> None:
+        """Write down a peer's word on its chain of the same run; one of another run came too late.
+
+        Raises:
+            ProtocolError: it is none, or is not signed with the key that the peer introduced itself with.
+        """
+        try:
+            word = msgspec.msgpack.decode(payload, type=_Word)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise ProtocolError(f"{peer!r} gave no word on its ledger: {error}") from None
+        ledger = self.own.current
+        if ledger is not None and ledger.run == word.run and peer in ledger.peers:
+            said: dict[str, Scalar] = {"head": word.head, "messages": word.messages, "signature": word.signature}
+            self.own.settle(ledger, peer, said)
+
+    def apart(self, run: str) -> Ledger:
+        """A chain that belongs to no attempt, after the last one."""
+        return self.own.open(self._party, run=run, job="")
+
+    def bind(self, digests: Mapping[str, str]) -> None:
+        """Write the chain that names the party's own results.
+
+        Args:
+            digests: file of the party's own report → SHA-256, hexadecimal.
+        """
+        chain = self.apart(RESULTS)
+        for name, digest in sorted(digests.items()):
+            chain.note(OWN_RESULT, {"name": name, "sha256": digest})
+        chain.close()

@@ -1,0 +1,197 @@
+"""From an agreement file and a party's own file to a process that takes part, over the network."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from securevfl.agreement import (
+    Agreement,
+    PartyFile,
+    check_versions,
+    field_digests,
+    hold,
+    peer_book,
+    read_agreement,
+    read_party_file,
+    require_peers,
+    row_of,
+)
+from securevfl.agreement.party_file import Address as OwnAddress
+from securevfl.errors import InputError
+from securevfl.process.certificate_renewal import renewed
+from securevfl.process.party_process import Attending
+from securevfl.process.state_folder import StateFolder
+from securevfl.run.events import News
+from securevfl.run.timeouts import Patience
+from securevfl.site import SILENCE, Observer
+from securevfl.transport.gate import Address, NetworkMesh, Route
+from securevfl.transport.relay import read_token
+from securevfl.transport.session import DEFAULT_SESSION_LIMITS, SessionLimits
+
+__all__ = ["Start", "read_start"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a party's process is started with, held against each other.
+
+    Attributes:
+        agreement: with the approvals that stand beside it.
+        own: the party's file.
+    """
+
+    agreement: Agreement
+    own: PartyFile
+
+    @property
+    def peers(self) -> list[str]:
+        """All other parties."""
+        return [name for name in self.agreement.proposal.names if name != self.own.party]
+
+    def run(
+        self,
+        *,
+        wait: float | None = None,
+        silence: float = SILENCE,
+        pool: str = "",
+        hearers: Iterable[News | Observer] = (),
+        command: str = "",
+        stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
+    ) -> Attending | None:
+        """Take part until the job is done at all parties.
+
+        Args:
+            wait: seconds that the party waits for its peers while nothing runs; the agreement's unless given.
+            silence: see `Site.silence`.
+            pool: the party's own workers; those of its file unless given.
+            hearers: of what happens.
+            command: what makes the report again.
+            stopping: entered in the event loop, as long as the party runs: for signals.
+
+        Returns:
+            The party; None where the job was done before.
+
+        Raises:
+            Parked: the peers did not come, or the party was told to end: another start goes on.
+            SecureVFLError: whatever ended the job.
+        """
+        own, agreement = self.own, self.agreement
+        with StateFolder.take(own.state, party=own.party, agreement=agreement.digest) as state:
+            if state.outcome is not None:
+                return None
+            limits = agreement.proposal.limits
+            party = Attending(
+                state,
+                agreement,
+                own.party,
+                own.signing_key(),
+                own.table(),
+                policy=own.policy,
+                budget=own.budget,
+                device=own.device,
+                pool=pool or own.pool,
+                patience=Patience(away=limits.reconnect, gather=limits.gather if wait is None else wait),
+                silence=silence,
+                looks=own.looks,
+                filters=own.filters,
+                hearers=hearers,
+                command=command,
+            )
+            asyncio.run(self.connected(party, state, stopping=stopping))
+            return party
+
+    async def connected(
+        self,
+        party: Attending,
+        state: StateFolder,
+        *,
+        stopping: Callable[[Attending], AbstractContextManager[object]] = lambda party: nullcontext(),
+    ) -> None:
+        """Open the party's gate, and let it take part; see `run`."""
+        own, agreement = self.own, self.agreement
+        row = row_of(agreement, own, note=state.path / "certificate")
+        mesh = await NetworkMesh.start(
+            row.shown,
+            peer_book(agreement, own, store=state.path / "endorsements.json"),
+            agreement=bytes.fromhex(agreement.digest),
+            fields=field_digests(agreement.proposal),
+            incarnation=party.incarnation,
+            listen=[] if own.listen is None else [Address(own.listen.host, own.listen.port)],
+            routes=self.routes(),
+            known=party.attempts.known,
+            limits=self._limits(),
+        )
+        for address in mesh.listening:
+            party.news.happened("listening", f"listening at {address}", host=address.host, port=address.port)
+        try:
+            with stopping(party):
+                renewing = asyncio.create_task(renewed(row, mesh, party.news))
+                try:
+                    await party.attend(mesh)
+                finally:
+                    renewing.cancel()
+        except BaseException:
+            mesh.kill()  # peers see a connection that is gone: whoever ended the job for all said so before
+            raise
+
+    def _limits(self) -> SessionLimits:
+        """Those of the sessions: the largest window that the party file gives any peer."""
+        window = max((peer.window for peer in self.own.peers.values()), default=DEFAULT_SESSION_LIMITS.window)
+        most = max(window, DEFAULT_SESSION_LIMITS.max_window)
+        return replace(DEFAULT_SESSION_LIMITS, window=window, max_window=most)
+
+    def routes(self) -> dict[str, Route]:
+        """Peer → how it is called; the others call this party.
+
+        Raises:
+            InputError: a relay's token that cannot be read.
+        """
+        found = {}
+        for name, peer in require_peers(self.agreement, self.own).items():
+            where = peer.dial or peer.relay
+            if where is None:
+                continue
+            found[name] = Route(
+                address=_address(where),
+                proxy=None if peer.proxy is None else _address(peer.proxy),
+                rendezvous=peer.rendezvous or "",
+                token="" if peer.token is None else read_token(self.own.at(peer.token)).hex(),
+                login="" if peer.proxy_login is None else str(self.own.at(peer.proxy_login).absolute()),
+            )
+        return found
+
+
+def read_start(agreement: str | Path, name: str, own: str | Path | None = None) -> Start:
+    """Read both files, and hold the agreement against the party's own.
+
+    Args:
+        agreement: the file of `securevfl propose`, with approvals beside it.
+        name: the party.
+        own: its file; ``NAME.toml`` beside the agreement unless given.
+
+    Raises:
+        InputError: files that cannot be used, or differences, each named by its field.
+        PolicyError: the party's policy or budget refuses the agreement.
+        AuditError: an approval that does not verify.
+    """
+    found = read_agreement(agreement)
+    path = Path(agreement).with_name(f"{name}.toml") if own is None else Path(own)
+    file = read_party_file(path)
+    if file.party != name:
+        raise InputError(f"{path} is the file of {file.party!r}, not of {name!r}: give the right one with --file")
+    check_versions(found)
+    hold(found.proposal, file, datetime.now(UTC)).require()
+    require_peers(found, file)
+    if name not in found.approvals:
+        raise InputError(f"{name!r} has not approved {agreement}: run `securevfl approve` first")
+    return Start(agreement=found, own=file)
+
+
+def _address(text: str) -> Address:
+    found = OwnAddress.of(text)
+    return Address(found.host, found.port)

@@ -1,0 +1,197 @@
+"""Logs of a party's process, by the standard library's `logging`: JSON lines for tools, or words for people.
+
+JSON lines hold what `securevfl.process.log_fields` lists and nothing else. Words are for the terminal of the person
+who runs the party: they may quote what the party's own files or its peers say.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from io import TextIOWrapper
+from logging.handlers import WatchedFileHandler
+from pathlib import Path
+from typing import Any, Literal, TextIO
+
+from securevfl.errors import InputError
+from securevfl.process.log_fields import EVENTS, Fields
+from securevfl.run.events import News
+from securevfl.site import Observer
+from securevfl.transport import Scalar
+
+__all__ = ["EventLog", "LogNews", "LogObserver", "logging_to"]
+
+NAME = "securevfl"
+"""Of the logger."""
+
+Style = Literal["json", "text"]
+
+
+class EventLog:
+    """Writes events.
+
+    Args:
+        fields: what may be written.
+        always: fields of every line, for example the agreement's first digits.
+    """
+
+    def __init__(self, fields: Fields, **always: Scalar) -> None:
+        self._fields = fields
+        self._always = always
+        self._logger = logging.getLogger(NAME)
+
+    def write(self, event: str, words: str = "", *, level: int = logging.INFO, **values: Any) -> None:
+        """Write one event.
+
+        Args:
+            event: one of `EVENTS`.
+            words: for people; never in a JSON line.
+            level: of `logging`.
+            values: see `securevfl.process.log_fields`; what may not be written is left out and counted.
+        """
+        name = self._fields.event(event)
+        line = {"event": name, "party": self._fields.party, **self._fields.admitted({**self._always, **values})}
+        self._logger.log(level, words or EVENTS[name], extra={"line": line})
+
+    def error(self, error: BaseException, exit_code: int) -> None:
+        """Write that an error ended the process: its class and exit code. Its words are for people."""
+        words = f"{type(error).__name__}: {error}"
+        self.write("error", words, level=logging.ERROR, error=type(error).__name__, exit_code=exit_code)
+
+
+class LogNews(News):
+    """News of a runner, as events.
+
+    Args:
+        log: where they go.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+
+    def happened(self, what: str, words: str, **values: Scalar) -> None:
+        """See `News.happened`."""
+        level = logging.WARNING if what in ("down", "refused", "parked", "alone") else logging.INFO
+        if what == "waits":  # its values are for whom and for what
+            self._log.write(what, words, level=level, peers=list(values))
+        else:
+            self._log.write(what, words, level=level, **values)
+
+
+class LogObserver(Observer):
+    """Phases and epochs of a run, as events: never a loss or a metric, which are made of labels.
+
+    Args:
+        log: where they go.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self._log = log
+        self._began = time.monotonic()
+        self._steps = 0
+
+    def phase(self, name: str) -> None:
+        self._log.write("phase", f"{name} begins", phase=name)
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        self._steps += 1
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        now = time.monotonic()
+        seconds = round(now - self._began, 3)
+        words = f"epoch {epoch} ended after {seconds:.1f} s, {self._steps} steps so far"
+        self._log.write("epoch", words, epoch=epoch, seconds=seconds, steps=self._steps)
+        self._began = now
+
+
+class _JSONLines(logging.Formatter):
+    """One JSON object a line. Of a library's own lines it keeps who wrote them: their words may hold anything."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        line = getattr(record, "line", None)
+        written: Mapping[str, object] = line if isinstance(line, Mapping) else {"event": "library"}
+        when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        return json.dumps({"time": when, "level": record.levelname.lower(), **written})
+
+
+class _Words(logging.Formatter):
+    """For people: the time, and the words without control characters, with which a peer could forge lines."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        words = "".join(sign if sign.isprintable() else "·" for sign in record.getMessage())
+        return f"{datetime.fromtimestamp(record.created).astimezone():%H:%M:%S}  {words}"
+
+
+class _Told(logging.Handler):
+    """A handler that says once, and shortly, that it cannot write; a full disk ends nobody's training."""
+
+    broken = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """See `logging.Handler.handleError`."""
+        error = sys.exc_info()[1]
+        if not self.broken and sys.stderr is not None:
+            print(f"the log cannot be written: {error}", file=sys.stderr)
+        self.broken = True
+
+
+class _File(_Told, WatchedFileHandler):
+    """A file that only its owner may read, opened anew when a tool for rotating logs moved it."""
+
+    def _open(self) -> TextIOWrapper:
+        opener = lambda path, flags: os.open(path, flags, 0o600)  # noqa: E731
+        return open(self.baseFilename, "a", encoding="utf-8", opener=opener)
+
+
+class _Stream(_Told, logging.StreamHandler[TextIO]):
+    pass
+
+
+@contextmanager
+def logging_to(*files: Path, screen: Style | None = "text", stream: TextIO | None = None) -> Iterator[None]:
+    """Log as long as the block lasts.
+
+    Args:
+        files: get JSON lines, after those that they hold.
+        screen: what the standard error gets; None for nothing.
+        stream: in place of the standard error.
+
+    Raises:
+        InputError: a file cannot be written.
+    """
+    handlers: list[logging.Handler] = []
+    for file in files:
+        try:
+            handlers.append(_File(file))
+        except OSError as error:
+            raise InputError(f"{file} cannot be written ({error.strerror}): choose another file for the log") from None
+        handlers[-1].setFormatter(_JSONLines())
+    if screen is not None:
+        shown = _Stream(stream or sys.stderr)
+        shown.setFormatter(_JSONLines() if screen == "json" else _Words())
+        handlers.append(shown)
+    own, root = logging.getLogger(NAME), logging.getLogger()
+    before = own.level, own.propagate
+    own.setLevel(logging.INFO)
+    own.propagate = False
+    for handler in handlers:
+        own.addHandler(handler)
+        root.addHandler(handler)  # libraries' warnings
+    try:
+        yield
+    finally:
+        own.setLevel(before[0])
+        own.propagate = before[1]
+        for handler in handlers:
+            own.removeHandler(handler)
+            root.removeHandler(handler)
+            with suppress(OSError):  # a full disk: it was said when the first line could not be written
+                handler.close()

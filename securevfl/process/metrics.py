@@ -1,0 +1,159 @@
+"""Metrics of a party's process, as Prometheus reads them, on a port of this machine alone."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from securevfl.errors import InputError
+from securevfl.process.log_fields import FIELDS
+from securevfl.run.events import News
+from securevfl.site import Observer
+from securevfl.transport import Scalar
+from securevfl.transport.mesh import LinkState
+
+__all__ = ["Metrics", "metrics_port"]
+
+_BOUNDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+"""Of the histogram of steps, in seconds: a plain step takes a few milliseconds, a sealed one up to minutes."""
+LOOPBACK = "127.0.0.1"
+
+
+_LINKS: tuple[tuple[str, str, str, Callable[[LinkState], float | None]], ...] = (
+    ("gauge", "connected", "Whether the peer is connected.", lambda state: state.connected),
+    ("counter", "reconnects", "Connections to the peer after the first one.", lambda s: max(s.connections - 1, 0)),
+    ("counter", "sent_bytes", "Bytes of messages to the peer.", lambda state: state.sent),
+    ("counter", "received_bytes", "Bytes of messages from the peer.", lambda state: state.received),
+    ("gauge", "round_trip_seconds", "Of the last ping.", lambda state: state.round_trip),
+    ("gauge", "silent_seconds", "Since anything came from the peer.", lambda state: state.silent),
+    ("gauge", "blocked", "Whether the peer gives no room for what waits.", lambda state: state.blocked),
+)
+"""Of each link: kind, name, words, value."""
+
+
+class Metrics(News, Observer):
+    """What a party's process did: a runner's news, an observer of its training, and the state of its links.
+
+    Nothing in it depends on a row, a label or a score: no loss, no class, no count of rows.
+
+    Args:
+        party: whose process it is.
+        version: of the package.
+    """
+
+    accounting = True
+
+    def __init__(self, party: str, version: str) -> None:
+        self.party = party
+        self.version = version
+        self.links: Mapping[str, LinkState] = {}
+        self.epsilon: Mapping[str, float] = {}
+        self._steps = 0
+        self._epoch = 0
+        self._before: float | None = None
+        self._times = [0] * (len(_BOUNDS) + 1)
+        self._seconds = 0.0
+        self._events: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+
+    def look(self, links: Mapping[str, LinkState]) -> None:
+        """See `News.look`."""
+        self.links = dict(links)
+
+    def spent(self, party: str, epsilon: Mapping[str, float]) -> None:
+        """See `Observer.spent`."""
+        self.epsilon = dict(epsilon)
+
+    def happened(self, what: str, words: str, **values: Scalar) -> None:
+        """See `News.happened`."""
+        self._events[what] += 1
+        if what == "refused":
+            self._refused[str(FIELDS["code"](values.get("code")) or "other")] += 1
+        if what in ("attempt", "parked"):
+            self._before = None
+
+    def phase(self, name: str) -> None:
+        self._before = time.monotonic()
+
+    def step(self, epoch: int, done: int, total: int) -> None:
+        now = time.monotonic()
+        self._steps += 1
+        self._epoch = epoch
+        if self._before is not None:
+            took = now - self._before
+            self._seconds += took
+            self._times[sum(took > bound for bound in _BOUNDS)] += 1
+        self._before = now
+
+    def epoch(self, epoch: int, loss: float, valid: dict[str, float]) -> None:
+        self._epoch = epoch
+        self._before = time.monotonic()
+
+    def collect(self) -> Iterable[Any]:
+        """The metrics as `prometheus_client` takes them from a collector, in another thread than the program's."""
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+
+        def counted(name: str, words: str, value: float) -> Any:
+            return CounterMetricFamily(f"securevfl_{name}", words, value=value)
+
+        def by(kind: Any, name: str, words: str, label: str, values: Mapping[str, float | None]) -> Any:
+            family = kind(f"securevfl_{name}", words, labels=[label])
+            for key, value in values.items():
+                if value is not None:
+                    family.add_metric([key], value)
+            return family
+
+        links, events = self.links, self._events.copy()
+        about = GaugeMetricFamily("securevfl_info", "Which party and version.", labels=["party", "version"])
+        about.add_metric([self.party, self.version], 1)
+        yield about
+        yield counted("steps", "Training steps of this process.", self._steps)
+        yield GaugeMetricFamily("securevfl_epoch", "Epoch of the last step.", value=self._epoch)
+        times, total = [], 0
+        for bound, count in zip([*map(str, _BOUNDS), "+Inf"], list(self._times), strict=True):
+            total += count
+            times.append((bound, total))
+        yield HistogramMetricFamily("securevfl_step_seconds", "Seconds of a step.", times, self._seconds)
+        yield counted("attempts", "Attempts that this process began.", events["attempt"])
+        yield counted("parked", "Attempts that were parked.", events["parked"])
+        yield by(CounterMetricFamily, "refused", "Refused connections.", "code", {**self._refused.copy()})
+        for kind, name, words, of in _LINKS:
+            family = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+            yield by(family, name, words, "peer", {peer: of(state) for peer, state in links.items()})
+        yield by(GaugeMetricFamily, "epsilon", "What this party's releases cost.", "release", {**self.epsilon})
+
+
+@contextmanager
+def metrics_port(metrics: Metrics, port: int) -> Iterator[int]:
+    """Show the metrics on a port of the loopback address, at ``/metrics``, as long as the block lasts.
+
+    Args:
+        metrics: what to show.
+        port: 0 for one that is free.
+
+    Returns:
+        The port.
+
+    Raises:
+        InputError: the port is taken, or `prometheus-client` is not installed.
+    """
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+    except ImportError:
+        raise InputError('metrics need prometheus-client: pip install "securevfl[serve]"') from None
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(metrics)
+    try:
+        server, thread = start_http_server(port, addr=LOOPBACK, registry=registry)
+    except (OSError, OverflowError) as error:
+        words = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"port {port} of {LOOPBACK} cannot be opened ({words}): choose another, or 0") from None
+    try:
+        yield int(server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,111 @@
+"""Everything around a party's process that its operator asked for: logs, metrics, and an end in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from securevfl_crypto.engine import cores
+
+from securevfl.process.log_fields import Fields
+from securevfl.process.logs import EventLog, LogNews, LogObserver, Style, logging_to
+from securevfl.process.metrics import Metrics, metrics_port
+from securevfl.run.events import News
+from securevfl.run.machine import versions
+from securevfl.site import Observer
+
+__all__ = ["Operating", "keep_to_quota", "operating", "stopping"]
+
+_DIGITS = 16
+"""Of the agreement's digest, in each line of a log."""
+
+
+@dataclass(frozen=True)
+class Operating:
+    """What a process tells its operator by.
+
+    Attributes:
+        log: for events that neither news nor an observer tells.
+        hearers: for whatever tells news, or wants an observer.
+        port: where metrics are; 0 where nobody asked for them.
+    """
+
+    log: EventLog
+    hearers: tuple[News | Observer, ...]
+    port: int
+
+
+@contextmanager
+def operating(
+    party: str,
+    peers: Iterable[str],
+    agreement: str,
+    *,
+    files: Iterable[Path] = (),
+    screen: Style | None = "text",
+    port: int | None = None,
+) -> Iterator[Operating]:
+    """Log and show metrics as long as the block lasts.
+
+    Args:
+        party: whose process it is.
+        peers: all others in the agreement.
+        agreement: SHA-256 of the proposal, hexadecimal.
+        files: for JSON lines; see `logging_to`.
+        screen: what goes to the standard error; None for nothing.
+        port: of metrics on the loopback address, 0 for a free one; None for no metrics.
+
+    Raises:
+        InputError: a file cannot be written, or the port not be opened.
+    """
+    version = versions().get("securevfl", "0")
+    log = EventLog(Fields(party, peers), agreement=agreement[:_DIGITS])
+    with ExitStack() as held:
+        held.enter_context(logging_to(*files, screen=screen))
+        metrics = None if port is None else Metrics(party, version)
+        opened = 0 if metrics is None or port is None else held.enter_context(metrics_port(metrics, port))
+        if metrics is not None:
+            log.write("listening", f"metrics are at http://127.0.0.1:{opened}/metrics", port=opened)
+        more = () if metrics is None else (metrics,)
+        yield Operating(log, (LogNews(log), LogObserver(log), *more), opened)
+
+
+@contextmanager
+def stopping(stop: Callable[[], None], log: EventLog | None = None) -> Iterator[list[signal.Signals]]:
+    """SIGTERM and Ctrl-C call `stop` in the running event loop, once; another one of them ends the process as ever.
+
+    Args:
+        stop: ends the program in good order.
+        log: hears of the signal.
+
+    Returns:
+        The signals that came.
+    """
+    loop, came, ours = asyncio.get_running_loop(), list[signal.Signals](), (signal.SIGTERM, signal.SIGINT)
+
+    def end(number: signal.Signals) -> None:
+        came.append(number)
+        for one in ours:
+            loop.remove_signal_handler(one)
+        if log is not None:
+            log.write("stopping", f"{number.name}: the ledger is written, then the process ends", signal=number.name)
+        stop()
+
+    for one in ours:
+        loop.add_signal_handler(one, end, one)
+    try:
+        yield came
+    finally:
+        for one in ours:
+            loop.remove_signal_handler(one)
+
+
+def keep_to_quota() -> int:
+    """Let torch use no more threads than this process's control group has cores for; returns how many it uses."""
+    torch.set_num_threads(min(torch.get_num_threads(), cores()))
+    return torch.get_num_threads()

@@ -1,0 +1,111 @@
+"""A party's own report: what it alone knows. Metrics are at the label owner; bytes, time, ε, findings and the receipt
+of what crossed its own links are at every party."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from securevfl.agreement import Proposal
+from securevfl.data import PartyTable
+from securevfl.party import Job
+from securevfl.privacy import Ledger, PublicKey
+from securevfl.process.attempt import Finished
+from securevfl.report.record import AlignmentRecord, LedgerRecord, PartyRecord, Record
+from securevfl.run.machine import machine, versions
+from securevfl.run.receipt import links
+from securevfl.run.recording import run_record, title_of
+from securevfl.run.roster import Roster
+from securevfl.run.simulation import Ran
+
+__all__ = ["own_record"]
+
+
+def own_record(
+    name: str,
+    proposal: Proposal,
+    job: Job,
+    roster: Roster,
+    table: PartyTable | None,
+    finished: Finished,
+    *,
+    command: str = "",
+    heads: Mapping[str, int] | None = None,
+) -> Record:
+    """What one party knows of a job that is done.
+
+    Args:
+        name: the party.
+        proposal: what all agreed to.
+        job: with the party's own policy.
+        roster: who took part.
+        table: the party's own; None at a coordinator.
+        finished: what the last attempt left.
+        command: what makes it again.
+        heads: peer → messages that its signed word on its ledger counts.
+    """
+    trained, ledger = finished.trained, finished.ledger
+    ran = Ran(trained={name: trained}, ledgers={name: ledger}, split=trained.split)
+    run = run_record("train", job, ran, roster.owners, roster.passive, finished.seconds, title=title_of(job))
+    return Record(
+        name=f"{name}'s own report",
+        title=f"{proposal.purpose} (as {name} knows it)",
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command,
+        versions=versions(),
+        machine=machine(job.device),
+        job=job.describe(),
+        parties=[_party(proposal, roster, one, name, table) for one in roster.names],
+        alignment=_alignment(name, roster, table, finished),
+        runs=[run],
+        ledgers=_ledgers(name, ledger, heads or {}),
+        known_to=name,
+    )
+
+
+def _party(proposal: Proposal, roster: Roster, name: str, me: str, table: PartyTable | None) -> PartyRecord:
+    shown = proposal.card(name).table
+    names: list[str] = []
+    for columns in () if shown is None else (shown.numbers, shown.categories):
+        names += [f"column {i + 1}" for i in range(columns)] if isinstance(columns, int) else columns
+    if name == me and table is not None:
+        return PartyRecord(name=name, role=roster.role(name), rows=table.rows, columns=list(table.feature_names))
+    return PartyRecord(name=name, role=roster.role(name), rows=0, columns=names)
+
+
+def _alignment(name: str, roster: Roster, table: PartyTable | None, finished: Finished) -> AlignmentRecord:
+    own = next(iter(finished.alignments.values()), None)
+    split = finished.trained.split
+    steps = {name: finished.ledger} if finished.aligning else {}
+    return AlignmentRecord(
+        protocol="" if own is None else own.protocol,
+        common=0 if own is None else len(own.rows),
+        train=len(split.train),
+        valid=len(split.valid),
+        test=len(split.test),
+        pairwise={} if own is None else own.pairwise,
+        seconds=finished.aligning,
+        links=links(steps, only="psi/"),
+        verified_by=[] if own is None else sorted({name, *own.verified_by}),
+        digest="" if own is None else own.digest[:16],
+    )
+
+
+def _ledgers(name: str, ledger: Ledger, heads: Mapping[str, int]) -> list[LedgerRecord]:
+    """The party's own key, and its peers' keys with how many messages their signed words count, which it holds."""
+    mine = LedgerRecord(
+        party=name,
+        fingerprint=PublicKey.from_hex(ledger.opening.key).fingerprint,
+        messages=ledger.messages,
+        cross_signed_by=[],
+    )
+    peers = [
+        LedgerRecord(
+            party=peer,
+            fingerprint=PublicKey.from_hex(known.key).fingerprint,
+            messages=heads.get(peer, 0),
+            cross_signed_by=[name] if peer in heads else [],
+        )
+        for peer, known in ledger.peers.items()
+    ]
+    return sorted([mine, *peers], key=lambda one: one.party)

@@ -1,0 +1,199 @@
+"""One party of an agreement, whole: its state folder, its course, its status and its own report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from securevfl.agreement import Agreement, Proposal
+from securevfl.agreement.party_file import Budget
+from securevfl.data import PartyTable
+from securevfl.errors import Parked, SecureVFLError
+from securevfl.ledger import Closing
+from securevfl.privacy import Policy, PrivateKey
+from securevfl.process.attempt import Course, Finished
+from securevfl.process.attempt_store import StoredAttempts
+from securevfl.process.chains import Chains
+from securevfl.process.observers import Audience
+from securevfl.process.own_report import own_record
+from securevfl.process.refused_connections import Refusals
+from securevfl.process.state_folder import StateFolder, show_status
+from securevfl.process.status import Status
+from securevfl.report import Record, write
+from securevfl.run.events import News, Several
+from securevfl.run.machine import versions
+from securevfl.run.roster import Roster
+from securevfl.run.run_files import sha256
+from securevfl.run.runner import PartyRunner
+from securevfl.run.timeouts import Patience
+from securevfl.site import SILENCE, Observer
+from securevfl.transport import Incarnation, Mesh
+
+__all__ = ["Attending"]
+
+_LOOK = 1.0
+"""Seconds from one status to the next."""
+
+
+class Attending:
+    """A party that takes part in an agreement.
+
+    Args:
+        state: its folder, held by this process; another start of the party is counted here.
+        agreement: with its own approval; its peers' come from them.
+        name: the party.
+        key: its signing key.
+        table: its own; None at a coordinator.
+        policy: its own.
+        budget: its own.
+        device: its own.
+        pool: its own.
+        patience: how long it waits.
+        silence: see `Site.silence`.
+        looks: where it counts what was opened of its rows over all agreements; its state folder unless given.
+        filters: see `Site.filters`.
+        hearers: of what happens, observers and `News`.
+        command: what makes the report again.
+    """
+
+    def __init__(
+        self,
+        state: StateFolder,
+        agreement: Agreement,
+        name: str,
+        key: PrivateKey,
+        table: PartyTable | None,
+        *,
+        policy: Policy | None = None,
+        budget: Budget | None = None,
+        device: str = "cpu",
+        pool: str = "local",
+        patience: Patience | None = None,
+        silence: float = SILENCE,
+        looks: Path | None = None,
+        filters: Path | None = None,
+        hearers: Iterable[News | Observer] = (),
+        command: str = "",
+    ) -> None:
+        proposal = agreement.proposal
+        self.name = name
+        self.state = state
+        self.table = table
+        self.proposal = proposal
+        own = {name: _bounded(policy or Policy(), proposal, name, budget)}
+        self.job = proposal.job_of(device=device, pool=pool, policies=own)
+        self.roster = Roster(owners=proposal.owners, passive=proposal.passive, coordinator=proposal.coordinator)
+        self.status = Status(name, self.roster.role(name), self.job.algorithm.title, agreement.digest)
+        everyone = [self.status, *hearers]
+        self.incarnation = Incarnation(*state.started())
+        software = f"securevfl {versions().get('securevfl', '')}".rstrip()
+        pins = {card.name: card.key.hex for card in proposal.party}
+        self.chains = Chains(name, key, state.ledger.parent, software, pins)
+        self.refusals = Refusals(self.chains, self.incarnation.count)
+        self.news = Several([*(one for one in everyone if isinstance(one, News)), self.refusals])
+        self.course = Course(
+            state=state,
+            job=self.job,
+            roster=self.roster,
+            name=name,
+            table=table,
+            chains=self.chains,
+            note=self._note,
+            begun=self.refusals.tell,
+            observer=Audience([one for one in everyone if isinstance(one, Observer)]),
+            keep=self._keep,
+            silence=silence,
+            looks=looks,
+            filters=filters,
+        )
+        self.attempts = StoredAttempts(state, self.incarnation, agreement, self.course.keeper, self.chains, budget)
+        self.finished: Finished | None = None
+        self.record: Record | None = None
+        self._patience = patience or Patience(away=proposal.limits.reconnect, gather=proposal.limits.gather)
+        self._command = command
+        self._runner: PartyRunner[Finished] | None = None
+
+    async def attend(self, mesh: Mesh) -> Finished:
+        """Take part until the job is done at all parties.
+
+        Raises:
+            Parked: the peers did not come, or `stop` was called: another start goes on.
+            SecureVFLError: whatever ended the job.
+        """
+        self.attempts.check(0)
+        if self.table is not None and self.table.label is not None:
+            import sklearn.metrics  # noqa: F401 - now, before any clock runs, so that no epoch's time holds the import
+        runner = PartyRunner(mesh, self.attempts, self.course, patience=self._patience, news=self.news)
+        self._runner = runner
+        self.course.keeper.saving = runner.word_is_due
+        writing = asyncio.ensure_future(self._write_status(mesh))
+        try:
+            finished = await runner.run()
+            self._bind()
+            self.state.ended({"done": True, "cause": ""})
+            self.news.happened("done", "done: all parties have their results")
+            return finished
+        except Parked as error:
+            self.news.happened("parked", str(error))
+            raise
+        except SecureVFLError as error:
+            self.news.happened("ended", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            self.attempts.use(0.0)
+            self.refusals.end()
+            writing.cancel()
+            with suppress(asyncio.CancelledError):
+                await writing
+            show_status(self.state.status, self.status.content(mesh.links()))
+
+    def stop(self) -> None:
+        """End in good order, so that another start goes on."""
+        if self._runner is not None:
+            self._runner.stop()
+
+    async def _write_status(self, mesh: Mesh) -> None:
+        while True:
+            links = mesh.links()
+            show_status(self.state.status, self.status.content(links))
+            self.news.look(links)
+            await asyncio.sleep(_LOOK)
+
+    def _note(self) -> Mapping[str, str]:
+        """What each chain holds of the agreement: by then all approvals are known."""
+        return self.attempts.agreement.note()
+
+    def _keep(self, finished: Finished) -> None:
+        """The party's own report, before anybody hears that it has its results."""
+        end = finished.ledger.last
+        words = {peer: word.messages for peer, word in end.words.items()} if isinstance(end, Closing) else {}
+        self.finished = finished
+        self.record = own_record(
+            self.name,
+            self.proposal,
+            self.job,
+            self.roster,
+            self.table,
+            finished,
+            command=self._command,
+            heads=words,
+        )
+        write(self.record, self.state.report)
+
+    def _bind(self) -> None:
+        """The chain that names the party's own results, once all parties have theirs."""
+        if self.record is not None:
+            self.chains.bind({"metrics.json": sha256(self.record.to_json())})
+
+
+def _bounded(policy: Policy, proposal: Proposal, name: str, budget: Budget | None) -> Policy:
+    """The party's policy with the bounds on ε that the agreement and its own budget set: each plan, and what earlier
+    attempts may have released, is held against it before anything is sent."""
+    card, own = proposal.card(name), budget or Budget()
+    pairs = [(card.epsilon, card.delta), (own.epsilon, own.delta)]
+    for epsilon, delta in pairs:
+        if epsilon is not None and delta is not None:
+            policy = policy.stricter(Policy(max_epsilon=epsilon, max_delta=delta))
+    return policy

@@ -1,0 +1,73 @@
+"""Refused connections in a party's ledger: who was refused, or refused this party, why by name, and how often.
+
+A port scan may call thousands of times. So the first refusal of a kind is written at once where a chain is open, and
+then the tenth, the hundredth and so on; what is left is written when the party's process ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from securevfl.ledger import CONNECTIONS
+from securevfl.privacy import Ledger
+from securevfl.process.chains import Chains
+from securevfl.run.events import News
+from securevfl.transport import Scalar
+
+__all__ = ["NOTE", "Refusals"]
+
+NOTE = "refused connection"
+
+_MOST = 64
+"""Kinds of refusals that are told apart; those beyond count as one."""
+
+
+@dataclass
+class _Kind:
+    words: str
+    times: int = 0
+    told: int = 0
+
+
+class Refusals(News):
+    """Hears of refused connections and writes them down.
+
+    Args:
+        chains: of the party.
+        starts: how often its process was started.
+    """
+
+    def __init__(self, chains: Chains, starts: int) -> None:
+        self._chains = chains
+        self._starts = starts
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+
+    def happened(self, what: str, words: str, **values: Scalar) -> None:
+        if what != "refused":
+            return
+        key = str(values.get("peer", "")), str(values.get("code", ""))
+        if key not in self._kinds and len(self._kinds) >= _MOST:
+            key, words = ("", "other"), f"more than {_MOST} kinds of refusals"
+        kind = self._kinds.setdefault(key, _Kind(words))
+        kind.times += 1
+        ledger = self._chains.own.current
+        if ledger is not None and kind.times >= 10 * kind.told:
+            self._tell(ledger, key, kind)
+
+    def tell(self, ledger: Ledger) -> None:
+        """Write down what no chain holds yet."""
+        for key, kind in self._kinds.items():
+            if kind.times > kind.told:
+                self._tell(ledger, key, kind)
+
+    def end(self) -> None:
+        """The process ends: write down what is left, in a chain of its own."""
+        if any(kind.times > kind.told for kind in self._kinds.values()):
+            chain = self._chains.apart(f"{CONNECTIONS} {self._starts}")
+            self.tell(chain)
+            chain.close()
+
+    def _tell(self, ledger: Ledger, key: tuple[str, str], kind: _Kind) -> None:
+        peer, code = key
+        ledger.note(NOTE, {"peer": peer, "code": code, "words": kind.words, "times": kind.times - kind.told})
+        kind.told = kind.times

@@ -1,0 +1,342 @@
+"""A party's state folder: all that its process must find again when it is started again.
+
+Nobody but its owner may read it: folders have mode 0700, files 0600. Each file is written whole and synced before what
+depends on it happens, and carries the SHA-256 of its content, so that a torn or changed one is found and never taken
+for an older state.
+
+```
+state/
+  agreement.toml, *.approval      what all parties agreed to, as it is exchanged
+  job.json         which agreement and party the folder is of
+  incarnation.json how often this party's process was started, and its random name
+  attempts.json    attempts that were begun, in their order
+  peers.json       the newest incarnation of each peer
+  used.json        seconds that this party spent on the job
+  secret.json      the party's secret
+  alignment.safetensors           its rows of the alignment
+  ledgers/NAME.jsonl  checkpoints/  model/  report/
+  status.json, log.jsonl          for people and tools; nothing reads them to go on
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from securevfl.align import Alignment
+from securevfl.durable import locked, make_folder, write_whole
+from securevfl.errors import InputError
+from securevfl.party import Alignments
+from securevfl.run.run_files import LEDGERS
+from securevfl.run.store import read_tree, write_tree
+from securevfl.site import PartySecret
+
+__all__ = ["Attempt", "StateFolder", "StoredAlignment"]
+
+FORMAT = 1
+_BUSY = "a process of this party runs; wait for it to end, or give another state folder"
+_NONCE = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """An attempt that this party was ready for.
+
+    Attributes:
+        number: that all parties gave it.
+        view: which processes and checkpoints it is of, hexadecimal.
+        start: epoch that it goes on after; 0 begins anew.
+        begun: whether all parties were ready.
+    """
+
+    number: int
+    view: str
+    start: int
+    begun: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredAlignment:
+    """An alignment and the attempt in which it was made.
+
+    Attributes:
+        digest: the same at all parties that made it together, hexadecimal.
+        table: SHA-256 of the table whose rows it numbers; empty at a party without one.
+        alignments: the party's own.
+    """
+
+    digest: str
+    table: str
+    alignments: Alignments
+
+
+class StateFolder:
+    """One party's state folder, held by this process. Use `take`.
+
+    Args:
+        path: of the folder.
+        party: whose it is.
+        agreement: SHA-256 of the proposal, hexadecimal.
+    """
+
+    def __init__(self, path: Path, party: str, agreement: str) -> None:
+        self.path = path
+        self.party = party
+        self.agreement = agreement
+
+    @classmethod
+    @contextmanager
+    def take(cls, path: str | Path, *, party: str, agreement: str) -> Iterator[StateFolder]:
+        """Make or open the folder, and hold it as long as the block lasts.
+
+        Args:
+            path: of the folder.
+            party: whose it is.
+            agreement: SHA-256 of the proposal that it is for, hexadecimal.
+
+        Raises:
+            InUse: another process holds it.
+            InputError: it is of another party or agreement, damaged, or cannot be written.
+        """
+        place = Path(path)
+        make_folder(place, private=True)
+        with locked(place, _BUSY):
+            folder = cls(place, party, agreement)
+            folder._own()
+            yield folder
+
+    def _own(self) -> None:
+        mine: dict[str, object] = {"format": FORMAT, "party": self.party, "agreement": self.agreement}
+        found = self._read("job.json")
+        if found is None:
+            self._write("job.json", mine)
+        elif found != mine:
+            raise InputError(
+                f"{self.path} is the state of {found.get('party')!r} in the agreement "
+                f"{str(found.get('agreement'))[:16]}…, not of {self.party!r} in {self.agreement[:16]}…: give each "
+                "agreement a state folder of its own"
+            )
+        for name in (LEDGERS, "checkpoints", "model", "report"):
+            make_folder(self.path / name, private=True)
+
+    @property
+    def ledger(self) -> Path:
+        """File of the party's chains."""
+        return self.path / LEDGERS / f"{self.party}.jsonl"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the party's checkpoints and of its journal."""
+        return self.path / "checkpoints"
+
+    @property
+    def model(self) -> Path:
+        """Folder of the party's part of the model."""
+        return self.path / "model"
+
+    @property
+    def report(self) -> Path:
+        """Folder of the party's own report."""
+        return self.path / "report"
+
+    @property
+    def status(self) -> Path:
+        """What `securevfl status` shows."""
+        return self.path / "status.json"
+
+    @property
+    def log(self) -> Path:
+        """The party's log, one JSON object a line."""
+        return self.path / "log.jsonl"
+
+    def started(self) -> tuple[int, bytes]:
+        """Count one more start of this party's process; returns when that is on the disk.
+
+        Returns:
+            How often it was started, from 1, and 16 random bytes: nobody else has this pair, not even a process that
+            was started from a copy of the folder.
+        """
+        found = self._read("incarnation.json")
+        count = 1 if found is None else _whole(found, "count") + 1
+        nonce = secrets.token_bytes(_NONCE)
+        self._write("incarnation.json", {"count": count, "nonce": nonce.hex()})
+        return count, nonce
+
+    @property
+    def met(self) -> dict[str, str]:
+        """Peer → the newest incarnation of it that was seen, as text."""
+        found = self._read("peers.json")
+        return {} if found is None else {str(peer): str(text) for peer, text in found.items()}
+
+    def meet(self, peer: str, incarnation: str) -> None:
+        """Keep a peer's newest incarnation: an older one is refused from now on."""
+        known = self.met
+        if known.get(peer) != incarnation:
+            self._write("peers.json", known | {peer: incarnation})
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Attempts that this party was ready for, the oldest first."""
+        found = self._read("attempts.json")
+        items = [] if found is None else found.get("attempts")
+        if not isinstance(items, list):
+            raise self._damaged("attempts.json", "it lists no attempts")
+        try:
+            return [
+                Attempt(number=int(o["number"]), view=str(o["view"]), start=int(o["start"]), begun=o["begun"] is True)
+                for o in items
+            ]
+        except (TypeError, KeyError, ValueError):
+            raise self._damaged("attempts.json", "its attempts are none") from None
+
+    def ready(self, view: str, start: int, number: int) -> int:
+        """Store that this party is ready for an attempt, before it says so; returns for how many views it was."""
+        return self._store_attempts([*self.attempts, Attempt(number=number, view=view, start=start)])
+
+    def begun(self, view: str) -> int:
+        """Store that all were ready; returns how many attempts began."""
+        now = [replace(one, begun=one.begun or one.view == view) for one in self.attempts]
+        self._store_attempts(now)
+        return sum(one.begun for one in now)
+
+    def _store_attempts(self, attempts: list[Attempt]) -> int:
+        items = [asdict(one) for one in attempts]
+        self._write("attempts.json", {"attempts": items})
+        return len(attempts)
+
+    @property
+    def used(self) -> float:
+        """Seconds that this party spent on the job, over all its processes."""
+        found = self._read("used.json")
+        value = 0.0 if found is None else found.get("seconds")
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise self._damaged("used.json", f"seconds is {value!r}")
+        return float(value)
+
+    def use(self, seconds: float) -> None:
+        """Add to `used`."""
+        self._write("used.json", {"seconds": self.used + max(seconds, 0.0)})
+
+    def secret(self, fresh: PartySecret) -> PartySecret:
+        """The party's secret: the one that is kept, or `fresh`, which is kept from now on."""
+        found = self._read("secret.json")
+        if found is None:
+            self._write("secret.json", {"secret": fresh.text})
+            return fresh
+        text = found.get("secret")
+        if not isinstance(text, str) or len(text) != 64 or not set(text) <= set("0123456789abcdef"):
+            raise self._damaged("secret.json", "it holds no secret")
+        return PartySecret(int(text, 16))
+
+    @property
+    def outcome(self) -> Mapping[str, Any] | None:
+        """How the job ended at this party; None while it did not."""
+        return self._read("outcome.json")
+
+    def ended(self, outcome: Mapping[str, object]) -> None:
+        """Store how the job ended."""
+        self._write("outcome.json", dict(outcome))
+
+    def store_alignment(self, found: StoredAlignment) -> None:
+        """Keep an alignment for further attempts."""
+        items = {
+            owner: {
+                "rows": one.rows,
+                "digest": one.digest,
+                "verified by": list(one.verified_by),
+                "pairwise": dict(one.pairwise),
+                "labelled": dict(one.labelled),
+                "protocol": one.protocol,
+                **({} if one.weights is None else {"weights": one.weights}),
+            }
+            for owner, one in found.alignments.items()
+        }
+        tree = {"format": FORMAT, "party": self.party, "agreement": self.agreement}
+        tree |= {"digest": found.digest, "table": found.table, "alignments": items}
+        write_tree(self.path / "alignment.safetensors", tree)
+
+    def alignment(self) -> StoredAlignment | None:
+        """The alignment that is kept; None before there is one.
+
+        Raises:
+            InputError: it is damaged, or of another party or agreement.
+        """
+        path = self.path / "alignment.safetensors"
+        if not path.exists():
+            return None
+        tree = read_tree(path)
+        if not isinstance(tree, dict) or (tree.get("party"), tree.get("agreement")) != (self.party, self.agreement):
+            raise InputError(f"{path} is of another party or agreement: give each agreement a state folder of its own")
+        items: dict[str, dict[str, Any]] = tree["alignments"]
+        alignments = {
+            owner: Alignment(
+                rows=one["rows"],
+                digest=one["digest"],
+                verified_by=tuple(one["verified by"]),
+                pairwise=one["pairwise"],
+                labelled=one["labelled"],
+                protocol=str(one.get("protocol", "")),
+                weights=one.get("weights"),
+            )
+            for owner, one in items.items()
+        }
+        return StoredAlignment(digest=tree["digest"], table=tree["table"], alignments=alignments)
+
+    def forget_alignment(self) -> None:
+        """Remove the alignment: not all parties have this one."""
+        (self.path / "alignment.safetensors").unlink(missing_ok=True)
+
+    def _write(self, name: str, content: Mapping[str, object]) -> None:
+        text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        write_whole(self.path / name, f'{{"content":{text},"sha256":"{digest}"}}\n'.encode(), private=True)
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        try:
+            raw = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise InputError(f"{self.path / name} cannot be read ({error.strerror})") from None
+        try:
+            found = json.loads(raw)
+            content, digest = found["content"], found["sha256"]
+            text = json.dumps(content, sort_keys=True, separators=(",", ":"))
+            if not isinstance(content, dict) or hashlib.sha256(text.encode()).hexdigest() != digest:
+                raise ValueError("its content is not what was written")
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(name, str(error)) from None
+        return content
+
+    def _damaged(self, name: str, why: str) -> InputError:
+        return InputError(
+            f"{self.path / name} is damaged ({why}): bring the folder back from a back-up, which all peers then have "
+            "to approve, or begin anew with another folder and a new agreement"
+        )
+
+
+def _whole(found: Mapping[str, Any], name: str) -> int:
+    value = found.get(name)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise InputError(f"{name} is {value!r}; a whole number was expected: the state folder is damaged")
+    return value
+
+
+def show_status(path: Path, status: Mapping[str, object]) -> None:
+    """Put a new status in the place of the last one, whole, for its owner alone.
+
+    It is not synced to the disk: after a crash of the machine an older one is as good.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "wb") as file:
+        file.write(json.dumps(status, indent=1).encode() + b"\n")
+    os.replace(temporary, path)

@@ -1,0 +1,27 @@
+"""Run one job: from parties' tables to a trained model and the record of the run.
+
+- `runner`: the course of one party over any mesh: connect, gather, run its program, park, gather again, end.
+  `attempts`: what it must remember between attempts. `timeouts`: how long it waits. `events`: what it reports.
+- `roster`, `party_context`: who takes part, and the context that a party's program runs in.
+- `simulation`, `simulated_parties`, `in_memory`: all parties in one process, connected by memory.
+- `model`, `model_parts`, `checkpoint`, `store`: what was learned, on disk. `partial_scoring`: scores by several sets of
+  parties.
+- `recording`, `evaluation`, `receipt`, `result`, `frames`: what a run measured, as records and tables.
+- `run_folder`, `run_files`, `signing`, `digests`: the files of a run and the keys that sign them.
+"""
+
+from securevfl.run.model import Model, Prediction, predict
+from securevfl.run.result import Result
+from securevfl.run.run_files import write_ledgers
+from securevfl.run.simulation import Aligned, align_parties, join_parties
+
+__all__ = [
+    "Aligned",
+    "Model",
+    "Prediction",
+    "Result",
+    "align_parties",
+    "join_parties",
+    "predict",
+    "write_ledgers",
+]

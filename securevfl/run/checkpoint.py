@@ -1,0 +1,270 @@
+"""Checkpoints: each party keeps its own state after an epoch, and a run that broke off goes on from the last epoch that
+all parties have whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+from securevfl.durable import locked, make_folder
+from securevfl.errors import InputError
+from securevfl.privacy import Journal, LookBook, lost_attempts
+from securevfl.run.store import read_tree, write_tree
+from securevfl.site import Keeper
+
+__all__ = ["FolderKeeper", "keepers", "kept_in"]
+
+_KEPT = 3
+"""Checkpoints of a party: with one damaged and one that the others do not have yet, one is left."""
+
+
+class FolderKeeper(Keeper):
+    """Keeps one party's checkpoints in a folder, the last three of them, and its journal beside them.
+
+    Args:
+        folder: of the run.
+        party: whose.
+        job: digest of the job; checkpoints of another job are refused.
+        data: what else a checkpoint belongs to → its digest; see `data_digests`.
+        every: epochs between two checkpoints.
+        steps: see `Keeper.steps`.
+
+    Attributes:
+        start, step: the epoch to go on from, and batches of the next one; None to begin anew.
+        attempt: that checkpoints are written in, where the parties number their attempts.
+        notes: what the report should tell of how the run went on.
+        saving: called when a checkpoint is on the disk.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        party: str,
+        job: str,
+        *,
+        data: Mapping[str, str] | None = None,
+        every: int = 1,
+        steps: int = 0,
+    ) -> None:
+        self.folder = folder
+        self.party = party
+        self.job = job
+        self.data = dict(data or {})
+        self.every = every
+        self.steps = steps
+        self.start: int | None = None
+        self.attempt = 0
+        self.notes: list[str] = []
+        self.saving: Callable[[], None] = lambda: None
+
+    @cached_property
+    def journal(self) -> Journal:
+        """In ``<party>.journal.jsonl``.
+
+        Raises:
+            InputError: it was changed, or is of another party or job.
+        """
+        return Journal(self.party, self.job, self.folder / f"{self.party}.journal.jsonl")
+
+    @cached_property
+    def looks(self) -> LookBook:
+        """In ``<party>.looks.jsonl``.
+
+        Raises:
+            InputError: it is damaged.
+        """
+        return LookBook(self.folder / f"{self.party}.looks.jsonl")
+
+    def epochs(self) -> set[int]:
+        """Epochs of which there is a checkpoint, whole or not."""
+        pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)\.safetensors")
+        found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
+        return {int(match[1]) for match in found if match}
+
+    def places(self) -> set[tuple[int, int]]:
+        """Epochs, and batches of the one after each, of which there is a checkpoint, whole or not."""
+        pattern = re.compile(re.escape(self.party) + r"\.epoch-(\d+)(?:-step-(\d+))?\.safetensors")
+        found = (pattern.fullmatch(file.name) for file in self.folder.glob(f"{self.party}.epoch-*.safetensors"))
+        return {(int(match[1]), int(match[2] or 0)) for match in found if match}
+
+    def path(self, epoch: int, step: int = 0) -> Path:
+        """Where the checkpoint after `epoch`, and `step` batches of the next one, lies."""
+        within = f"-step-{step}" if step else ""
+        return self.folder / f"{self.party}.epoch-{epoch}{within}.safetensors"
+
+    def read(self, epoch: int, step: int = 0) -> dict[str, object]:
+        """The state after `epoch` and `step` batches of the next one; see `_tree`."""
+        state: dict[str, object] = self._tree(epoch, step)["state"]  # type: ignore[assignment]
+        return state
+
+    def whole(self) -> dict[tuple[int, int], int]:
+        """Epoch and batches of the next one of each whole checkpoint → the attempt that wrote it. A damaged one is left
+        out.
+
+        Raises:
+            InputError: see `_tree`.
+        """
+        found = {}
+        for epoch, step in sorted(self.places()):
+            try:
+                attempt = self._tree(epoch, step).get("attempt")
+            except Damaged:
+                continue
+            found[epoch, step] = attempt if isinstance(attempt, int) else 0
+        return found
+
+    def take_up(self, attempt: int, start: tuple[int, int] | None) -> None:
+        """Begin an attempt: from now on what was released before it counts as released by earlier ones.
+
+        Args:
+            attempt: its number.
+            start: the epoch that it goes on after, and batches of the next one; None to begin anew.
+        """
+        make_folder(self.folder, private=True)
+        self.__dict__.pop("journal", None)  # read again: what this process released before is an earlier attempt's
+        self.attempt = attempt
+        self.start, self.step = (None, 0) if start is None else start
+        self.forget_after(self.start or 0, self.step)
+
+    def _tree(self, epoch: int, step: int = 0) -> dict[str, object]:
+        """What a checkpoint holds.
+
+        Raises:
+            Damaged: bits of the file changed, or it is no checkpoint.
+            InputError: it is of another job, party, table, alignment or epoch, or the journal that goes with it is not
+                there.
+        """
+        path = self.path(epoch, step)
+        try:
+            tree = read_tree(path)
+        except InputError as error:
+            raise Damaged(str(error)) from None
+        if not isinstance(tree, dict) or not isinstance(tree.get("state"), dict):
+            raise Damaged(f"{path} is damaged, or was not written by securevfl")
+        if tree.get("job") != self.job or tree.get("party") != self.party:
+            raise InputError(
+                f"{path} is of another job or party: use another folder for checkpoints, or the same job file as before"
+            )
+        if (tree.get("epoch"), tree.get("step", 0)) != (epoch, step):
+            within = f", step {tree['step']}" if tree.get("step") else ""
+            raise InputError(f"{path} holds epoch {tree.get('epoch')}{within}: give the file its own name back")
+        data = tree.get("data")
+        for what, digest in self.data.items():
+            kept = data.get(what) if isinstance(data, dict) else None
+            if kept != digest:
+                raise InputError(
+                    f"{path} was written with another {what} of {self.party!r} (SHA-256 {str(kept)[:16]}…; this one "
+                    f"has {digest[:16]}…): resume with the same data, or begin anew in another folder"
+                )
+        if not self.journal.knows(str(tree.get("journal"))):
+            raise InputError(
+                f"{path} goes with a journal that is not there, or not as long as it was ({self.journal.path}): it "
+                "counts what was released, and without it ε would be wrong; bring it back"
+            )
+        return tree
+
+    def saved(self) -> dict[str, object] | None:
+        """See `Keeper.saved`.
+
+        Raises:
+            InputError: see `read`.
+        """
+        return None if self.start is None else self.read(self.start, self.step)
+
+    def wants(self, epoch: int) -> bool:
+        return epoch % self.every == 0
+
+    def save(self, epoch: int, state: dict[str, object], *, step: int = 0) -> None:
+        make_folder(self.folder, private=True)
+        self.journal.begin(self.start or 0)
+        where: dict[str, object] = {
+            "job": self.job,
+            "party": self.party,
+            "epoch": epoch,
+            "data": self.data,
+            "journal": self.journal.head,
+        }
+        where |= {"attempt": self.attempt, "step": step}
+        write_tree(self.path(epoch, step), where | {"state": state})
+        for old in sorted(self.places())[:-_KEPT]:
+            self.path(*old).unlink(missing_ok=True)
+        self.saving()
+
+    def forget_after(self, start: int, step: int = 0) -> None:
+        """Put aside what was kept after epoch `start` and `step` batches of the next one: of an attempt that broke off
+        before all parties had it. Beside files of this attempt it would look as if it belonged to them."""
+        for place in self.places():
+            if place > (start, step):
+                self.path(*place).replace(self.path(*place).with_suffix(".left"))
+
+
+class Damaged(InputError):
+    """A checkpoint's bits changed, or it is none."""
+
+
+def keepers(
+    folder: Path,
+    parties: Iterable[str],
+    job: str,
+    *,
+    data: Mapping[str, Mapping[str, str]] | None = None,
+    every: int = 1,
+) -> dict[str, FolderKeeper]:
+    """One keeper for each party, set to the last epoch that all of them have whole.
+
+    Args:
+        folder: of the run.
+        parties: who keep checkpoints.
+        job: digest of the job.
+        data: party → what its checkpoints belong to; see `data_digests`.
+        every: epochs between two checkpoints.
+
+    Raises:
+        InputError: checkpoints of another job or of other data, renamed ones, ones without their journal; or no epoch
+            of which all parties have a whole one, unless the run broke off while the first ones were written; or a
+            party's journal does not know of an attempt that another's has.
+    """
+    found = {name: FolderKeeper(folder, name, job, data=(data or {}).get(name), every=every) for name in parties}
+    damaged: list[str] = []
+    whole: dict[str, set[int]] = {name: set() for name in found}
+    for name, keeper in found.items():
+        for epoch in keeper.epochs():
+            try:
+                keeper.read(epoch)
+                whole[name].add(epoch)
+            except Damaged as error:
+                damaged.append(str(error))
+    common = set.intersection(*whole.values())
+    start = max(common, default=None)
+    if start is None and (damaged or any(epochs - {every} for epochs in whole.values())):
+        have = "; ".join(f"{name}: {', '.join(map(str, sorted(e))) or 'none'}" for name, e in sorted(whole.items()))
+        raise InputError(
+            f"{folder} has no epoch of which every party's checkpoint is whole ({have}): bring the missing files back, "
+            "or begin anew in another folder, and add what was released so far to ε yourself"
+            + "".join(f"; {text}" for text in damaged)
+        )
+    lost = lost_attempts({name: (keeper.journal.agreed, keeper.journal.attempt) for name, keeper in found.items()})
+    if lost:
+        raise InputError(f"{folder}: {lost}")
+    for keeper in found.values():
+        keeper.start = start
+        keeper.notes = [f"{text}; the run went on from epoch {start}, which all parties have whole" for text in damaged]
+        keeper.forget_after(start or 0)
+    return found
+
+
+@contextmanager
+def kept_in(
+    folder: Path, parties: Iterable[str], job: str, data: Mapping[str, Mapping[str, str]]
+) -> Iterator[dict[str, FolderKeeper]]:
+    """`keepers` of a folder that this process holds alone, and that only its owner can read.
+
+    Raises:
+        InputError: another process keeps its checkpoints there; or see `keepers`.
+    """
+    make_folder(folder, private=True)
+    with locked(folder, "a run keeps its checkpoints there; wait for it to end, or give another folder"):
+        yield keepers(folder, parties, job, data=data)

@@ -1,0 +1,80 @@
+"""All parties of a job in one process: the course of each as a task, over meshes in memory, nothing else in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeVar
+
+from securevfl.errors import PartyFailed, PeerEnded, SecureVFLError
+from securevfl.party.program import closing
+from securevfl.party.reports import View
+from securevfl.run.attempts import Attempts
+from securevfl.run.blocking import blocking, carrying
+from securevfl.run.runner import PartyRunner
+from securevfl.site import Site
+from securevfl.transport import Channel, MemoryHub
+
+__all__ = ["run_together"]
+
+T = TypeVar("T")
+
+
+def run_together(
+    programs: Mapping[str, Callable[[Site], Awaitable[T]]], site_at: Callable[[str, Mapping[str, Channel]], Site]
+) -> tuple[dict[str, T], dict[str, Site]]:
+    """Run all parties to their end.
+
+    Args:
+        programs: party → what it runs at its site.
+        site_at: makes a party's site of its name and its channels.
+
+    Returns:
+        Party → its result, and party → its site.
+
+    Raises:
+        PartyFailed: a program ended with an unforeseen error, its `__cause__`; the others stopped.
+        SecureVFLError: any other, as the first party raised it; it carries all ledgers.
+    """
+    sites: dict[str, Site] = {}
+    failed: list[tuple[str, BaseException]] = []
+
+    async def attempt(name: str, view: View, channels: Mapping[str, Channel]) -> T:
+        try:
+            site = sites[name] = site_at(name, channels)
+            return await closing(site, programs[name](site))
+        except (Exception, asyncio.CancelledError) as error:
+            failed.append((name, error))
+            raise
+
+    async def course(name: str, runner: PartyRunner[T]) -> T:
+        try:
+            return await runner.run()
+        except (Exception, asyncio.CancelledError) as error:
+            failed.append((name, error))
+            raise
+
+    async def together() -> dict[str, T]:
+        hub = MemoryHub(sorted(programs))
+        async with asyncio.TaskGroup() as group:
+            tasks = {}
+            for name, mesh in hub.items():
+                runner = PartyRunner(mesh, Attempts(mesh.incarnation), partial(attempt, name))
+                tasks[name] = group.create_task(course(name, runner), name=name)
+        if failed:  # a task that nobody here cancelled: a group that is cancelled or fails does not come this far
+            raise PeerEnded("a party's task was cancelled")
+        return {name: task.result() for name, task in tasks.items()}
+
+    try:
+        with carrying(sites):
+            return blocking(together), sites
+    except* Exception:
+        causes = [one for one in failed if not isinstance(one[1], PeerEnded | asyncio.CancelledError)]
+        name, error = (causes or failed)[0]  # who ended it, before those who noticed
+    raised = error if isinstance(error, SecureVFLError) else PartyFailed(name, error)
+    raised.ledgers = tuple(site.ledger for _, site in sorted(sites.items()))
+    if raised is not error:
+        raise raised from error
+    raised.add_note(f"raised at party {name!r}; the other parties stopped")
+    raise raised

@@ -1,0 +1,202 @@
+"""A trained model: each party's own part, kept in files of their own; and predicting on new rows with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from securevfl.data import Parties
+from securevfl.errors import InputError, UnknownNameError
+from securevfl.party import Job
+from securevfl.privacy import Ledger
+from securevfl.run.frames import scores_frame
+from securevfl.run.model_parts import PART, ModelPart, model_part, run_of, write_run
+from securevfl.run.partial_scoring import Step, every_set, score_by_sets
+from securevfl.run.simulation import Aligned, consent_parties, look_books
+from securevfl.run.store import tree_digest, write_tree
+from securevfl.site import Observer
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Model", "Prediction", "predict"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """What a run learned.
+
+    Attributes:
+        job: that it was trained by; predicting needs the same one.
+        parts: party → its own part: weights (or shares of them) and how it encodes its columns; of a coordinator
+            that computes on shares, too.
+    """
+
+    job: Job
+    parts: Mapping[str, Mapping[str, Any]] = field(repr=False)
+
+    def __repr__(self) -> str:
+        return f"Model({self.job.algorithm.title}, {self.job.protection.title}; parts of {', '.join(self.parts)})"
+
+    def part(self, party: str) -> ModelPart:
+        """What one party holds of the model, and nothing of the others'.
+
+        Raises:
+            UnknownNameError: no part of this party.
+        """
+        if party not in self.parts:
+            raise UnknownNameError("party", party, self.parts)
+        whole = {name: model_part(self.job, name, part) for name, part in self.parts.items()}
+        run = run_of({name: tree_digest(part) for name, part in whole.items()})
+        return ModelPart(party=party, job=self.job, run=run, tree=whole[party])
+
+    @property
+    def coordinator(self) -> str:
+        """Name of the party without data that takes part in predicting; empty where there is none."""
+        with_data = [name for name, part in self.parts.items() if part.get("encoder", True)]
+        return self.job.protection.coordinator_among(with_data)
+
+    def save(self, folder: str | Path) -> Path:
+        """Write each party's part to ``<party>.model.safetensors`` in `folder`, and the name of their run to
+        ``model.run``; returns the folder."""
+        target = Path(folder)
+        whole = {party: model_part(self.job, party, part) for party, part in self.parts.items()}
+        for party, part in whole.items():
+            write_tree(target / f"{party}{PART}", part)
+        write_run(target, run_of({party: tree_digest(part) for party, part in whole.items()}))
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path, job: Job) -> Model:
+        """The model that was saved to `folder`.
+
+        Args:
+            folder: where the parts are.
+            job: that it was trained by.
+
+        Raises:
+            InputError: no parts, damaged ones, or parts that another job trained.
+        """
+        files = sorted(Path(folder).glob(f"*{PART}"))
+        if not files:
+            raise InputError(f"{folder} holds no model: no file is called <party>.model.safetensors")
+        parts = {}
+        for file in files:
+            party = file.name.removesuffix(PART)
+            part = ModelPart.load(file, party, job)
+            parts[party], job = part.tree, part.job
+        return cls(job=job, parts=parts)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Prediction:
+    """What the active party learns by predicting.
+
+    Attributes:
+        ids: its identifiers of the rows that were scored, the common ones first.
+        probabilities: (n, classes), rows sum to one.
+        classes: names of the classes, as texts, in the order of the columns.
+        used: for each row the parties whose columns it was scored from, the active one first.
+        steps: what each set of parties scored, what that took and who learned what by it.
+        ledgers: party → what left it while the rows of all given parties were predicted.
+    """
+
+    ids: Sequence[str]
+    probabilities: np.ndarray = field(repr=False)
+    classes: tuple[str, ...]
+    used: tuple[tuple[str, ...], ...] = ()
+    steps: tuple[Step, ...] = ()
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        what = f"of {', '.join(self.classes)}" if self.classes else "a number each"
+        sets = " or ".join(dict.fromkeys(" + ".join(who) for who in self.used))
+        return f"Prediction({len(self.ids):,} rows, {what}{', from columns of ' + sets if sets else ''})"
+
+    def to_pandas(self) -> DataFrame:
+        """One row for each scored row, by the active party's identifier: a column a class, or one for a number; and
+        the parties whose columns it was scored from.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        frame = scores_frame(self.ids, self.classes, {"score": self.probabilities})
+        return frame.assign(**{"scored from": [" + ".join(who) for who in self.used]}) if self.used else frame
+
+
+def predict(
+    model: Model,
+    parties: Parties,
+    *,
+    everyone: bool = False,
+    calibrated: bool = True,
+    aligned: Aligned | None = None,
+    observers: Mapping[str, Observer] | None = None,
+    looks: str | Path | None = None,
+) -> Prediction:
+    """Predict on new rows: align the parties' tables, encode them as in training, score the common rows; with
+    `everyone` all rows of the active party, each once, by the largest set of parties that hold it.
+
+    Args:
+        model: what a run learned.
+        parties: their new tables; the active one needs no labels (`Parties.of(…, active="bank")`). A passive party that
+            left may be missing, where the algorithm allows it (`Algorithm.subsets`); the active party's table alone is
+            scored whole, without any message.
+        everyone: whether rows that not all parties hold are scored, too: by each set of parties that the algorithm
+            allows, the largest first, and at last by the active party alone. Each set aligns anew, by which the active
+            party and the passive ones of a set learn which of their rows they share; see `Prediction.steps`.
+        calibrated: whether probabilities are scaled by the temperatures that were fitted on validation rows, one for
+            scores from all columns and one for the active party's own; scores of other sets of parties have none.
+        aligned: an alignment of these tables to use again.
+        observers: party → what hears of it.
+        looks: see `simulate`.
+
+    Raises:
+        InputError: other parties or other columns than in training, or an algorithm that is not fit for such rows.
+        PolicyError: a party's policy forbids that fewer than all parties align (`Policy.pairwise_intersections`).
+        SecureVFLError: whatever ended it.
+    """
+    active, job, helper = parties.active.name, model.job, model.coordinator
+    owners = [name for name in model.parts if name != helper]
+    passive = sorted(name for name in parties if name != active)
+    trained_with = sorted(name for name in owners if name != active)
+    who = f"the model belongs to {', '.join(owners)}; the tables to {', '.join(parties)}"
+    if any(name not in owners for name in parties) or active not in owners:
+        raise InputError(who)
+    if helper and helper not in model.parts:
+        raise InputError(
+            f"{helper!r}, which has no data, computed on shares and holds a part of this model: bring "
+            f"{helper}{PART} along with the others"
+        )
+    try:
+        job.algorithm.check_subset(passive, trained_with)
+    except InputError as error:
+        raise InputError(f"{who}: {error}") from None
+    sets: list[tuple[str, ...]] = [tuple(passive)]
+    if everyone:
+        job.algorithm.check_subset((), trained_with)
+        if job.protection.on_shares:
+            raise InputError(
+                "the model is in shares, and no party can score rows by itself: leave everyone out, and predict the "
+                "rows that all parties hold"
+            )
+        sets = every_set(job.algorithm.subsets, passive)
+    if len(sets) > 2:
+        consent_parties([job], parties, pairwise=True)
+    parts = dict(model.parts)
+    books = None if looks is None else look_books(looks, parties)
+    if not calibrated:
+        parts[active] = {name: value for name, value in parts[active].items() if name != "temperature"}
+    steps = tuple(score_by_sets(job, parts, parties, sets, aligned=aligned, observers=observers, looks=books))
+    return Prediction(
+        ids=parties.active.names(np.concatenate([step.rows for step in steps])),
+        probabilities=np.concatenate([step.probabilities for step in steps]),
+        classes=tuple(model.parts[active]["names"]),
+        used=tuple(step.parties for step in steps for _ in step.rows),
+        steps=steps,
+        ledgers=next((found for run, found in steps[0].ledgers.items() if run.startswith("predict")), {}),
+    )

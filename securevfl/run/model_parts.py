@@ -1,0 +1,106 @@
+"""A party's part of a model: as it is stored, as its ledger names it, and as that party alone reads it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from securevfl.durable import write_whole
+from securevfl.errors import InputError
+from securevfl.party import Job, settlements
+from securevfl.run.store import read_tree, tree_digest
+
+__all__ = ["MODEL_PART", "PART", "RUN", "ModelPart", "model_part", "run_of", "write_run"]
+
+PART = ".model.safetensors"
+"""What follows a party's name in the name of its file."""
+
+RUN = "model.run"
+"""The file beside a part that names the run which all parts are of: 64 hexadecimal digits, the same at all parties."""
+
+MODEL_PART = "model part"
+"""The note of a party's ledger that holds the digest of its part."""
+
+_NEEDED = {"parts", "batch_size", "times", "encoder", "classes", "names"}
+_DIGITS = 64
+
+
+def model_part(job: Job, party: str, part: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file of a party's part holds."""
+    return {"job": job.digest, "party": party, **part}
+
+
+def run_of(digests: Mapping[str, str]) -> str:
+    """A name for the run that these parts are of, where all of them are in one place: SHA-256 of their digests.
+
+    Args:
+        digests: party → digest of its part, see `ModelPart.digest`.
+    """
+    text = "".join(f"{party}\n{digest}\n" for party, digest in sorted(digests.items()))
+    return hashlib.sha256(b"securevfl model run v1\n" + text.encode()).hexdigest()
+
+
+def write_run(folder: Path, run: str) -> None:
+    """Write the name of a run beside its parts; each party takes it along with its own."""
+    write_whole(folder / RUN, f"{run}\n".encode())
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelPart:
+    """One party's part of a trained model, read without any other's.
+
+    Attributes:
+        party: whose it is.
+        job: that trained it.
+        run: names the run, the same at all parties; empty where nothing beside the part says it.
+        tree: what it learned and how it encodes its columns.
+    """
+
+    party: str
+    job: Job
+    run: str
+    tree: Mapping[str, Any] = field(repr=False)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of what it holds, hexadecimal; the party's ledger has it in the note `MODEL_PART`."""
+        return tree_digest(dict(self.tree))
+
+    @classmethod
+    def load(cls, place: str | Path, party: str, job: Job, *, run: str = "") -> ModelPart:
+        """Read a party's part.
+
+        Args:
+            place: its file, or the folder that it is in.
+            party: whose.
+            job: that it was trained by.
+            run: names the run; what stands beside the part, unless given.
+
+        Raises:
+            InputError: no such file, a damaged one, another party's, or one that another job trained.
+        """
+        path = Path(place)
+        file = path / f"{party}{PART}" if path.is_dir() else path
+        tree = read_tree(file)
+        if not isinstance(tree, dict) or _NEEDED - set(tree) or tree.get("party") != party:
+            raise InputError(f"{file} does not hold {party!r}'s part of a model: copy the file that the run saved")
+        trained = next((one for one in settlements(job) if one.digest == tree.get("job")), None)
+        if trained is None:
+            raise InputError(f"{file} was trained by another job; give the job that trained it, unchanged")
+        return cls(party=party, job=trained, run=run or _read_run(file.parent), tree=tree)
+
+
+def _read_run(folder: Path) -> str:
+    try:
+        run = (folder / RUN).read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder / RUN} cannot be read ({error}): copy the file that the run saved") from None
+    if len(run) != _DIGITS or not set(run) <= set("0123456789abcdef"):
+        raise InputError(f"{folder / RUN} does not name a run: copy the file that the run saved")
+    return run

@@ -1,0 +1,173 @@
+"""Scores by several sets of parties, one after the other: each row by the first set that holds it.
+
+The parties align once for each set, and rows that were scored take part no more. So each row is scored once, and no two
+sums over different parties of one row are ever opened: their difference would be one party's part of it. The set
+without passive parties is the active party alone, which sends nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from securevfl.data import Parties
+from securevfl.errors import FewCommonRows, NoCommonRows
+from securevfl.party import Alone, Job
+from securevfl.privacy import Ledger, LookBook
+from securevfl.run.simulation import Aligned, align_parties, predict_parties
+from securevfl.site import Observer
+from securevfl.training import Subsets
+
+__all__ = ["Step", "every_set", "score_by_sets"]
+
+Ledgers = Mapping[str, Mapping[str, Ledger]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What one set of parties scored, and what that took.
+
+    Attributes:
+        parties: whose columns were used, the active party first.
+        rows: the active party's numbers of the rows, (n,).
+        probabilities: (n, classes).
+        tells: who learned what by the alignment, in words; empty for the active party alone.
+        why: why nothing was scored; empty where something was.
+        ledgers: run → party → ledger: of the alignment, where there was one, and of the prediction.
+    """
+
+    parties: tuple[str, ...]
+    rows: np.ndarray = field(repr=False)
+    probabilities: np.ndarray = field(repr=False)
+    tells: str = ""
+    why: str = ""
+    ledgers: Ledgers = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        """How many messages all parties together sent."""
+        return sum(1 for _ in self._sent())
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes all parties together sent."""
+        return sum(self._sent())
+
+    def _sent(self) -> Iterator[int]:
+        for ledgers in self.ledgers.values():
+            for ledger in ledgers.values():
+                yield from (entry.bytes for entry in ledger.entries if entry.way == "sent")
+
+
+def every_set(subsets: Subsets, passive: Sequence[str]) -> list[tuple[str, ...]]:
+    """The sets of passive parties that together score every row of the active party, the largest first.
+
+    Args:
+        subsets: see `Algorithm.subsets`; not ``"all"``.
+        passive: names of all passive parties.
+    """
+    sizes = range(len(passive), 0, -1) if subsets == "any" else [len(passive)] * bool(passive)
+    return [*(chosen for size in sizes for chosen in combinations(passive, size)), ()]
+
+
+def score_by_sets(
+    job: Job,
+    parts: Mapping[str, Mapping[str, Any]],
+    parties: Parties,
+    sets: Iterable[Sequence[str]],
+    *,
+    aligned: Aligned | None = None,
+    observers: Mapping[str, Observer] | None = None,
+    looks: Mapping[str, LookBook] | None = None,
+) -> Iterator[Step]:
+    """Score rows by each set in its turn, those that no set before it scored.
+
+    Args:
+        job: that trained the model.
+        parts: party → its part of the model; of all that it was trained with.
+        parties: their tables.
+        sets: of passive parties; an empty one for the active party alone.
+        aligned: an alignment of all these tables to use again, for the first set.
+        observers: party → what hears of it.
+        looks: party → its book of looks.
+
+    Yields:
+        A step for each set; one of a single set that has no common rows raises instead.
+
+    Raises:
+        SecureVFLError: whatever ended it.
+    """
+    active, chosen = parties.active.name, [tuple(one) for one in sets]
+    among = tuple(map(str, parts[active].get("passive", sorted(set(parts) - {active}))))
+    left = {name: np.arange(table.rows) for name, table in parties.items()}
+    for number, present in enumerate(chosen):
+        names = (active, *present)
+        whole = all(len(left[name]) == parties[name].rows for name in names)
+        tables = {name: parties[name] if whole else parties[name].take(left[name]) for name in names}
+        if not present:
+            yield _alone(job, parts[active], parties, left[active])
+            continue
+        if any(not len(left[name]) for name in names):
+            continue
+        some = Parties(tables, active=active)
+        mine = job.replace(policies={name: policy for name, policy in job.policies.items() if name in names})
+        title = "" if set(present) == set(among) else f" with {', '.join(present)}"
+        told = _tells(active, present, among)
+        try:
+            found = (None if number else aligned) or align_parties(some, mine, run=f"alignment{title}", among=among)
+        except (NoCommonRows, FewCommonRows) as error:
+            if len(chosen) == 1:
+                raise
+            wide = len(parts[active]["names"])
+            ledgers = {f"alignment{title}": {ledger.party: ledger for ledger in error.ledgers}}
+            yield Step(
+                parties=names,
+                rows=left[active][:0],
+                probabilities=np.empty((0, wide)),
+                tells=told,
+                why=str(error),
+                ledgers=ledgers,
+            )
+            continue
+        scores, said = predict_parties(
+            mine,
+            some,
+            found,
+            {name: part for name, part in parts.items() if name in names or name not in (active, *among)},
+            run=f"predict{title}",
+            observers=observers,
+            among=among,
+            looks=looks,
+        )
+        scored = {name: left[name][found.parties[name].rows] for name in names}
+        left |= {name: np.setdiff1d(left[name], rows) for name, rows in scored.items()}
+        yield Step(
+            parties=names,
+            rows=scored[active],
+            probabilities=scores,
+            tells=told,
+            ledgers={f"alignment{title}": found.ledgers, f"predict{title}": said},
+        )
+
+
+def _alone(job: Job, part: Mapping[str, Any], parties: Parties, rows: np.ndarray) -> Step:
+    alone = Alone(parties.active, job, part, run="predict alone")
+    scores = alone.scores(rows)
+    alone.ledger.close("done")
+    name = parties.active.name
+    return Step(parties=(name,), rows=rows, probabilities=scores, ledgers={"predict alone": {name: alone.ledger}})
+
+
+def _tells(active: str, present: Sequence[str], among: Sequence[str]) -> str:
+    if set(present) == set(among):
+        return "all parties learn which of their rows all hold"
+    without = ", ".join(name for name in among if name not in present)
+    who = " and ".join(present)
+    return (
+        f"{active} learns which of its rows {who} hold{'s' * (len(present) == 1)} and {without} not, or did not say; "
+        f"{who} learn{'s' * (len(present) == 1)} the same of their rows"
+    )

@@ -1,0 +1,118 @@
+"""A party's place in an attempt: its site, made from what it alone has and its channels to the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from securevfl.party import Job, declared
+from securevfl.privacy import Clock, Ledger, Link, LookBook, OpensLedgers, Policy
+from securevfl.run.roster import Roster
+from securevfl.site import SILENCE, Keeper, Observer, PartySecret, Site
+from securevfl.transport import Channel, Exchanges, PartyRole
+
+__all__ = ["declare", "first_secret", "site_of"]
+
+
+def first_secret(job: Job, name: str) -> PartySecret:
+    """A party's secret where nothing kept it: from the operating system where the job seals the cut or draws what
+    hides features from it, and from the job's seed elsewhere."""
+    hides = job.protection.sealed or job.algorithm.draws_secretly
+    return PartySecret.fresh() if hides else PartySecret.derived(job.seed, name)
+
+
+def site_of(
+    job: Job,
+    roster: Roster,
+    name: str,
+    channels: Mapping[str, Channel],
+    *,
+    run: str,
+    ledgers: OpensLedgers,
+    secret: PartySecret,
+    keeper: Keeper | None = None,
+    observer: Observer | None = None,
+    messages: Exchanges | None = None,
+    silence: float = SILENCE,
+    looks: LookBook | None = None,
+    filters: Path | None = None,
+) -> Site:
+    """A site whose links let through what the job declares.
+
+    Args:
+        job: what is run.
+        roster: who takes part.
+        name: whose site it is.
+        channels: peer → the channel to it.
+        run: name of the run, for the ledger.
+        ledgers: opens the party's ledger.
+        secret: the party's own.
+        keeper: keeps its checkpoints.
+        observer: hears how it goes on.
+        messages: what the job declares, where it is known already.
+        silence: see `Site.silence`.
+        looks: the party's book of looks; the keeper's unless given, where the policy has a budget of looks.
+        filters: see `Site.filters`.
+    """
+    messages = messages or declared(job, len(roster.passive))
+    observer = observer or Observer()
+    role = roster.role(name)
+    policy = job.policy(name) if channels else job.policies.get(name, Policy())
+    keeper, clock = keeper or Keeper(), Clock()
+    if looks is None:
+        looks = LookBook() if policy.max_looks is None else keeper.looks
+    ledger = ledgers.open(name, run=run, job=job.digest, policy=policy.text(), role=role)
+    if channels:
+        declare(ledger, messages, role)
+    links = {
+        peer: Link(
+            name,
+            peer,
+            channel,
+            ledger,
+            policy,
+            clock,
+            sends=messages.between(role, roster.role(peer)),
+            takes=messages.between(roster.role(peer), role),
+            heard=observer.heard if observer.listening else None,
+        )
+        for peer, channel in sorted(channels.items())
+    }
+    return Site(
+        name=name,
+        active=roster.owners[0],
+        passive=roster.passive,
+        owners=roster.owners,
+        coordinator=roster.coordinator,
+        links=links,
+        ledger=ledger,
+        policy=policy,
+        clock=clock,
+        job=job.digest,
+        seed=job.seed,
+        secret=secret,
+        observer=observer,
+        keeper=keeper,
+        silence=silence,
+        looks=looks,
+        filters=filters,
+        pool=job.pool,
+    )
+
+
+def declare(ledger: Ledger, messages: Exchanges, role: PartyRole) -> None:
+    """Write into a party's ledger what the run declares to it, so that an audit needs the ledger alone."""
+    for exchange in messages:
+        if role in (exchange.sender, exchange.receiver):
+            ledger.note(
+                "exchange",
+                {
+                    "step": exchange.step,
+                    "kind": exchange.kind.value,
+                    "sender": exchange.sender,
+                    "receiver": exchange.receiver,
+                    "words": exchange.words,
+                    "reveals": exchange.reveals,
+                    "opened": "" if exchange.opened is None else exchange.opened.value,
+                },
+            )

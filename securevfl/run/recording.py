@@ -1,0 +1,330 @@
+"""From what parties have after a run to the record of it: figures, findings, epochs, alignment."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from securevfl.errors import ProtectionInactive
+from securevfl.ledger import Closing
+from securevfl.party import Job, declared
+from securevfl.privacy import Finding, Ledger, Policy, PublicKey, Reading, measured
+from securevfl.report import Card, make_card
+from securevfl.report.attack_record import AttackRecord
+from securevfl.report.record import (
+    AlignmentRecord,
+    EpochRecord,
+    FigureRecord,
+    LearnedRecord,
+    LedgerRecord,
+    PartyRecord,
+    Phases,
+    PointsBin,
+    PointsRecord,
+    PreparedRecord,
+    RunRecord,
+    SightRecord,
+)
+from securevfl.run.evaluation import evaluation_of
+from securevfl.run.receipt import budgets, links, receipt, totals
+from securevfl.run.simulation import Aligned, Ran
+from securevfl.training import Split, Trained
+from securevfl.training.state import State, as_dict
+from securevfl.transport import Sight
+
+__all__ = ["alignment_record", "job_card", "learned_of", "ledger_records", "over_draws", "run_record", "title_of"]
+
+
+_LOOKS = ("z,", "each part of z,")
+"""Sights that a budget of looks counts, as ``measured.json`` calls them."""
+
+
+def title_of(job: Job) -> str:
+    """Of a run: what was trained, under which protection."""
+    return f"{job.algorithm.called(job.number)}, {job.protection.title}"
+
+
+def run_record(
+    key: str,
+    job: Job,
+    ran: Ran,
+    owners: Sequence[str],
+    passive: Sequence[str],
+    seconds: float,
+    *,
+    title: str = "",
+    notes: Sequence[str] = (),
+) -> RunRecord:
+    """What one run measured, with its receipt and what each party can learn.
+
+    Args:
+        key: of the run, unique in the record.
+        job: that ran.
+        ran: what it left: of all parties, or of those whose report it is.
+        owners: names of the parties with labels.
+        passive: names of the others.
+        seconds: it took.
+        title: as shown; from the job unless given.
+        notes: to go before the run's own.
+
+    Raises:
+        ProtectionInactive: differential privacy was asked for, and no party counted a release.
+    """
+    chief = ran.trained.get(owners[0]) or next(iter(ran.trained.values()))
+    epochs = max((len(trained.readings) for trained in ran.trained.values()), default=0)
+    found = [f for owner in owners for f in job.findings(passive, owner) if passive]
+    findings = _budgeted(found, job)
+    spent = {name: trained.spent for name, trained in ran.trained.items()}
+    dp = job.protection.dp
+    every = set(ran.trained) >= {*owners, *passive}
+    if every and dp is not None and dp.private and not any(spent.values()):
+        raise ProtectionInactive("differential privacy was asked for and no party's accountant counted a release")
+    return RunRecord(
+        key=key,
+        title=title or title_of(job),
+        baseline=not passive,
+        protection=job.protection.title if passive else "none",
+        epochs=[_epoch(i, ran) for i in range(len(chief.epochs) or epochs)],
+        best_epoch=chief.best_epoch,
+        stopped=chief.stopped,
+        test=chief.test,
+        seconds=seconds,
+        links=links(ran.ledgers),
+        epsilon=budgets(spent),
+        epsilon_totals=totals(spent),
+        receipt=receipt(ran.ledgers, declared(job, len(passive)).words),
+        learned=learned_of(findings),
+        assumes=job.protection.assumes(owners, passive) if passive else "",
+        rows_trained=sum(ran.trained[owner].rows for owner in owners if owner in ran.trained),
+        notes=[
+            *notes,
+            *job.algorithm.notes(job.protection),
+            *_scored(job, chief),
+            *(n for t in ran.trained.values() for n in t.notes),
+        ],
+        warnings=list(dict.fromkeys(w for trained in ran.trained.values() for w in trained.warnings)),
+        constant=chief.constant,
+        alone=chief.alone if job.algorithm.subsets != "all" else {},
+        calibration={whose: asdict(one) for whose, one in chief.calibration.items()},
+        self_training=chief.self_training,
+        prepared={
+            name: [PreparedRecord(**asdict(line)) for line in trained.prepared]
+            for name, trained in ran.trained.items()
+            if trained.prepared
+        },
+        evaluation=evaluation_of(chief),
+        points={name: card for name, trained in ran.trained.items() if (card := points_of(trained.model))},
+        base_points=_base_points(chief.model),
+    )
+
+
+def _base_points(model: State) -> float | None:
+    found = as_dict(model.get("scorecard", {})).get("points to begin with")
+    return float(found) if isinstance(found, int | float) else None
+
+
+def points_of(model: State) -> list[PointsRecord]:
+    """A scorecard's columns with points, those that tell most first; none of another model."""
+    card: Mapping[str, Any] = as_dict(model.get("scorecard", {}))
+    found = [
+        PointsRecord(
+            column=str(one["column"]),
+            units=str(one["units"]),
+            information_value=float(one["information value"]),
+            bins=[
+                PointsBin(up_to=part["up to"], rows=part["rows"], woe=part["woe"], points=part["points"])
+                for part in one["bins"]
+            ],
+        )
+        for one in card.get("columns", ())
+        if len(one["bins"]) > 1
+    ]
+    return sorted(found, key=lambda one: -one.information_value)
+
+
+def _scored(job: Job, chief: Trained) -> list[str]:
+    """How the active party's other rows are scored, and how sure scores are, in words."""
+    found = []
+    if chief.alone and job.algorithm.subsets != "all":
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in chief.alone.items())
+        found.append(f"test rows by the active party's own columns, without a message: {figures}")
+    who = {"whole": "scores from all columns", "alone": "scores from the active party's own"}
+    for whose, one in chief.calibration.items():
+        found.append(
+            f"{who[whose]} are calibrated by temperature {one.temperature:.3g}, from {one.rows:,} validation rows; "
+            f"expected calibration error on the test rows {one.before:.3f} before, {one.after:.3f} after"
+        )
+    return found
+
+
+def _epoch(index: int, ran: Ran) -> EpochRecord:
+    """One epoch, put together from every party's clock."""
+    readings: dict[str, Reading] = {name: trained.readings[index] for name, trained in ran.trained.items()}
+    told = next((trained.epochs[index] for trained in ran.trained.values() if trained.epochs), None)
+    longest = max(reading.compute + reading.he + reading.wait for reading in readings.values())
+    return EpochRecord(
+        epoch=index + 1,
+        train_loss=None if told is None or math.isnan(told.loss) else told.loss,
+        valid={} if told is None else told.valid,
+        seconds=longest,
+        phases={name: Phases(compute=r.compute, he=r.he, wait=r.wait) for name, r in readings.items()},
+        bytes={f"{name} -> {peer}": size for name, r in readings.items() for peer, size in r.sent.items()},
+    )
+
+
+def learned_of(findings: Sequence[Finding]) -> list[LearnedRecord]:
+    """Findings that say the same, in one line: of one party about several others, or of several parties; with what
+    attacks got from such sights."""
+    about: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
+    for f in findings:
+        about.setdefault((f.party, f.learns, f.severity, f.sights), []).append(f.about)
+    who: dict[tuple[str, str, str, tuple[Sight, ...]], list[str]] = {}
+    for (party, learns, severity, sights), others in about.items():
+        who.setdefault((", ".join(others), learns, severity, sights), []).append(party)
+    return [
+        LearnedRecord(
+            party=", ".join(names),
+            about=others,
+            learns=learns,
+            severity=severity,
+            sights=[_sight(one) for one in sights],
+        )
+        for (others, learns, severity, sights), names in who.items()
+    ]
+
+
+def job_card(
+    job: Job, owners: Sequence[str], passive: Sequence[str], attacked: AttackRecord | None = None
+) -> Card | None:
+    """What each party could read of each other's data if the job ran, at worst; None where there is nobody to read.
+
+    Args:
+        job: that has not run.
+        owners: names of the parties with labels.
+        passive: names of the others.
+        attacked: attacks on it, whose figures stand in the place of those from elsewhere.
+    """
+    if not passive:
+        return None
+    found = [f for owner in owners for f in job.findings(passive, owner)]
+    learned = learned_of(_budgeted(found, job))
+    roles = {**dict.fromkeys(owners, "active"), **dict.fromkeys(passive, "passive")}
+    helper = job.protection.coordinator_among(roles)
+    roles |= {helper: "coordinator"} if helper else {}
+    parties = [PartyRecord(name=name, role=role, rows=0, columns=[]) for name, role in roles.items()]
+    return make_card(learned, parties, attacked, title=title_of(job), assumes=job.protection.assumes(owners, passive))
+
+
+def _budgeted(findings: Sequence[Finding], job: Job) -> list[Finding]:
+    """Findings of which the sights of features say how many looks their owner's policy allows. As many values of z as a
+    row has columns, or more, bound nothing."""
+    found = []
+    for one in findings:
+        most = job.policies.get(one.about, Policy()).max_looks
+        if most is not None and most < 1:
+            budget = f"max_looks = {most:g}: values of z for each column of a row"
+            sights = tuple(
+                replace(sight, budget=budget) if sight.view.startswith(_LOOKS) else sight for sight in one.sights
+            )
+            one = replace(one, sights=sights)  # noqa: PLW2901 - the same finding, with its bound
+        found.append(one)
+    return found
+
+
+def _sight(one: Sight) -> SightRecord:
+    found = measured().get(one.view)
+    return SightRecord(
+        of=one.of,
+        severity=one.severity,
+        through=one.through,
+        epsilon=None if one.epsilon is None or math.isinf(one.epsilon) else one.epsilon,
+        auc=one.auc,
+        budget=one.budget,
+        result=one.result,
+        measured=None
+        if found is None
+        else FigureRecord(
+            got=found.got,
+            without=found.without,
+            attribute=found.attribute,
+            attribute_without=found.attribute_without,
+            cell=found.cell,
+        ),
+    )
+
+
+def alignment_record(aligned: Aligned, split: Split, chief: str, seconds: float) -> AlignmentRecord:
+    """How the parties were aligned, and what came of it.
+
+    Args:
+        aligned: all parties' alignments.
+        split: of the common rows.
+        chief: the first label owner.
+        seconds: it took.
+    """
+    active = aligned.parties[chief]
+    return AlignmentRecord(
+        protocol=active.protocol or aligned.protocol,
+        common=aligned.common,
+        train=len(split.train),
+        valid=len(split.valid),
+        test=len(split.test),
+        pairwise=active.pairwise,
+        seconds=seconds,
+        links=links(aligned.ledgers),
+        verified_by=sorted(aligned.alignments) if active.digest else [],
+        digest=active.digest[:16],
+    )
+
+
+def ledger_records(ledgers: Mapping[str, Mapping[str, Ledger]]) -> list[LedgerRecord]:
+    """Each party's key, what it signed, and which peers hold its signed word on it in every run that they were both in.
+
+    Args:
+        ledgers: run → party → ledger, closed.
+    """
+    closings = {
+        run: {name: line for name, ledger in parties.items() if isinstance(line := ledger.last, Closing)}
+        for run, parties in ledgers.items()
+    }
+    found = []
+    for party in sorted({name for parties in ledgers.values() for name in parties}):
+        own = [parties[party] for parties in ledgers.values() if party in parties]
+        held: dict[str, bool] = {}
+        for run, parties in ledgers.items():
+            for peer in parties.keys() - {party} if party in parties else ():
+                closing = closings[run].get(peer)
+                held[peer] = held.get(peer, True) and closing is not None and party in closing.words
+        found.append(
+            LedgerRecord(
+                party=party,
+                fingerprint=PublicKey.from_hex(own[0].opening.key).fingerprint,
+                messages=sum(ledger.messages for ledger in own),
+                cross_signed_by=sorted(peer for peer, holds in held.items() if holds),
+            )
+        )
+    return found
+
+
+def over_draws(run: RunRecord, more: Sequence[Mapping[str, float]]) -> RunRecord:
+    """The run's figures as mean and standard deviation over it and further runs, given by their test metrics."""
+    if not more:
+        return run
+    every = [run.test, *more]
+    common = [name for name in run.test if all(name in test for test in every)]
+    note = (
+        f"mean ± standard deviation of {len(every)} runs, each with fresh noise; ε is that of one run: parties that "
+        f"ran it {len(every)} times would pay it {len(every)} times"
+    )
+    return msgspec.structs.replace(
+        run,
+        test={name: float(np.mean([test[name] for test in every])) for name in common},
+        deviation={name: float(np.std([test[name] for test in every], ddof=1)) for name in common},
+        draws=len(every),
+        notes=[*run.notes, note],
+    )

@@ -1,0 +1,94 @@
+"""A run's folder as its ledgers know it: a file of ledgers for each party, and the digests of what else is in it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from securevfl.durable import make_folder, write_whole
+from securevfl.ledger import file_of
+from securevfl.privacy import Ledger, Ledgers
+
+__all__ = [
+    "ALIGNMENT",
+    "BOUND",
+    "LEDGERS",
+    "LEDGER_FILE",
+    "OLD_LEDGER",
+    "OWN_RESULT",
+    "RESULTS",
+    "RESULT_FILE",
+    "bind",
+    "file_digest",
+    "sha256",
+    "write_ledgers",
+]
+
+LEDGERS = "ledgers"
+"""Folder of the ledgers in a run's folder: ``PARTY.jsonl`` holds the chains of a party, one run after the other."""
+
+OLD_LEDGER = "ledger.jsonl"
+"""What version 0.1 wrote: the chains of all parties, unsigned."""
+
+ALIGNMENT = "alignment"
+"""The first run, in which the parties find their common rows."""
+
+RESULTS = "results"
+"""The last chain of each party, without messages: digests of the run's files."""
+
+RESULT_FILE = "result file"
+"""The note in it that holds one digest."""
+
+OWN_RESULT = "own result file"
+"""The note in it that holds the digest of a file of the party's own ``report/``, where each party writes its own."""
+
+LEDGER_FILE = "ledger file"
+"""The note in it that holds the head of a party's ledger before this chain."""
+
+BOUND = ("metrics.json", "scores.csv")
+"""The files that are bound so; each model part is bound in its own party's chain of the run that trained it."""
+
+
+def write_ledgers(ledgers: Sequence[Ledger], folder: str | Path) -> Path:
+    """Write each party's chains to ``ledgers/PARTY.jsonl`` in `folder`, in their order; returns the folder of these
+    files. Files of other parties go."""
+    target = Path(folder) / LEDGERS
+    make_folder(target)
+    content: dict[Path, bytes] = {}
+    for ledger in ledgers:
+        path = file_of(ledger.party, target)
+        content[path] = content.get(path, b"") + ledger.to_jsonl()
+    for path, data in content.items():
+        write_whole(path, data)
+    for path in set(target.glob("*.jsonl")) - content.keys():
+        path.unlink()  # of an earlier run
+    return target
+
+
+def bind(signing: Ledgers, digests: Mapping[str, str]) -> list[Ledger]:
+    """Each party's chain of digests of the run's files, and of the heads of all parties' ledgers, closed.
+
+    Args:
+        signing: what opened the ledgers.
+        digests: file → SHA-256, hexadecimal.
+    """
+    chains = [signing.apart(party, RESULTS) for party in signing.parties]
+    for chain in chains:
+        for name, digest in digests.items():
+            chain.note(RESULT_FILE, {"name": name, "sha256": digest})
+        for party, head in signing.heads.items():
+            chain.note(LEDGER_FILE, {"party": party, "head": head})
+        chain.close()
+    return chains
+
+
+def sha256(data: bytes) -> str:
+    """SHA-256, hexadecimal."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file, hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,199 @@
+"""A run's folder: made, probed and locked before anything runs, and filled in an order that loses least."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from uuid import uuid4
+
+from securevfl.durable import InUse, locked, make_folder
+from securevfl.errors import InputError, SecureVFLError
+from securevfl.run.result import Result
+from securevfl.run.run_files import LEDGERS, write_ledgers
+
+__all__ = ["RunFolder", "ledgers_kept"]
+
+LEAST_FREE = 64 << 20
+"""Bytes that have to be free on the disk before a run begins."""
+
+FINISHED = "metrics.json"
+"""The file that makes a folder that of a finished run."""
+
+_CURE = "wait for it to end, or give another folder with --out"
+
+
+class RunFolder:
+    """Where one run writes. Use `take`.
+
+    Args:
+        path: of the folder, which this process holds.
+
+    Attributes:
+        path: of the folder.
+        going: ``unfinished/``, or ``unfinished-2/`` and so on beside what runs that were killed left: what is written
+            while the run goes. It goes away when the run ends well.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.going = _free(path, "unfinished")
+
+    @classmethod
+    @contextmanager
+    def take(cls, path: str | Path, *, overwrite: bool = False, numbered: bool = False) -> Iterator[RunFolder]:
+        """Make, probe and lock a folder for one run, before the run does anything; let it go at the end.
+
+        If the run inside fails, what left before is written to ``failed/`` all the same. A folder in which nothing was
+        written is removed.
+
+        Args:
+            path: of the folder.
+            overwrite: whether results of a finished run that are there give way to new ones. They stay until the new
+                run has ended well.
+            numbered: whether the run takes ``NAME-2``, ``NAME-3`` and so on where a finished or a running one is in the
+                way.
+
+        Raises:
+            InputError: a finished run is there; another process writes there; the folder cannot be written; or the
+                disk is nearly full.
+        """
+        with ExitStack() as held:
+            place = _place(held, Path(path), overwrite=overwrite, numbered=numbered)
+            folder = cls(place)
+            with ledgers_kept(place, folder.going):
+                yield folder
+            folder.forget_going()
+
+    def forget_going(self) -> None:
+        """Remove what was written while the run went: it is in its place, so what cannot be removed does no harm."""
+        shutil.rmtree(self.going, ignore_errors=True)
+
+    @property
+    def ledgers(self) -> Path:
+        """Folder for the parties' ledgers while the run goes: ``securevfl audit`` reads `going` after a kill."""
+        return self.going / LEDGERS
+
+    @property
+    def model(self) -> Path:
+        """Folder of the model."""
+        return self.path / "model"
+
+    def keep(self, result: Result) -> Path:
+        """Write a finished run: the model, then ledgers, scores and figures, the page with its pictures at last.
+
+        Results of an earlier run go when the new model is on the disk. What was written stays when something after it
+        cannot be.
+
+        Returns:
+            The page's path.
+
+        Raises:
+            InputError: the page could not be written; says what could.
+            OSError: something else could not.
+        """
+        if result.models:
+            self._replace_model(result)
+        try:
+            return result.report(self.path)
+        except InputError:  # the page alone is missing
+            self.forget_going()
+            raise
+
+    def _replace_model(self, result: Result) -> None:
+        """The model, whole or as it was before: parts of another run's parties do not stay beside the new ones."""
+        new, old = self.path / f".model-{uuid4().hex}", self.path / f".model-{uuid4().hex}"
+        try:
+            result.model().save(new)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)  # a name that nothing else has; the error itself is raised
+            raise
+        (self.path / FINISHED).unlink(missing_ok=True)  # from here on it is a folder without a finished run
+        if self.model.exists():
+            os.replace(self.model, old)
+        os.replace(new, self.model)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _place(held: ExitStack, path: Path, *, overwrite: bool, numbered: bool) -> Path:
+    """The folder that a run may have; `held` lets it go."""
+    for number in count(1):
+        place = path if number == 1 else path.with_name(f"{path.name}-{number}")
+        with ExitStack() as trying:
+            trying.callback(_remove_empty, [new for new in (place, *place.parents) if not new.exists()])
+            make_folder(place)
+            try:
+                trying.enter_context(locked(place, _CURE))
+            except InUse:
+                if numbered:
+                    continue
+                raise
+            if overwrite or not (place / FINISHED).exists():
+                _probe(place)
+                held.enter_context(trying.pop_all())
+                return place
+        if not numbered:
+            break
+    raise InputError(f"{path} holds a finished run: give another folder with --out, or --overwrite to replace it")
+
+
+@contextmanager
+def ledgers_kept(folder: Path, going: Path | None = None) -> Iterator[None]:
+    """If the run inside fails or is interrupted, what left before stays, in ``failed/``, or ``failed-2/`` and so on
+    beside the ledgers of earlier failures: the ledgers that were written while the run went, or those that the error
+    carries.
+
+    Args:
+        folder: where.
+        going: whose ``ledgers/`` were written while the run went.
+    """
+    try:
+        yield
+    except (SecureVFLError, KeyboardInterrupt) as error:
+        place, carried = _free(folder, "failed"), getattr(error, "ledgers", ())
+        try:
+            if going is not None and any((going / LEDGERS).glob("*.jsonl")):
+                os.replace(going, place)
+            elif any(ledger.messages for ledger in carried):
+                write_ledgers(carried, place)
+            elif going is not None:
+                shutil.rmtree(going, ignore_errors=True)
+        except OSError as second:  # a full disk, perhaps the one that ended the run
+            error.add_note(f"what left before could not be written to {place / LEDGERS}: {second}")
+        if place.exists():
+            error.add_note(f"what left before is in {place / LEDGERS}")
+        raise
+
+
+def _free(folder: Path, name: str) -> Path:
+    """A name in the folder that nothing has: with a number, where something has it."""
+    names = (name if number == 1 else f"{name}-{number}" for number in count(1))
+    return next(folder / one for one in names if not (folder / one).exists())
+
+
+def _probe(folder: Path) -> None:
+    """Find out now, and not after training, that a folder cannot be written or the disk is full."""
+    probe = folder / ".probe"
+    try:
+        free = shutil.disk_usage(folder).free
+        probe.write_bytes(bytes(1 << 16))
+    except OSError as error:
+        raise InputError(f"{folder} cannot be written ({error.strerror}): choose another folder with --out") from None
+    finally:
+        with suppress(OSError):
+            probe.unlink(missing_ok=True)
+    if free < LEAST_FREE:
+        raise InputError(
+            f"{folder} is on a disk with {free >> 20} MiB left; a run begins with at least {LEAST_FREE >> 20} MiB: "
+            "make room, or choose another folder with --out"
+        )
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """Remove folders in which nothing was written, the deepest first."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

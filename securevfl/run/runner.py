@@ -1,0 +1,371 @@
+"""The course of one party, over any mesh: connect, gather, run the program, park and gather again, end.
+
+A program is what runs in an attempt: consent, alignment, training. It gets channels to all peers and ends with a result
+or an error. When a peer is gone, the attempt is parked: the program is cancelled, and all parties gather again from
+what they kept. A party that has its result says so and stays until all have theirs: one that was killed on the last
+step needs the others once more.
+
+A simulation runs one such course for each party over memory, a process runs one over a network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+from securevfl.errors import (
+    AlignmentError,
+    Expired,
+    Parked,
+    PartyFailed,
+    PeerEnded,
+    PeerRefused,
+    PolicyError,
+    ProtocolError,
+    RangeError,
+    SecureVFLError,
+)
+from securevfl.party.gathering import Action, Began, Gathering, Go, Park, Say
+from securevfl.party.reports import View
+from securevfl.run.attempts import Attempts, Restored
+from securevfl.run.events import News
+from securevfl.run.timeouts import Patience
+from securevfl.transport import Channel
+from securevfl.transport.mesh import Aborted, Down, Ended, Endorsed, Mesh, MeshEvent, Noted, Refused, Up
+
+__all__ = ["PartyRunner", "Program"]
+
+T = TypeVar("T")
+Program = Callable[[View, Mapping[str, Channel]], Awaitable[T]]
+"""Runs in one attempt."""
+
+_GATHERING, _FINISHED, _WORD = b"\x01", b"\x02", b"\x03"
+"""First byte of a note: of the gathering; that the party has its result in the view whose mark follows; or its signed
+word on its ledger so far."""
+_LAST_WORDS = 1.0
+"""Seconds in which a program may read what a peer that ended the job sent before: a refusal perhaps."""
+_LOOK = 1.0
+"""Seconds between two looks at the clocks."""
+_CAUSES: dict[str, tuple[type[SecureVFLError], str]] = {
+    "aligned": (AlignmentError, "the parties have no common rows, or do not agree which they are"),
+    "expired": (Expired, "a bound of the agreement is reached"),
+    "policy": (PolicyError, "its policy forbids to go on"),
+    "restored": (Restored, "its state folder is older than what its peers saw of it: it was restored from a back-up"),
+    "protocol": (ProtocolError, "a peer sent what the protocol does not allow, or was silent for too long"),
+    "range": (RangeError, "training diverged, or a value left the fixed-point range"),
+    "failed": (PeerEnded, "its program failed"),
+}
+"""What peers are told of an error: its kind. The words stay at the party, for they may hold values of its data."""
+
+
+class PartyRunner(Generic[T]):
+    """Runs a party's program until it has a result that all have, or an error.
+
+    Args:
+        mesh: the connections to all peers.
+        attempts: what must not be forgotten.
+        program: what runs in an attempt; it is cancelled when the attempt is parked.
+        patience: how long to wait.
+        news: hears what happens.
+
+    Attributes:
+        waits: peer → what the party waits for; empty while its program runs.
+        view: of the attempt that runs; None while none does.
+    """
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        attempts: Attempts,
+        program: Program[T],
+        *,
+        patience: Patience | None = None,
+        news: News | None = None,
+    ) -> None:
+        self.view: View | None = None
+        self._mesh = mesh
+        self._attempts = attempts
+        self._program = program
+        self._patience = patience or Patience()
+        self._news = news or News()
+        self._gathering = Gathering(mesh.me, mesh.peers, attempts.report(), admits=attempts.admits)
+        self._work: asyncio.Task[T] | None = None
+        self._result: T | None = None
+        self._has_result = False
+        self._finished: dict[str, bytes] = {}
+        self._away: dict[str, float] = {}
+        self._refused: dict[str, PeerRefused] = {}
+        self._waited: dict[str, str] = {}
+        self._stop: asyncio.Event | None = None
+        self._due = asyncio.Event()
+        self._was_aborted = False
+        self._peer_ended: tuple[float, SecureVFLError] | None = None
+        self._alone = self._looked = time.monotonic()
+
+    @property
+    def waits(self) -> dict[str, str]:
+        """See the class."""
+        if self._has_result and self.view is not None:
+            mark = self.view.mark
+            return {peer: "its result" for peer in self._mesh.peers if self._finished.get(peer) != mark}
+        return self._gathering.waits()
+
+    async def run(self) -> T:
+        """The program's result, when all parties have theirs.
+
+        Raises:
+            Parked: the peers did not come in time, or `stop` was called; starting again goes on.
+            Expired: the agreement's bounds are reached.
+            PartyFailed: the program ended with an unforeseen error, its `__cause__`.
+            SecureVFLError: whatever else ended it, here or at a peer.
+        """
+        self._stop = asyncio.Event()
+        stopped = asyncio.ensure_future(self._stop.wait())
+        due = asyncio.ensure_future(self._due.wait())
+        event = asyncio.ensure_future(self._mesh.next())
+        self._alone = self._looked = time.monotonic()
+        try:
+            await self._do(self._alone_at_once())
+            while not self._complete():
+                awaited: set[asyncio.Future[object]] = {event, stopped, due}  # type: ignore[arg-type]
+                if self._work is not None:
+                    awaited.add(self._work)  # type: ignore[arg-type]
+                await asyncio.wait(awaited, timeout=_LOOK, return_when=asyncio.FIRST_COMPLETED)
+                if stopped.done():
+                    raise Parked(f"{self._mesh.me!r} was told to end; start it again to go on")
+                if due.done():
+                    self._due.clear()
+                    due = asyncio.ensure_future(self._due.wait())
+                    await self._say_word()
+                if event.done():
+                    happened = event.result()
+                    event = asyncio.ensure_future(self._mesh.next())
+                    await self._take(happened)
+                if self._work is not None and self._work.done():
+                    await self._worked(self._work)
+                await self._look()
+        except Parked:
+            await self._halt("the party's process ends; it may be started again")
+            raise
+        except asyncio.CancelledError:
+            await self._halt("the party's process was interrupted")
+            raise
+        except BaseException as error:
+            await self._fail(error)
+            raise
+        finally:
+            for waiting in (event, stopped, due):
+                waiting.cancel()
+                with suppress(BaseException):
+                    await waiting
+        await self._mesh.close()
+        return self._result  # type: ignore[return-value]
+
+    def stop(self) -> None:
+        """End in good order, so that starting again goes on: `run` raises `Parked`. For a signal handler."""
+        if self._stop is not None:
+            self._stop.set()
+
+    def word_is_due(self) -> None:
+        """Give all peers the party's word on its ledger: a checkpoint is on the disk."""
+        self._due.set()
+
+    async def _say_word(self) -> None:
+        word = self._attempts.word() if self._work is not None else b""
+        for peer in self._mesh.peers if word else ():
+            await self._mesh.note(peer, _WORD + word)
+
+    def _alone_at_once(self) -> list[Action]:
+        """A party without peers gathers with nobody."""
+        return [] if self._mesh.peers else self._gathering.parked(self._attempts.report())
+
+    def _complete(self) -> bool:
+        if not self._has_result or self.view is None:
+            return False
+        mark = self.view.mark
+        return all(self._finished.get(peer) == mark for peer in self._mesh.peers)
+
+    async def _take(self, event: MeshEvent) -> None:
+        if isinstance(event, Up):
+            self._away.pop(event.peer, None)
+            self._refused.pop(event.peer, None)
+            self._attempts.met(event.peer, event.incarnation)
+            self._news.happened("up", f"{event.peer} is connected", peer=event.peer, resumed=event.resumed)
+            await self._do(self._gathering.up(event.peer, str(event.incarnation), event.resumed))
+            if self._has_result and self.view is not None:
+                await self._mesh.note(event.peer, _FINISHED + self.view.mark)
+        elif isinstance(event, Down):
+            self._left(event.peer, event.why)
+        elif isinstance(event, Noted):
+            await self._heard(event.peer, event.payload)
+        elif isinstance(event, Refused):
+            words = f"{event.peer or 'a connection'} was refused: {event.words} ({event.code})"
+            self._news.happened("refused", words, peer=event.peer, code=event.code)
+            if event.peer:
+                self._refused[event.peer] = PeerRefused(event.code, event.words)
+        elif isinstance(event, Aborted):
+            await self._aborted(event)
+        elif isinstance(event, Ended):
+            if self.view is None or self._finished.get(event.peer) != self.view.mark:
+                self._left(event.peer, "its process ended")
+        elif isinstance(event, Endorsed):
+            words = f"{event.peer} has a new certificate, SHA-256 {event.fingerprint}"
+            self._news.happened("rotated", words, peer=event.peer, fingerprint=event.fingerprint)
+
+    def _left(self, peer: str, why: str) -> None:
+        self._away.setdefault(peer, time.monotonic())
+        self._gathering.down(peer)
+        self._news.happened("down", f"{peer} is not connected: {why}", peer=peer)
+
+    async def _heard(self, peer: str, payload: bytes) -> None:
+        kind, rest = payload[:1], payload[1:]
+        if kind == _GATHERING:
+            await self._do(self._gathering.heard(peer, rest))
+        elif kind == _FINISHED:
+            self._finished[peer] = rest
+        elif kind == _WORD:
+            self._attempts.heard_word(peer, rest)
+        else:
+            raise ProtocolError(f"{peer!r} sent a note of kind {kind.hex() or 'nothing'}, which there is none of")
+
+    async def _aborted(self, event: Aborted) -> None:
+        self._was_aborted = True
+        if self._work is not None:
+            await asyncio.wait({self._work}, timeout=_LAST_WORDS)
+            if self._work.done() and not self._work.cancelled():
+                error = self._work.exception()
+                if isinstance(error, SecureVFLError) and not isinstance(error, PeerEnded):
+                    raise error
+        kind, words = _CAUSES.get(event.reason, _CAUSES["failed"])
+        raise kind(f"{event.peer!r} ended the job: {words}; its own log says more")
+
+    async def _do(self, actions: Iterable[Action]) -> None:
+        todo = deque(actions)
+        while todo:
+            action = todo.popleft()
+            if isinstance(action, Say):
+                await self._mesh.note(action.peer, _GATHERING + action.payload)
+            elif isinstance(action, Began):
+                self._attempts.check(action.view.attempt)
+                self._attempts.agree(action.view, action.reports)
+                self._channels = self._mesh.begin(action.view.mark)
+            elif isinstance(action, Go):
+                self._go(action.view)
+            elif isinstance(action, Park):
+                await self._halt(action.why)
+                todo.extend(self._gathering.parked(self._attempts.report()))
+
+    def _go(self, view: View) -> None:
+        self._attempts.begin(view)
+        self.view, self._has_result = view, False
+        self._looked = time.monotonic()
+        self._mesh.open()
+        where = "" if view.start is None else f", from epoch {view.start[0]}"
+        self._news.happened("attempt", f"attempt {view.attempt} begins{where}", attempt=view.attempt)
+        self._work = work = asyncio.ensure_future(self._program(view, self._channels))
+        if isinstance(work, asyncio.Task):
+            work.set_name(self._mesh.me)  # as tasks of a party are called
+
+    async def _halt(self, why: str) -> None:
+        """Park the channels, and cancel the program."""
+        self._mesh.park(why)
+        work, self._work = self._work, None
+        if work is not None:
+            work.cancel()
+            with suppress(BaseException):
+                await work
+        if self.view is not None:
+            self._use()
+            self._news.happened("parked", f"parked: {why}")
+        self.view, self._has_result, self._peer_ended = None, False, None
+        self._alone = time.monotonic()
+
+    async def _worked(self, work: asyncio.Task[T]) -> None:
+        """The program ended."""
+        if work.cancelled():
+            raise PeerEnded("a party's task was cancelled")
+        error = work.exception()
+        if error is None and self.view is not None:
+            self._work = None
+            self._result, self._has_result = work.result(), True
+            self._alone = time.monotonic()
+            self._news.happened("finished", "the result is stored; waiting until all parties have theirs")
+            for peer in self._mesh.peers:
+                await self._mesh.note(peer, _FINISHED + self.view.mark)
+        elif isinstance(error, Parked):
+            self._work = None  # the mesh parked, and tells next why
+        elif isinstance(error, PeerEnded):
+            self._work, self._peer_ended = None, (time.monotonic(), error)  # the mesh tells next why, perhaps
+        elif isinstance(error, SecureVFLError):
+            raise error
+        elif error is not None:
+            raise PartyFailed(self._mesh.me, error) from error
+
+    async def _look(self) -> None:
+        """Hold the clocks against patience and agreement."""
+        now = time.monotonic()
+        if self._peer_ended is not None and now - self._peer_ended[0] > _LAST_WORDS:
+            raise self._peer_ended[1]
+        if now - self._looked < _LOOK:
+            return
+        self._tell_waits()
+        if self.view is not None and not self._has_result:
+            self._use()
+            self._attempts.check(self.view.attempt)
+            gone = [peer for peer, since in self._away.items() if now - since > self._patience.away]
+            if gone:
+                await self._halt(f"{' and '.join(sorted(gone))} did not come back within {self._patience.away:.0f} s")
+                await self._do(self._gathering.parked(self._attempts.report()))
+            return
+        self._looked = now
+        if now - self._alone > self._patience.gather:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        waits = self.waits
+        if self._has_result:
+            self._finished |= {peer: self.view.mark for peer in waits if self.view is not None}
+            self._news.happened("alone", f"{', '.join(waits)} did not say that they have their results")
+            return
+        refused = [error for peer, error in self._refused.items() if peer in waits]
+        if refused:
+            raise refused[0]
+        words = ", ".join(f"{peer} ({what})" for peer, what in waits.items())
+        raise Parked(
+            f"{self._mesh.me!r} waited {self._patience.gather:.0f} s for {words}: start it again when they are there"
+        )
+
+    def _use(self) -> None:
+        now = time.monotonic()
+        self._attempts.use(now - self._looked)
+        self._looked = now
+
+    def _tell_waits(self) -> None:
+        waits = self.waits
+        if waits != self._waited:
+            self._waited = waits
+            if waits:
+                words = "waits for " + ", ".join(f"{peer} ({what})" for peer, what in waits.items())
+                self._news.happened("waits", words, **waits)
+
+    async def _fail(self, error: BaseException) -> None:
+        """End the job at all: the others read what is on its way to them, a refusal perhaps, before they stop."""
+        for _ in range(20):
+            await asyncio.sleep(0)
+        trips = [state.round_trip for state in self._mesh.links().values() if state.round_trip is not None]
+        if trips:
+            await asyncio.sleep(min(0.1 + 2 * max(trips), _LAST_WORDS))
+        if not self._was_aborted:
+            with suppress(SecureVFLError):
+                await self._mesh.abort(_cause(error))
+        await self._halt(str(error))
+
+
+def _cause(error: BaseException) -> str:
+    """The name in `_CAUSES` of what ended the job."""
+    found = (name for name, (kind, _) in _CAUSES.items() if isinstance(error, kind) and name != "failed")
+    return next(found, "failed")

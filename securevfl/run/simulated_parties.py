@@ -1,0 +1,136 @@
+"""All parties of one run of a simulation, each with its own site, table, secret and keeper."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from securevfl.data import Parties, PartyTable
+from securevfl.errors import InputError, NoCommonRows, UnknownNameError
+from securevfl.party import Job, declared
+from securevfl.party.roster import check_roster
+from securevfl.privacy import Ledgers, LookBook
+from securevfl.run.id_spelling import spelled_otherwise
+from securevfl.run.in_memory import run_together
+from securevfl.run.party_context import first_secret, site_of
+from securevfl.run.roster import Roster
+from securevfl.site import Keeper, Observer, PartySecret, Site
+from securevfl.transport import Channel
+
+__all__ = ["COORDINATOR", "Simulated", "coordinator_of"]
+
+T = TypeVar("T")
+
+_COMPARED = 100_000
+"""Rows of a table up to which a simulation without common rows says how identifiers would be alike."""
+COORDINATOR = "coordinator"
+"""Name of the party without a table that several label owners need, and that shares may."""
+
+
+def coordinator_of(job: Job, parties: Collection[str], *, linking: bool = False) -> str:
+    """The name of the party without a table that a job needs beside these; empty where it needs none.
+
+    Args:
+        job: the job.
+        parties: names of those with a table.
+        linking: whether for the linkage of records too, or for what comes after it alone.
+    """
+    trains = COORDINATOR if job.algorithm.many_owners else job.protection.coordinator_among(parties)
+    links = linking and job.link is not None and job.link.coordinator()
+    return trains or (COORDINATOR if links else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """All parties of one run of a simulation: who they are, and what makes each one's site.
+
+    Args:
+        job: what they run.
+        parties: their tables.
+        run: name of the run, for the ledgers.
+        coordinated: whether the run has a coordinator, where the algorithm needs one.
+        linking: whether it has one where the job links records by a party without data.
+        observer: hears how it goes on at the first label owner.
+        observers: party → what hears of it alone, in place of `observer`.
+        keepers: party → what keeps its checkpoints.
+        secrets: party → its secret; the others get a first one.
+        signing: opens the ledgers; with new keys unless given.
+        looks: party → its book of looks.
+
+    Raises:
+        InputError: parties that the algorithm cannot serve, or a party with the coordinator's name.
+        UnknownNameError: a policy of a party that is none.
+    """
+
+    job: Job
+    parties: Parties
+    run: str
+    coordinated: bool = False
+    linking: bool = False
+    observer: Observer | None = None
+    observers: Mapping[str, Observer] | None = None
+    keepers: Mapping[str, Keeper] | None = None
+    secrets: Mapping[str, PartySecret] | None = field(default=None, repr=False)
+    signing: Ledgers | None = None
+    looks: Mapping[str, LookBook] | None = None
+
+    def __post_init__(self) -> None:
+        """A user's mistakes end here, before anything runs: each party's program would find them too."""
+        if COORDINATOR in self.parties:
+            raise InputError(
+                f"a party is called {COORDINATOR!r}, which is the name of the one without a table: rename it"
+            )
+        for name in self.job.policies:
+            if name not in self.parties:
+                raise UnknownNameError("party with a policy", name, self.parties)
+        check_roster(self.roster.owners, self.roster.passive, self.job)
+
+    @cached_property
+    def roster(self) -> Roster:
+        """Who takes part."""
+        coordinator = ""
+        if self.coordinated or (self.linking and self.job.link is not None and self.job.link.coordinator()):
+            coordinator = coordinator_of(self.job, self.parties, linking=self.linking)
+        return Roster.of(
+            self.parties, owners=[table.name for table in self.parties.label_owners], coordinator=coordinator
+        )
+
+    @cached_property
+    def own(self) -> Mapping[str, PartySecret]:
+        """Party → its secret."""
+        given = self.secrets or {}
+        return {name: given.get(name) or first_secret(self.job, name) for name in self.roster.names}
+
+    def play(self, program: Callable[[Site, PartyTable | None], Awaitable[T]]) -> tuple[dict[str, T], dict[str, Site]]:
+        """Let each party run `program` at its site with its table; see `run_together`."""
+        messages = declared(self.job, len(self.roster.passive))
+        ledgers, tables = self.signing or Ledgers(runs=[self.run]), dict(self.parties)
+        chief = self.roster.owners[0]
+
+        def site_at(name: str, channels: Mapping[str, Channel]) -> Site:
+            return site_of(
+                self.job,
+                self.roster,
+                name,
+                channels,
+                run=self.run,
+                ledgers=ledgers,
+                secret=self.own[name],
+                keeper=(self.keepers or {}).get(name),
+                observer=(self.observers or {}).get(name) or (self.observer if name == chief else None),
+                messages=messages,
+                looks=(self.looks or {}).get(name),
+            )
+
+        async def at(site: Site) -> T:
+            return await program(site, tables.get(site.name))
+
+        try:
+            return run_together(dict.fromkeys(self.roster.names, at), site_at)
+        except NoCommonRows as error:
+            if self.job.link is None and all(table.rows <= _COMPARED for table in tables.values()):
+                for hint in spelled_otherwise({repr(name): table.ids for name, table in tables.items()}):
+                    error.add_note(hint)
+            raise

@@ -1,0 +1,282 @@
+"""All parties in one process: each party's own program as a task, channels in memory between every two, nothing else in
+common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from securevfl.align import Alignment, join, protocol_of
+from securevfl.data import Parties, PartyTable
+from securevfl.data.table import TRAIN
+from securevfl.party import Alignments, Job, align_party, consent_party, predict_party, train_party
+from securevfl.privacy import Ledger, Ledgers, LookBook, Reading
+from securevfl.run.model_parts import MODEL_PART, model_part
+from securevfl.run.simulated_parties import COORDINATOR, Simulated
+from securevfl.run.store import tree_digest
+from securevfl.run.threads import learning_threads
+from securevfl.site import Keeper, Observer, PartySecret, Site
+from securevfl.training import Split, Trained
+
+__all__ = [
+    "COORDINATOR",
+    "Aligned",
+    "Ran",
+    "align_parties",
+    "consent_parties",
+    "join_parties",
+    "look_books",
+    "predict_parties",
+    "run_parties",
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aligned:
+    """The alignment of all parties of a simulation.
+
+    Attributes:
+        alignments: party → its own alignments, one for each label owner's federation that it is a member of.
+        readings: party → its clock during alignment.
+        ledgers: party → its ledger of the alignment.
+        protocol: how they were aligned.
+        signing: what opened these ledgers: a call that uses the alignment again goes on with the same keys.
+    """
+
+    alignments: Mapping[str, Alignments]
+    readings: Mapping[str, Reading] = field(default_factory=dict)
+    ledgers: Mapping[str, Ledger] = field(default_factory=dict)
+    protocol: str = ""
+    signing: Ledgers | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def parties(self) -> dict[str, Alignment]:
+        """Party → its alignment in the first label owner's federation; members only."""
+        first = next(iter(next(iter(self.alignments.values()))))
+        return {name: found[first] for name, found in self.alignments.items() if first in found}
+
+    @property
+    def common(self) -> int:
+        """Number of common rows, in the first label owner's federation."""
+        return len(next(iter(self.parties.values())).rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a run left: each party's result and ledger, the split that the first label owner told, and the parties'
+    secrets, for a run that begins like this one."""
+
+    trained: Mapping[str, Trained]
+    ledgers: Mapping[str, Ledger]
+    split: Split
+    secrets: Mapping[str, PartySecret] = field(default_factory=dict, repr=False)
+
+
+def align_parties(
+    parties: Parties,
+    job: Job,
+    observer: Observer | None = None,
+    *,
+    run: str = "alignment",
+    signing: Ledgers | None = None,
+    among: Sequence[str] = (),
+) -> Aligned:
+    """Align the parties' tables by PSI and let all verify the result.
+
+    Args:
+        parties: their tables; with several label owners, each aligns with all passive parties.
+        job: what they are aligned for.
+        observer: hears how it goes on.
+        run: name of the alignment, for the ledgers.
+        signing: opens the ledgers; with new keys unless given.
+        among: see `consent_party`.
+
+    Raises:
+        AlignmentError: no common rows, or the parties do not agree which they are.
+        PolicyError: a party refuses the job, or has fewer common rows than its policy allows.
+        InputError: identifiers that are empty or doubled.
+    """
+    signing = signing or Ledgers(runs=[run])
+
+    async def program(site: Site, table: PartyTable | None) -> Alignments:
+        await consent_party(site, table, job, among=among)
+        site.observer.phase("alignment")
+        return await align_party(site, table, job)
+
+    found, sites = Simulated(job=job, parties=parties, run=run, linking=True, observer=observer, signing=signing).play(
+        program
+    )
+    owners = [table.name for table in parties.label_owners]
+    return Aligned(
+        alignments={name: found[name] for name in [*owners, *parties]},
+        readings={name: site.clock.lap() for name, site in sorted(sites.items())},
+        ledgers={name: site.ledger for name, site in sorted(sites.items())},
+        protocol=protocol_of(
+            len(parties.passive), book=any(t.book is not None for t in parties.label_owners), align=job.align
+        ),
+        signing=signing,
+    )
+
+
+def join_parties(parties: Parties, job: Job) -> Aligned:
+    """The alignment that `align_parties` finds, by a join in the clear, in no time: for experiments. Records that a job
+    links have nothing to join by, so they are linked as there.
+
+    Raises:
+        AlignmentError: no common rows.
+        InputError: identifiers that are empty or doubled.
+    """
+    if job.link is not None:
+        return align_parties(parties, job)
+    found: dict[str, dict[str, Alignment]] = {}
+    for owner in parties.label_owners:
+        ids = {table.name: table.ids for table in (owner, *parties.passive)}
+        book = () if owner.book is None else owner.book.ids
+        held_out = np.arange(0) if owner.fold is None else np.flatnonzero(owner.fold != TRAIN)
+        for name, alignment in join(owner.name, ids, job.seed, book, held_out).items():
+            found.setdefault(name, {})[owner.name] = alignment
+    return Aligned(alignments=found, protocol="joined in one process, without a protocol")
+
+
+def consent_parties(
+    jobs: Sequence[Job], parties: Parties, signing: Ledgers | None = None, *, pairwise: bool = False
+) -> None:
+    """Let each party hold each job against its own policy, before anything else is sent for any of them.
+
+    Args:
+        jobs: the jobs.
+        parties: their tables.
+        signing: opens the ledgers; with new keys unless given.
+        pairwise: whether rows that fewer than all of them hold are going to be aligned, too.
+
+    Raises:
+        PolicyError: a party refuses a job; names the party and the rule, and carries the ledgers.
+    """
+    for job in jobs:
+        Simulated(job=job, parties=parties, run="consent", coordinated=True, signing=signing).play(
+            partial(_consent, job=job, pairwise=pairwise)
+        )
+
+
+def look_books(folder: str | Path, parties: Iterable[str]) -> dict[str, LookBook]:
+    """Party → its book of looks, ``<party>.looks.jsonl`` in a folder.
+
+    Raises:
+        InputError: one that is damaged.
+    """
+    return {name: LookBook(Path(folder) / f"{name}.looks.jsonl") for name in parties}
+
+
+async def _consent(site: Site, table: PartyTable | None, *, job: Job, pairwise: bool) -> None:
+    await consent_party(site, table, job, pairwise=pairwise)
+
+
+def run_parties(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    *,
+    run: str,
+    split: Split | None = None,
+    observer: Observer | None = None,
+    observers: Mapping[str, Observer] | None = None,
+    keepers: Mapping[str, Keeper] | None = None,
+    secrets: Mapping[str, PartySecret] | None = None,
+    signing: Ledgers | None = None,
+    looks: Mapping[str, LookBook] | None = None,
+) -> Ran:
+    """Train on the aligned rows, each party as a task of its own.
+
+    Args:
+        job: what to run.
+        parties: their tables; exactly those that `aligned` tells about.
+        aligned: the verified alignment.
+        run: name of the run, for the ledgers.
+        split: of the rows of a party that runs alone.
+        observer: hears how it goes on.
+        observers: party → what hears of it alone, in place of `observer`.
+        keepers: party → what keeps its checkpoints.
+        secrets: party → its secret, for runs that are to begin alike; where a checkpoint goes on it holds its own, and
+            the others are drawn as `sites_of` says.
+        signing: opens the ledgers; with new keys unless given.
+        looks: party → its book of looks.
+
+    Raises:
+        PartyFailed: a party's program ended with an unforeseen error, its `__cause__`.
+        SecureVFLError: any other, as the party raised it.
+    """
+    kept = {name: PartySecret.kept_by(keeper) for name, keeper in (keepers or {}).items() if name in parties}
+    at = Simulated(
+        job=job,
+        parties=parties,
+        run=run,
+        coordinated=True,
+        observer=observer,
+        observers=observers,
+        keepers=keepers,
+        secrets=dict(secrets or {}) | {name: secret for name, secret in kept.items() if secret is not None},
+        signing=signing,
+        looks=looks,
+    )
+
+    async def program(site: Site, table: PartyTable | None) -> Trained:
+        await consent_party(site, table, job)
+        trained = await train_party(site, table, aligned.alignments.get(site.name, {}), job, split=split)
+        if trained.model:
+            site.ledger.note(MODEL_PART, {"sha256": tree_digest(model_part(job, site.name, trained.model))})
+        return trained
+
+    columns = sum(table.values for table in parties.values())
+    with learning_threads(job.batch_size * columns):
+        trained, sites = at.play(program)
+    return Ran(
+        trained=trained,
+        ledgers={name: site.ledger for name, site in sorted(sites.items())},
+        split=trained[at.roster.owners[0]].split,
+        secrets=at.own,
+    )
+
+
+def predict_parties(
+    job: Job,
+    parties: Parties,
+    aligned: Aligned,
+    models: Mapping[str, Mapping[str, Any]],
+    *,
+    run: str,
+    observers: Mapping[str, Observer] | None = None,
+    among: Sequence[str] = (),
+    looks: Mapping[str, LookBook] | None = None,
+) -> tuple[np.ndarray, dict[str, Ledger]]:
+    """Probabilities of the aligned rows, (n, classes), and the ledgers of predicting.
+
+    Args:
+        job: that the model was trained by.
+        parties: their tables, with one label owner.
+        aligned: the verified alignment of these tables.
+        models: party → its part of the model; of a coordinator, too, where one computed.
+        run: name, for the ledgers.
+        observers: party → what hears of it.
+        among: see `consent_party`.
+        looks: party → its book of looks.
+    """
+
+    async def program(site: Site, table: PartyTable | None) -> np.ndarray:
+        await consent_party(site, table, job, among=among)
+        return await predict_party(site, table, aligned.parties.get(site.name), job, models[site.name])
+
+    at = Simulated(
+        job=job,
+        parties=parties,
+        run=run,
+        coordinated=job.protection.on_shares,
+        observers=observers,
+        looks=looks,
+    )
+    found, sites = at.play(program)
+    return found[parties.active.name], {name: site.ledger for name, site in sorted(sites.items())}
