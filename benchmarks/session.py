@@ -30,13 +30,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from securevfl_net.gate import Address, Route, Timing
+from securevfl_net.identity import Identity, PeerBook, Pin, context
+from securevfl_net.identity.making import Key, self_signed
+from securevfl_net.incarnation import Incarnation
 
 from benchmarks.common import write
-from securevfl.identity import Identity, PeerBook, Pin, context
-from securevfl.identity.making import Key, self_signed
 from securevfl.privacy import Clock, Ledger, Link, Policy
-from securevfl.transport import Channel, Incarnation, Kind, Message, Up, measure
-from securevfl.transport.gate import Address, NetworkMesh, Route, Timing
+from securevfl.transport import Channel, Kind, Message, Up, measure
+from securevfl.transport.network_mesh import NetworkMesh
 
 AGREEMENT = bytes(32)
 MB = 1 << 20

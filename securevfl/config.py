@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, dataclass_transf
 
 import msgspec
 from msgspec import structs
+from securevfl_net.fields import Accepts, Mistaken, Mistakes, accepts, nearest, shown
 
 from securevfl.errors import InputError
-from securevfl.fields import Accepts, Mistaken, Mistakes, accepts, nearest, shown
 
 __all__ = ["Config", "ConfigMeta", "Mistaken", "plain_values", "take_all"]
 

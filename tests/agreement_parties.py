@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from identity_parties import World
+from securevfl_net.identity.making import Key, self_signed
 
 import securevfl as sv
 from securevfl.agreement import Agreement, Approval, Limits, PartyCard, Proposal, TableSchema, Versions
 from securevfl.agreement.cards import certificate_text
-from securevfl.identity.making import Key, self_signed
 from securevfl.ledger import make_key
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey

@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-
-from securevfl.identity import URI, Accepted, Authority, Handshake, Identity, PeerBook, Pin, Refusal, context, shake
-from securevfl.identity.certificate import Certificate
-from securevfl.identity.making import Key, issue, make_authority, make_request, revocation_list, self_signed
+from securevfl_net.identity import URI, Accepted, Authority, Handshake, Identity, PeerBook, Pin, Refusal, context, shake
+from securevfl_net.identity.certificate import Certificate
+from securevfl_net.identity.making import Key, issue, make_authority, make_request, revocation_list, self_signed
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)

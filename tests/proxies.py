@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from relays import LIMIT
-
-from securevfl.transport.dialers import Address
+from securevfl_net.dialers import Address
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
-from securevfl.transport.dialers import Address, Direct, Listen, Relay
-from securevfl.transport.relay import Limits, RelayServer, Side, Tokens
-from securevfl.transport.relay.introduction import key_of
+from securevfl_net.dialers import Address, Direct, Listen, Relay
+from securevfl_net.relay import Limits, RelayServer, Side, Tokens
+from securevfl_net.relay.introduction import key_of
 
 MEETING = bytes(range(32))
 TOKEN, OTHER_TOKEN = b"t" * 32, b"o" * 32

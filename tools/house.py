@@ -26,7 +26,7 @@ from imports import Source, circle, reduced
 __all__ = ["PACKAGES", "House", "HouseError", "draw", "house", "layers"]
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("securevfl", "psi/securevfl_psi", "crypto/securevfl_crypto")
+PACKAGES = ("securevfl", "net/securevfl_net", "psi/securevfl_psi", "crypto/securevfl_crypto")
 PICTURE = ROOT / "docs/images/house.svg"
 CONTRACT = "the layers point one way"
 
@@ -37,6 +37,7 @@ LINE, LETTER, PADDING, ROOF = 15, 6.3, 11, 60
 BEGINNINGS = 120
 COLOURS = {
     "securevfl": ("#e0e7ff", "#4f46e5"),
+    "securevfl_net": ("#fce7f3", "#be185d"),
     "securevfl_psi": ("#ccfbf1", "#0d9488"),
     "securevfl_crypto": ("#fef3c7", "#b45309"),
 }

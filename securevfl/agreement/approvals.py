@@ -13,10 +13,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Self
 
+from securevfl_net.durable import write_whole
+
 from securevfl.agreement.canonical import MOST_BYTES, decode, encode
 from securevfl.agreement.proposal import Proposal
 from securevfl.config import Config
-from securevfl.durable import write_whole
 from securevfl.errors import AuditError, InputError, PeerRefused
 from securevfl.ledger import PublicKey
 from securevfl.privacy import PrivateKey

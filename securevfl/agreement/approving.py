@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from securevfl_net.identity import read_certificates
+
 from securevfl.agreement.approvals import Approval
 from securevfl.agreement.cards import PartyCard
 from securevfl.agreement.differences import leaves
@@ -14,7 +16,6 @@ from securevfl.agreement.proposal import Proposal
 from securevfl.agreement.proposing import card_of, planned_epsilon
 from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError, PolicyError
-from securevfl.identity import read_certificates
 from securevfl.party import rule_against
 from securevfl.transport import ACTIVE, COORDINATOR
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Literal, Self
 
 from msgspec import Meta
+from securevfl_net.identity import Certificate
 
 from securevfl.agreement.canonical import decode, encode, number, to_plain, wrong_text
 from securevfl.align.result import RULES
@@ -16,7 +17,6 @@ from securevfl.config import Config
 from securevfl.data import PartyTable
 from securevfl.data.table import wrong_name
 from securevfl.errors import AuditError, InputError
-from securevfl.identity import Certificate
 from securevfl.ledger import PublicKey
 from securevfl.transport import ACTIVE, COORDINATOR
 

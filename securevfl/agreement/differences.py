@@ -1,7 +1,7 @@
 """What two proposals differ in, by field.
 
 Between files, with both values. Between a party and a peer that has another proposal, without values: each field has a
-digest, from which `securevfl.transport.session.facts` makes the few bytes that a hello carries. A peer learns from them
+digest, from which `securevfl_net.session.facts` makes the few bytes that a hello carries. A peer learns from them
 which fields differ. It can check a guess of a value, so they go to those alone whose certificate this party's own
 agreement names, to whom the whole proposal was meant to be shown.
 """

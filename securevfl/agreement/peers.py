@@ -6,12 +6,13 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from securevfl_net.identity import GRACE, Authority, Identity, PeerBook, Pin, Row
+from securevfl_net.identity.certificate import utc_now
+
 from securevfl.agreement.approvals import Agreement
 from securevfl.agreement.cards import PartyCard
 from securevfl.agreement.party_file import PartyFile, PeerSection
 from securevfl.errors import InputError
-from securevfl.identity import GRACE, Authority, Identity, PeerBook, Pin, Row
-from securevfl.identity.certificate import utc_now
 
 __all__ = ["identity_of", "peer_book", "require_peers", "row_of"]
 

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from securevfl_net.identity import read_certificates
+
 from securevfl.agreement.approvals import read_bytes
 from securevfl.agreement.canonical import MOST_BYTES
 from securevfl.agreement.cards import PartyCard, TableSchema, certificate_text
@@ -19,7 +21,6 @@ from securevfl.agreement.peers import identity_of
 from securevfl.agreement.proposal import Limits, Proposal, ServingTerms
 from securevfl.agreement.versions import Versions
 from securevfl.errors import InputError
-from securevfl.identity import read_certificates
 from securevfl.jobfile.job_file import JobSections
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml
 from securevfl.party import JobTerms, settled, terms

@@ -6,10 +6,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 from msgspec import Meta
+from securevfl_net.session.frames import VERSIONS as SESSION
 
 from securevfl.config import Config
 from securevfl.ledger.lines import VERSION as LEDGER
-from securevfl.transport.session.frames import VERSIONS as SESSION
 from securevfl.transport.wire import VERSION as WIRE
 
 __all__ = ["Versions"]

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from securevfl.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_whole
+
 from securevfl.errors import InputError
 
 __all__ = ["FolderShelf"]

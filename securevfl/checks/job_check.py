@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from securevfl_net.fields import nearest
+
 from securevfl.align.linkage import unknown_values
 from securevfl.align.result import RULES
 from securevfl.checks.party_check import CertificateEnd, party_findings
@@ -18,7 +20,6 @@ from securevfl.data.sample import SAMPLE, every_identifier, table_mistakes
 from securevfl.errors import InputError, PolicyError, UnknownNameError
 from securevfl.experiments.baselines import wrong_baselines
 from securevfl.experiments.sweep_file import read_sweep_sections
-from securevfl.fields import nearest
 from securevfl.jobfile.job_file import JobSections, PartySection, read_job_sections
 from securevfl.jobfile.job_roster import Roster, listed_roster, refusals
 from securevfl.jobfile.toml_text import read_toml

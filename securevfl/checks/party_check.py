@@ -8,12 +8,13 @@ from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
 
+from securevfl_net.identity.certificate import Certificate, read_certificates, shown_time, utc_now
+from securevfl_net.identity.own import Identity
+
 from securevfl.agreement.party_file import PartyFile, read_party_file
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
 from securevfl.errors import InputError
-from securevfl.identity.certificate import Certificate, read_certificates, shown_time, utc_now
-from securevfl.identity.own import Identity
 
 __all__ = ["SOON", "CertificateEnd", "PartyFindings", "party_findings"]
 

@@ -43,8 +43,9 @@ def card_command(
     ] = None,
 ) -> None:
     """Write what a party shows of itself to the others: its name, keys, certificate and columns, and no row."""
+    from securevfl_net.durable import write_whole
+
     from securevfl.agreement import card_of, read_party_file
-    from securevfl.durable import write_whole
 
     own = read_party_file(file)
     card = card_of(own)
@@ -74,9 +75,10 @@ def propose_command(
     """Draft an agreement from a job file and the parties' cards. Nothing is signed yet."""
     from datetime import UTC, datetime
 
+    from securevfl_net.durable import write_whole
+
     from securevfl.agreement import ServingTerms, propose, read_card
     from securevfl.agreement.plain_words import in_words
-    from securevfl.durable import write_whole
 
     if out.exists():
         raise InputError(f"{out} is there already, and may be signed: give another --out")

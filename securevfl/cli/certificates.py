@@ -13,7 +13,7 @@ from securevfl.cli.application import app
 from securevfl.errors import InputError
 
 if TYPE_CHECKING:
-    from securevfl.identity.certificate import Certificate
+    from securevfl_net.identity.certificate import Certificate
 
 __all__: list[str] = []
 
@@ -42,7 +42,7 @@ def new_command(
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
     """Make a party's own key and a certificate for it, for its peers to pin, and a signing request for an authority."""
-    from securevfl.identity.folder import new_party
+    from securevfl_net.identity.folder import new_party
 
     found = new_party(name, folder, kind=kind, days=days)
     _say(
@@ -59,7 +59,7 @@ def request_command(
     key: Annotated[Path | None, typer.Option(help="The party's key, NAME.key if not given.")] = None,
 ) -> None:
     """Make a signing request for a key that exists, NAME.csr."""
-    from securevfl.identity.folder import new_request
+    from securevfl_net.identity.folder import new_request
 
     out = folder / f"{name}.csr"
     new_request(name, key or folder / f"{name}.key", out)
@@ -77,8 +77,9 @@ def rotate_command(
 ) -> None:
     """Make a party's next key and certificate, NAME.1.crt …, endorsed by its signing key so that peers of a job that
     runs accept it."""
-    from securevfl.identity.files import read_bounded
-    from securevfl.identity.folder import rotate
+    from securevfl_net.identity.files import read_bounded
+    from securevfl_net.identity.folder import rotate
+
     from securevfl.ledger import read_private_key
 
     if (signing_key is None) != (agreement is None):
@@ -105,7 +106,7 @@ def ca_command(
     folder: Annotated[Path, typer.Option("--out", help="A new folder for it.")] = Path("ca"),
 ) -> None:
     """Make an authority for development or a small group: ca.key, ca.crt and an empty revocation list, ca.crl."""
-    from securevfl.identity.folder import new_authority
+    from securevfl_net.identity.folder import new_authority
 
     found = new_authority(name, folder)
     _say(
@@ -123,7 +124,7 @@ def issue_command(
     days: Annotated[int, _DAYS] = 90,
 ) -> None:
     """Issue a certificate for a party's request; nobody but the party ever has its key."""
-    from securevfl.identity.folder import issue_to
+    from securevfl_net.identity.folder import issue_to
 
     path = out or Path("issued") / f"{name}.crt"
     found = issue_to(name, request, folder, path, days=days)
@@ -137,8 +138,8 @@ def revoke_command(
     days: Annotated[int, typer.Option(help="Days until the next list is due, 1 to 825.")] = 30,
 ) -> None:
     """Sign the authority's next revocation list, ca.crl, with one certificate more."""
-    from securevfl.identity.certificate import shown_time
-    from securevfl.identity.folder import revoke
+    from securevfl_net.identity.certificate import shown_time
+    from securevfl_net.identity.folder import revoke
 
     found = revoke(folder, certificate, days=days)
     _say(
@@ -160,10 +161,9 @@ def show_command(
 
 def _content(file: Path) -> list[str]:
     from cryptography.x509 import ExtensionNotFound, SubjectAlternativeName, UniformResourceIdentifier
-
-    from securevfl.identity import Endorsement, read_certificates
-    from securevfl.identity.files import read_bounded
-    from securevfl.identity.folder import read_request
+    from securevfl_net.identity import Endorsement, read_certificates
+    from securevfl_net.identity.files import read_bounded
+    from securevfl_net.identity.folder import read_request
 
     if file.suffix == ".key":
         raise InputError(f"{file} is private, and is not shown: name the certificate beside it")
@@ -186,7 +186,7 @@ def _content(file: Path) -> list[str]:
 
 
 def _shown(found: Certificate) -> list[str]:
-    from securevfl.identity.certificate import shown_time, utc_now
+    from securevfl_net.identity.certificate import shown_time, utc_now
 
     left = (found.not_after - utc_now()).total_seconds() / 86_400
     rest = f"{left:.0f} days left" if left >= 0 else f"EXPIRED {-left:.0f} days ago"

@@ -76,7 +76,7 @@ def party_command(
 
 def _log_files(state: Path, other: Path | None) -> list[Path]:
     """The log in the state folder, which is made here where it is not there yet, and the one that was asked for."""
-    from securevfl.durable import make_folder
+    from securevfl_net.durable import make_folder
 
     make_folder(state, private=True)
     return [state / "log.jsonl", *([] if other is None else [other])]

@@ -17,7 +17,7 @@ from securevfl.cli.application import app
 from securevfl.errors import InputError
 
 if TYPE_CHECKING:
-    from securevfl.transport.relay import RelayServer
+    from securevfl_net.relay import RelayServer
 
 __all__: list[str] = []
 
@@ -48,8 +48,8 @@ def relay_command(
         raise InputError("a relay needs --listen HOST:PORT and --tokens FILE; make a token with --new-token NAME")
     import asyncio
 
-    from securevfl.transport.dialers import Address, Listen
-    from securevfl.transport.relay import Limits, RelayServer, Tokens
+    from securevfl_net.dialers import Address, Listen
+    from securevfl_net.relay import Limits, RelayServer, Tokens
 
     limits = Limits(
         connections=connections,
@@ -87,9 +87,9 @@ def _log(event: Mapping[str, object]) -> None:
 
 
 def _make_token(name: str) -> None:
-    from securevfl.fields.names import wrong_name
-    from securevfl.identity.files import write_new
-    from securevfl.transport.relay.introduction import TOKEN, key_of
+    from securevfl_net.fields.names import wrong_name
+    from securevfl_net.identity.files import write_new
+    from securevfl_net.relay.introduction import TOKEN, key_of
 
     if mistake := wrong_name(name):
         raise InputError(mistake)

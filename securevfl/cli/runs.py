@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from securevfl_net.durable import make_folder, write_whole
 
 import securevfl as sv
 from securevfl.cli import terminal
 from securevfl.cli.application import app
 from securevfl.cli.scores import scores_as_csv
 from securevfl.cli.serving import predict_as
-from securevfl.durable import make_folder, write_whole
 
 if TYPE_CHECKING:
     from securevfl.jobfile.job_file import JobFile

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from securevfl_net.durable import make_folder, write_whole
 from typer.core import TyperGroup
 
 from securevfl.cli import terminal
 from securevfl.cli.application import app
 from securevfl.cli.scores import scores_as_csv
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError, Parked
 
 if TYPE_CHECKING:

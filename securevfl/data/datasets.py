@@ -12,6 +12,7 @@ from inspect import signature
 from typing import get_type_hints
 
 import numpy as np
+from securevfl_net.fields import Accepts, accepts, nearest, shown
 
 from securevfl.data.images import cifar10_parties, fashion_mnist, mnist
 from securevfl.data.overlap import Validation, hold_out, limited_overlap
@@ -20,7 +21,6 @@ from securevfl.data.partition import generator, independent_rows, partition, sha
 from securevfl.data.table import PartyTable
 from securevfl.data.views import digits, fate, handwritten, parkinson
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.fields import Accepts, accepts, nearest, shown
 
 __all__ = [
     "breast_cancer",

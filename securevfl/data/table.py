@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal, TypeVar
 
 import numpy as np
+from securevfl_net.fields.names import wrong_name
 
 from securevfl.data.categories import Categories, Column
 from securevfl.data.names import Names
@@ -17,7 +18,6 @@ from securevfl.data.prepare.rules import Preparation
 from securevfl.data.roles import check_several, check_target, check_weight
 from securevfl.data.storage import DEFAULT_STORAGE, Storage, let_go
 from securevfl.errors import InputError, UnknownNameError
-from securevfl.fields.names import wrong_name
 
 __all__ = [
     "TEST",

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from securevfl_net.durable import make_folder, write_whole
 
 from securevfl.data import Parties
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.experiments.comparison import simulate
 from securevfl.party import Job, settled

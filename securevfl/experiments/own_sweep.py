@@ -1,7 +1,8 @@
 """`sweep`: settings of a job tried over own tables, each with several seeds; mean ± deviation as table, frame and plot.
 
 Cells run as those of a sweep file do (`securevfl.experiments.sweep`): they resume where an earlier run broke off, can
-run on a pool, and one that fails does not stop the others. All tables are in this process; rows are joined in the clear.
+run on a pool, and one that fails does not stop the others. All tables are in this process, and rows are joined in the
+clear.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from securevfl_crypto.errors import PoolError
+from securevfl_net.durable import locked, make_folder
 
 from securevfl.data import Parties
-from securevfl.durable import locked, make_folder
 from securevfl.errors import InputError
 from securevfl.experiments.kept_tables import tables_digest
 from securevfl.experiments.own_sweep import missing, seeds_of, sweep

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import torch
 from securevfl_crypto.errors import PoolError
+from securevfl_net.durable import make_folder
 
 from securevfl.data import Parties
-from securevfl.durable import make_folder
 from securevfl.errors import InputError
 from securevfl.experiments.kept_tables import keep_tables, kept_tables, tables_digest
 from securevfl.experiments.search_loop import Runs

@@ -18,9 +18,9 @@ from pathlib import Path
 import msgspec
 import torch
 from securevfl_crypto.errors import PoolError
+from securevfl_net.durable import locked, make_folder, write_whole
 
 from securevfl.data import Parties, datasets
-from securevfl.durable import locked, make_folder, write_whole
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.experiments.kept_tables import keep_tables, kept_tables
 from securevfl.experiments.sweep_file import Spec, Sweep

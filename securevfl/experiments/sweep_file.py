@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from securevfl_net.fields import nearest
+
 from securevfl.config import Config, Mistaken
 from securevfl.cut import Protection
 from securevfl.data import Parties, datasets
@@ -19,7 +21,6 @@ from securevfl.errors import InputError, PolicyError
 from securevfl.experiments.kept_tables import tables_digest
 from securevfl.experiments.sweep_sections import Axis, DataSection, MethodSection, SweepSections
 from securevfl.experiments.sweep_tables import OWN, over_own_tables, own_policies, own_roster, task_of
-from securevfl.fields import nearest
 from securevfl.jobfile.job_file import PartySection, load_parties, right_parties
 from securevfl.jobfile.job_roster import Roster, refusals
 from securevfl.jobfile.toml_text import raise_all, read_sections, read_toml

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from securevfl.fields import nearest
+from securevfl_net.fields import nearest
+
 from securevfl.party import Job, rule_against
 
 __all__ = ["Roster", "listed_roster", "refusals"]

@@ -16,10 +16,11 @@ import time
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from securevfl_net.link_state import Beat
+
 from securevfl.errors import ProtocolError
 from securevfl.privacy import Link
 from securevfl.site import Site
-from securevfl.transport import Beat
 
 __all__ = ["watched"]
 

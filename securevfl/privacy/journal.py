@@ -22,8 +22,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from securevfl_net.durable import append_synced
 
-from securevfl.durable import append_synced
 from securevfl.errors import InputError
 from securevfl.privacy.counts import Counts
 

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from securevfl_net.link_state import Beat
 
 from securevfl.errors import PeerEnded, ProtocolError
 from securevfl.ledger import Ledger
@@ -21,7 +22,6 @@ from securevfl.privacy.terms import raise_refusal
 from securevfl.transport import (
     NO_GUARD,
     Array,
-    Beat,
     Channel,
     Exchange,
     Guard,

@@ -20,8 +20,8 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+from securevfl_net.durable import append_synced, make_folder, write_whole
 
-from securevfl.durable import append_synced, make_folder, write_whole
 from securevfl.errors import InputError
 
 __all__ = ["LookBook"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from securevfl_net.incarnation import Incarnation
+
 from securevfl.agreement import Agreement, Spent, check_running
 from securevfl.agreement.party_file import Budget
 from securevfl.errors import InputError
@@ -14,7 +16,6 @@ from securevfl.process.state_folder import StateFolder
 from securevfl.run.attempts import Attempts, Restored
 from securevfl.run.checkpoint import FolderKeeper
 from securevfl.run.run_files import file_digest
-from securevfl.transport import Incarnation
 
 __all__ = ["StoredAttempts"]
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
+from securevfl_net.identity import Row
+from securevfl_net.identity.certificate import shown_time
+from securevfl_net.link_state import LinkState
+
 from securevfl.errors import InputError, ProtocolError
-from securevfl.identity import Row
-from securevfl.identity.certificate import shown_time
 from securevfl.run.events import News
-from securevfl.transport import LinkState
 
 __all__ = ["Renewable", "renewed"]
 

@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from securevfl_net.gate import Address, Route
+from securevfl_net.relay import read_token
+from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
+
 from securevfl.agreement import (
     Agreement,
     PartyFile,
@@ -29,9 +33,7 @@ from securevfl.process.state_folder import StateFolder
 from securevfl.run.events import News
 from securevfl.run.timeouts import Patience
 from securevfl.site import SILENCE, Observer
-from securevfl.transport.gate import Address, NetworkMesh, Route
-from securevfl.transport.relay import read_token
-from securevfl.transport.session import DEFAULT_SESSION_LIMITS, SessionLimits
+from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["Start", "read_start"]
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from securevfl_net.link_state import LinkState
+
 from securevfl.errors import InputError
 from securevfl.process.log_fields import FIELDS
 from securevfl.run.events import News
 from securevfl.site import Observer
 from securevfl.transport import Scalar
-from securevfl.transport.mesh import LinkState
 
 __all__ = ["Metrics", "metrics_port"]
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from securevfl_net.incarnation import Incarnation
+
 from securevfl.agreement import Agreement, Proposal
 from securevfl.agreement.party_file import Budget
 from securevfl.data import PartyTable
@@ -29,7 +31,7 @@ from securevfl.run.run_files import sha256
 from securevfl.run.runner import PartyRunner
 from securevfl.run.timeouts import Patience
 from securevfl.site import SILENCE, Observer
-from securevfl.transport import Incarnation, Mesh
+from securevfl.transport import Mesh
 
 __all__ = ["Attending"]
 

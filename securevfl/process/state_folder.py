@@ -31,8 +31,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from securevfl_net.durable import locked, make_folder, write_whole
+
 from securevfl.align import Alignment
-from securevfl.durable import locked, make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.party import Alignments
 from securevfl.run.run_files import LEDGERS

@@ -9,11 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from securevfl.durable import is_held
+from securevfl_net.durable import is_held
+from securevfl_net.link_state import LinkState
+
 from securevfl.errors import InputError
 from securevfl.run.events import News
 from securevfl.site import Observer
-from securevfl.transport import LinkState, Scalar
+from securevfl.transport import Scalar
 
 __all__ = ["Status", "read_status"]
 

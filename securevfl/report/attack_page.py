@@ -9,8 +9,8 @@ from markupsafe import Markup
 from rich import box
 from rich.table import Table
 from rich.text import Text
+from securevfl_net.durable import make_folder, write_whole
 
-from securevfl.durable import make_folder, write_whole
 from securevfl.report.attack_record import AttackRecord, Line, lines
 from securevfl.report.plots import COMPUTE, GRID, INK, MUTED, _beside, _figure, _svg
 from securevfl.report.template import fill

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
+from securevfl_net.durable import make_folder, write_whole
 
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.report import plots
 from securevfl.report.attack_record import AttackRecord

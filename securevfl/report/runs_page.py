@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
+from securevfl_net.durable import make_folder, write_whole
 
-from securevfl.durable import make_folder, write_whole
 from securevfl.report.derived import active_name, epsilon_of, human_seconds, metric_text, metrics_of
 from securevfl.report.drawing import dot, picture, stroke, word
 from securevfl.report.record import Record, RunRecord

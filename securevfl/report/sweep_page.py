@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from markupsafe import Markup
+from securevfl_net.durable import make_folder, write_whole
 
-from securevfl.durable import make_folder, write_whole
 from securevfl.report.derived import human_seconds
 from securevfl.report.statistics import FEWEST
 from securevfl.report.sweep import (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from securevfl_net.incarnation import Incarnation
+
 from securevfl.errors import PeerRefused
 from securevfl.party.reports import Report, View
-from securevfl.transport import Incarnation
 
 __all__ = ["Attempts", "Restored"]
 

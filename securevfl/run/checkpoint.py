@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
-from securevfl.durable import locked, make_folder
+from securevfl_net.durable import locked, make_folder
+
 from securevfl.errors import InputError
 from securevfl.privacy import Journal, LookBook, lost_attempts
 from securevfl.run.store import read_tree, write_tree

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from securevfl.transport import LinkState, Scalar
+from securevfl_net.link_state import LinkState
+
+from securevfl.transport import Scalar
 
 __all__ = ["News", "Several"]
 

@@ -9,7 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from securevfl.durable import write_whole
+from securevfl_net.durable import write_whole
+
 from securevfl.errors import InputError
 from securevfl.party import Job, settlements
 from securevfl.run.store import read_tree, tree_digest

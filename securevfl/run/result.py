@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+from securevfl_net.durable import write_whole
 
-from securevfl.durable import write_whole
 from securevfl.errors import InputError, UnknownNameError
 from securevfl.privacy import Ledger, Ledgers, PublicKey
 from securevfl.report import (

@@ -6,7 +6,8 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from securevfl.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_whole
+
 from securevfl.ledger import file_of
 from securevfl.privacy import Ledger, Ledgers
 

@@ -10,7 +10,8 @@ from itertools import count
 from pathlib import Path
 from uuid import uuid4
 
-from securevfl.durable import InUse, locked, make_folder
+from securevfl_net.durable import InUse, locked, make_folder
+
 from securevfl.errors import InputError, SecureVFLError
 from securevfl.run.result import Result
 from securevfl.run.run_files import LEDGERS, write_ledgers

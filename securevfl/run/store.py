@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
+from securevfl_net.durable import make_folder, write_whole
 
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 
 __all__ = ["read_tree", "tree_digest", "write_tree"]

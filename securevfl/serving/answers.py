@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from securevfl_net.durable import append_synced, make_folder, write_whole
 
-from securevfl.durable import append_synced, make_folder, write_whole
 from securevfl.errors import InputError
 
 __all__ = ["Answers"]

@@ -7,7 +7,8 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from securevfl.durable import write_whole
+from securevfl_net.durable import write_whole
+
 from securevfl.errors import InputError, PeerEnded, PolicyError, ProtocolError
 from securevfl.serving.answers import Answers
 from securevfl.serving.exchanges import hear_answer

@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from securevfl.durable import append_synced, make_folder, write_whole
+from securevfl_net.durable import append_synced, make_folder, write_whole
+
 from securevfl.errors import InputError
 from securevfl.serving.policy import Refusal, ServingPolicy
 

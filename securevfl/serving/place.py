@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from securevfl_net.durable import make_folder, write_whole
+
 from securevfl.data import PartyTable
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.ledger import PrivateKey
 from securevfl.party import Job

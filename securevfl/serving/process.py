@@ -10,6 +10,9 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+from securevfl_net.gate import Address
+from securevfl_net.incarnation import Incarnation
+
 from securevfl.agreement import Agreement, PartyFile, check_versions, peer_book, read_agreement, read_party_file, row_of
 from securevfl.agreement.party_file import DataSection
 from securevfl.data import PartyTable
@@ -29,8 +32,7 @@ from securevfl.serving.policy import ServingPolicy
 from securevfl.serving.questions import Batching
 from securevfl.serving.settings import ServingFile, read_serving_file
 from securevfl.serving.shelf import ModelShelf
-from securevfl.transport import Incarnation
-from securevfl.transport.gate import Address, NetworkMesh
+from securevfl.transport.network_mesh import NetworkMesh
 
 __all__ = ["PartyProcess", "at_work", "local_part", "put_part"]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from securevfl_net.durable import make_folder
 
 from securevfl.align import Alignment
 from securevfl.data import PartyTable
-from securevfl.durable import make_folder
 from securevfl.errors import InputError, ProtocolError, SecureVFLError
 from securevfl.party import align_party, consent_party, note_spent, scoring_program
 from securevfl.party.heads import exchange_heads

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from securevfl.durable import make_folder, write_whole
+from securevfl_net.durable import make_folder, write_whole
+
 from securevfl.errors import InputError
 from securevfl.party import Job
 from securevfl.run.model_parts import PART, ModelPart, model_part, write_run

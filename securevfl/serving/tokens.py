@@ -27,8 +27,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
+from securevfl_net.durable import make_folder, write_whole
+
 from securevfl.config import Config, Mistaken
-from securevfl.durable import make_folder, write_whole
 from securevfl.errors import InputError
 from securevfl.jobfile.toml_text import raise_all, read_toml
 

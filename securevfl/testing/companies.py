@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from securevfl_net.durable import make_folder
+from securevfl_net.identity.making import Key, self_signed
+
 from securevfl.agreement import ServingTerms, approve, card_of, propose, read_agreement, read_party_file, write_approval
 from securevfl.data import Parties, PartyTable
-from securevfl.durable import make_folder
-from securevfl.identity.making import Key, self_signed
 from securevfl.ledger import make_key
 from securevfl.run.model_parts import PART, model_part, write_run
 from securevfl.run.store import write_tree

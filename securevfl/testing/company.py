@@ -18,6 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from securevfl_net.durable import make_folder, write_whole
+from securevfl_net.identity.making import Key, self_signed
+
 from securevfl.agreement import (
     Agreement,
     Limits,
@@ -30,8 +33,6 @@ from securevfl.agreement import (
     write_approval,
 )
 from securevfl.data import Parties, PartyTable
-from securevfl.durable import make_folder, write_whole
-from securevfl.identity.making import Key, self_signed
 from securevfl.ledger import make_key
 from securevfl.party import Job, JobTerms
 from securevfl.privacy import Policy

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
-    from securevfl.transport.channel import WINDOW, Beat, Channel
+    from securevfl.transport.channel import WINDOW, Channel
     from securevfl.transport.devices import HostCopy, caught_up, fits, on_host, to_device
     from securevfl.transport.exchange import (
         ACTIVE,
@@ -22,20 +22,8 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
         Sight,
     )
     from securevfl.transport.hub import MemoryHub, MemoryMesh
-    from securevfl.transport.incarnation import Incarnation
     from securevfl.transport.memory import MemoryChannel, memory_pair
-    from securevfl.transport.mesh import (
-        Aborted,
-        Down,
-        Ended,
-        Endorsed,
-        LinkState,
-        Mesh,
-        MeshEvent,
-        Noted,
-        Refused,
-        Up,
-    )
+    from securevfl.transport.mesh import Aborted, Down, Ended, Endorsed, Mesh, MeshEvent, Noted, Refused, Up
     from securevfl.transport.message import NO_GUARD, Array, Guard, Kind, Message, Scalar
     from securevfl.transport.parts import PART, Assembler, in_parts
     from securevfl.transport.wire import (
@@ -52,13 +40,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     )
 
 _NAMES = {
-    "channel": "WINDOW Beat Channel",
+    "channel": "WINDOW Channel",
     "devices": "HostCopy caught_up fits on_host to_device",
     "exchange": "ACTIVE COORDINATOR PASSIVE Exchange Exchanges PartyRole Severity Sight",
     "hub": "MemoryHub MemoryMesh",
-    "incarnation": "Incarnation",
     "memory": "MemoryChannel memory_pair",
-    "mesh": "Aborted Down Ended Endorsed LinkState Mesh MeshEvent Noted Refused Up",
+    "mesh": "Aborted Down Ended Endorsed Mesh MeshEvent Noted Refused Up",
     "message": "NO_GUARD Array Guard Kind Message Scalar",
     "parts": "PART Assembler in_parts",
     "wire": "DEFAULT_LIMITS Limits begin_copies decode encode encode_parts hosted measure numbers size",
@@ -78,7 +65,6 @@ __all__ = [
     "Aborted",
     "Array",
     "Assembler",
-    "Beat",
     "Channel",
     "Down",
     "Ended",
@@ -87,10 +73,8 @@ __all__ = [
     "Exchanges",
     "Guard",
     "HostCopy",
-    "Incarnation",
     "Kind",
     "Limits",
-    "LinkState",
     "MemoryChannel",
     "MemoryHub",
     "MemoryMesh",

@@ -2,38 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+
+from securevfl_net.link_state import Beat
 
 if TYPE_CHECKING:  # messages hold tensors; a gate has channels' beats and never loads torch
     from securevfl.transport.message import Message
 
-__all__ = ["WINDOW", "Beat", "Channel"]
+__all__ = ["WINDOW", "Channel"]
 
 WINDOW = 32 << 20
 """Bytes that may be on their way in one direction before a sender waits."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beat:
-    """A sign of life, beside the messages.
-
-    Attributes:
-        steps: messages that the party has sent and read, over all its links.
-        sent: messages that it has sent over this channel.
-        read: messages that it has read from this channel.
-        awaits: the party for whom it waits; empty where it does not wait.
-        step: what for.
-        worked: seconds of processor time that the party's program was seen to take for long computations; a program
-            that computes takes no steps and can say nothing itself, so its gate counts for it.
-    """
-
-    steps: int = 0
-    sent: int = 0
-    read: int = 0
-    awaits: str = ""
-    step: str = ""
-    worked: float = 0.0
 
 
 class Channel(Protocol):

@@ -7,11 +7,13 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.link_state import Beat, LinkState
+
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
-from securevfl.transport.channel import WINDOW, Beat, Channel
-from securevfl.transport.incarnation import Incarnation
+from securevfl.transport.channel import WINDOW, Channel
 from securevfl.transport.memory import MemoryChannel, Pipe
-from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, LinkState, MeshEvent, Noted, Refused, Up
+from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, MeshEvent, Noted, Refused, Up
 
 __all__ = ["MemoryHub", "MemoryMesh"]
 

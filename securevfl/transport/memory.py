@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from securevfl_net.link_state import Beat
+
 from securevfl.errors import InputError, PeerEnded, ProtocolError
 from securevfl.transport import wire
-from securevfl.transport.channel import WINDOW, Beat
+from securevfl.transport.channel import WINDOW
 from securevfl.transport.message import Message
 
 __all__ = ["MemoryChannel", "Pipe", "memory_pair"]

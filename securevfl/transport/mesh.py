@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from securevfl.transport.channel import Beat, Channel
-from securevfl.transport.incarnation import Incarnation
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.link_state import LinkState
+
+from securevfl.transport.channel import Channel
 
 __all__ = [
     "NOTE",
@@ -24,7 +26,6 @@ __all__ = [
     "Down",
     "Ended",
     "Endorsed",
-    "LinkState",
     "Mesh",
     "MeshEvent",
     "Noted",
@@ -133,38 +134,6 @@ class Endorsed:
 
 
 MeshEvent = Up | Down | Noted | Refused | Aborted | Ended | Endorsed
-
-
-@dataclass(frozen=True, slots=True)
-class LinkState:
-    """What is known of one connection, for `status` and metrics.
-
-    Attributes:
-        connected: whether it stands now.
-        incarnation: the peer's; None before it was connected.
-        since: seconds since it stands, or since it broke.
-        connections: how many there were.
-        sent, received: bytes of messages, without frames and TLS.
-        round_trip: seconds of the last ping; None before the first came back, and where there is no network.
-        beat: the peer's last sign of life.
-        silent: seconds since anything came from the peer; None before the first, and where there is no network.
-        quiet: seconds since the peer's program said anything to its gate; None where that is not known.
-        blocked: whether something waits to be sent and the peer gives no room.
-        why: it is not connected, in words; empty where it is.
-    """
-
-    connected: bool = False
-    incarnation: Incarnation | None = None
-    since: float = 0.0
-    connections: int = 0
-    sent: int = 0
-    received: int = 0
-    round_trip: float | None = None
-    beat: Beat = field(default_factory=Beat)
-    silent: float | None = None
-    quiet: float | None = None
-    blocked: bool = False
-    why: str = ""
 
 
 class Mesh(Protocol):

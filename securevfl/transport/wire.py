@@ -30,11 +30,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
+from securevfl_net.version import VERSION
 
 from securevfl.errors import WireError
 from securevfl.transport.devices import HostCopy, on_host
 from securevfl.transport.message import Array, Guard, Kind, Message, Scalar
-from securevfl.transport.version import VERSION
 
 __all__ = [
     "DEFAULT_LIMITS",

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 
 import msgspec
+from securevfl_net.dialers import Address, Direct, Proxy
+from securevfl_net.gate.beats import read_beat
+from securevfl_net.identity.certificate import Certificate
+from securevfl_net.identity.endorsement import Endorsement
+from securevfl_net.identity.handshake import Handshake
+from securevfl_net.identity.making import Key, self_signed
 from transport.session.ends import AGREEMENT, incarnation
 
 from securevfl.errors import WireError
-from securevfl.identity.certificate import Certificate
-from securevfl.identity.endorsement import Endorsement
-from securevfl.identity.handshake import Handshake
-from securevfl.identity.making import Key, self_signed
 from securevfl.party.reports import Kept, Ready, Report
 from securevfl.party.reports import decode as decode_note
 from securevfl.party.reports import encode as encode_note
-from securevfl.transport.dialers import Address, Direct, Proxy
-from securevfl.transport.gate.beats import read_beat
 
 __all__ = ["beats", "endorsements", "proxies", "reports", "verdicts"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from identity_parties import NOW, Side, World, by, meet, pinned
+from securevfl_net.identity import Accepted, Code, Endorsement, Identity, PeerBook, Refusal, context
 
 from securevfl.errors import InputError
-from securevfl.identity import Accepted, Code, Endorsement, Identity, PeerBook, Refusal, context
 from securevfl.ledger import PrivateKey
 
 JOB, OTHER_JOB = b"j" * 32, b"o" * 32

@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
+from securevfl_net.identity import Code
 
 from securevfl import cli
-from securevfl.identity import Code
 
 PAGE = Path(__file__).parents[2] / "docs/howto/certificates.md"
 BLOCK = re.compile(r"```console\n(.*?)```", re.DOTALL)

@@ -11,8 +11,7 @@ from datetime import timedelta
 
 import pytest
 from identity_parties import HOUR, LIMIT, NOW, Side, World, by, meet, pinned
-
-from securevfl.identity import Accepted, Code, Handshake, Identity, PeerBook, Refusal, Want, context, shake
+from securevfl_net.identity import Accepted, Code, Handshake, Identity, PeerBook, Refusal, Want, context, shake
 
 DAY = timedelta(days=1)
 

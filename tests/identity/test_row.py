@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from identity_parties import World
+from securevfl_net.identity import Endorsement, Identity, Row
+from securevfl_net.link_state import LinkState
 
 from securevfl.errors import InputError
-from securevfl.identity import Endorsement, Identity, Row
 from securevfl.ledger import PrivateKey
 from securevfl.process.certificate_renewal import renewed
 from securevfl.run.events import News
-from securevfl.transport import LinkState
 
 
 def _rotate(world: World, number: int, *, endorsed: bool = True) -> Identity:

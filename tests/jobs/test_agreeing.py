@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from agreement_parties import NOW, Company, card, proposal
+from securevfl_net.identity import Identity
+from securevfl_net.identity.making import Key, make_authority
 
 import securevfl as sv
 from securevfl import cli
@@ -35,8 +37,6 @@ from securevfl.agreement import (
 from securevfl.agreement.plain_words import in_words
 from securevfl.agreement.proposing import planned_epsilon, when
 from securevfl.errors import Expired, InputError, PolicyError
-from securevfl.identity import Identity
-from securevfl.identity.making import Key, make_authority
 from securevfl.party import JobTerms
 from securevfl.privacy import PrivateKey
 from securevfl.process.party_process import _bounded

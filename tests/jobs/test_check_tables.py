@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pa_parquet
 import pytest
 from rich.console import Console
+from securevfl_net.identity.certificate import utc_now
+from securevfl_net.identity.folder import new_party
 
 import securevfl as sv
 from securevfl import cli
@@ -19,8 +21,6 @@ from securevfl.checks.party_check import party_findings
 from securevfl.data.columns import ColumnUse
 from securevfl.data.overview import TableOverview, table_overview
 from securevfl.data.sample import table_mistakes
-from securevfl.identity.certificate import utc_now
-from securevfl.identity.folder import new_party
 from securevfl.report import overview_table
 
 ROWS = 1500

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from helpers import parties
+from securevfl_net import durable
 
 import securevfl as sv
-from securevfl import durable
 from securevfl.report import Record
 from securevfl.run import run_folder as folders
 from securevfl.run.run_folder import RunFolder

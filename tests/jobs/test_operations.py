@@ -20,6 +20,7 @@ import pytest
 import torch
 from helpers import parties
 from prometheus_client.parser import text_string_to_metric_families
+from securevfl_net.link_state import LinkState
 
 import securevfl as sv
 from securevfl.process.log_fields import EVENTS, FIELDS, Fields
@@ -27,7 +28,6 @@ from securevfl.process.logs import EventLog, LogNews, LogObserver, logging_to
 from securevfl.process.metrics import Metrics, metrics_port
 from securevfl.process.operations import keep_to_quota, operating, stopping
 from securevfl.run.events import News
-from securevfl.transport.mesh import LinkState
 
 MARK = "MARKED-4711"
 """Stands for an identifier, and its digits for a feature value."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from securevfl_net.durable import InUse
 
 from securevfl.align import Alignment
-from securevfl.durable import InUse
 from securevfl.errors import InputError
 from securevfl.process.state_folder import StateFolder, StoredAlignment
 from securevfl.site import PartySecret

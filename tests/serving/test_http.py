@@ -16,10 +16,10 @@ import httpx
 import numpy as np
 import pytest
 from prometheus_client import generate_latest
+from securevfl_net.identity.making import Key, issue, make_authority, make_request, self_signed
 from servers import JOB, Served, put, ready, served, trained
 
 import securevfl as sv
-from securevfl.identity.making import Key, issue, make_authority, make_request, self_signed
 from securevfl.run.model_parts import ModelPart
 from securevfl.serving import Batching, Limits, ServingPolicy, TokenFile, make_token
 from securevfl.serving.desk import Desk

@@ -14,11 +14,11 @@ from identity_parties import Side as End
 from identity_parties import World, pinned
 from proxies import proxy
 from relays import LIMIT, MEETING, TOKEN, relay
+from securevfl_net.dialers import Address, Direct, Listen, Proxy, Relay
+from securevfl_net.identity import Accepted, Code, PeerBook, Refusal
+from securevfl_net.relay import Side
 
 from securevfl.errors import InputError
-from securevfl.identity import Accepted, Code, PeerBook, Refusal
-from securevfl.transport.dialers import Address, Direct, Listen, Proxy, Relay
-from securevfl.transport.relay import Side
 
 
 def _here(sock: socket.socket) -> Address:

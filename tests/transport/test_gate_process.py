@@ -18,27 +18,16 @@ from typing import TypeVar
 import numpy as np
 import pytest
 from networks import AGREEMENT, LOCAL, QUICK, SMALL, Loopback, until
+from securevfl_net.gate import Address, Route, Timing
+from securevfl_net.gate.program import ProgramWatch
+from securevfl_net.identity import Authority, Endorsement, PeerBook
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.session import SessionLimits
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
-from securevfl.identity import Authority, Endorsement, PeerBook
 from securevfl.ledger import PrivateKey
-from securevfl.transport import (
-    Aborted,
-    Channel,
-    Down,
-    Ended,
-    Endorsed,
-    Incarnation,
-    Kind,
-    MeshEvent,
-    Message,
-    Noted,
-    Refused,
-    Up,
-)
-from securevfl.transport.gate import Address, NetworkMesh, Route, Timing
-from securevfl.transport.gate.program import ProgramWatch
-from securevfl.transport.session import SessionLimits
+from securevfl.transport import Aborted, Channel, Down, Ended, Endorsed, Kind, MeshEvent, Message, Noted, Refused, Up
+from securevfl.transport.network_mesh import NetworkMesh
 
 T = TypeVar("T", bound=MeshEvent)
 PATIENCE = 60.0
@@ -106,7 +95,7 @@ def _runs(process: int) -> bool:
 
 
 def test_a_gate_loads_neither_torch_nor_numpy() -> None:
-    code = "import sys, securevfl.transport.gate.loop; print({'torch', 'numpy', 'asyncio'} & set(sys.modules))"
+    code = "import sys, securevfl_net.gate.loop; print({'torch', 'numpy', 'asyncio'} & set(sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "set()\n"
 

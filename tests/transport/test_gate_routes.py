@@ -13,11 +13,13 @@ from identity_parties import World, pinned
 from networks import AGREEMENT, LOCAL, QUICK, SMALL
 from proxies import proxy
 from relays import MEETING, OTHER_TOKEN, TOKEN, Running, relay
+from securevfl_net.gate import Route
+from securevfl_net.identity import Identity, PeerBook
+from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError
-from securevfl.identity import Identity, PeerBook
-from securevfl.transport import Incarnation, Kind, Message, Noted, Refused, Up
-from securevfl.transport.gate import NetworkMesh, Route
+from securevfl.transport import Kind, Message, Noted, Refused, Up
+from securevfl.transport.network_mesh import NetworkMesh
 
 PATIENCE = 60.0
 TOKENS = {"bank": TOKEN, "shop": OTHER_TOKEN}

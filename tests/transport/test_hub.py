@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from securevfl_net.incarnation import Incarnation
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
 from securevfl.transport import (
     Aborted,
     Down,
     Ended,
-    Incarnation,
     Kind,
     MemoryHub,
     MemoryMesh,

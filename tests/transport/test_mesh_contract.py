@@ -11,22 +11,10 @@ import numpy as np
 import pytest
 import torch
 from networks import SMALL, Loopback, until
+from securevfl_net.link_state import Beat
 
 from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
-from securevfl.transport import (
-    Beat,
-    Channel,
-    Down,
-    Kind,
-    MemoryHub,
-    Mesh,
-    MeshEvent,
-    Message,
-    Noted,
-    Up,
-    encode,
-    measure,
-)
+from securevfl.transport import Channel, Down, Kind, MemoryHub, Mesh, MeshEvent, Message, Noted, Up, encode, measure
 
 PATIENCE = 60.0
 NAMES = ("a", "b", "c")

@@ -14,12 +14,12 @@ import pytest
 from identity_parties import Side as End
 from identity_parties import World, pinned
 from relays import LIMIT, MEETING, OTHER_TOKEN, TOKEN, relay
+from securevfl_net.identity import Accepted, PeerBook, Refusal
+from securevfl_net.relay import Allowance, Limits, Side, Tokens, read_rendezvous
+from securevfl_net.relay.introduction import HELLO, NONCE, introduction, key_of
+from securevfl_net.relay.limits import network_of
 
 from securevfl.errors import InputError
-from securevfl.identity import Accepted, PeerBook, Refusal
-from securevfl.transport.relay import Allowance, Limits, Side, Tokens, read_rendezvous
-from securevfl.transport.relay.introduction import HELLO, NONCE, introduction, key_of
-from securevfl.transport.relay.limits import network_of
 
 
 def _until(true: Callable[[], object]) -> None:

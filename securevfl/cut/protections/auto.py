@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 
 import securevfl_crypto as crypto
 from msgspec import Meta
+from securevfl_net.fields import nearest
 
 from securevfl.cut.auto import AutoActive, AutoPassive, Speed
 from securevfl.cut.base import ActiveCut, CutSpec, CutUse, PassiveCut
@@ -15,7 +16,6 @@ from securevfl.cut.declared import measuring_exchanges
 from securevfl.cut.protections.base import Protection
 from securevfl.cut.protections.sealed import BFV, CKKS, KeyBits, Paillier, Sealed, key_problems
 from securevfl.cut.protections.shares import Shares
-from securevfl.fields import nearest
 from securevfl.privacy import Policy
 from securevfl.site import Site
 from securevfl.transport import Exchange

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from securevfl.transport.session import Incarnation, Line, SessionEnd, SessionLimits
+from securevfl_net.session import Incarnation, Line, SessionEnd, SessionLimits
 
 __all__ = ["AGREEMENT", "SMALL", "Pair", "Pipe", "incarnation", "pair", "view"]
 

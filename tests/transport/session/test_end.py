@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from securevfl_net.session import Part, Up
 from transport.session.ends import pair, view
-
-from securevfl.transport.session import Part, Up
 
 
 def test_a_message_in_parts_arrives_once_and_in_order() -> None:

@@ -8,10 +8,9 @@ import secrets
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-from securevfl.transport.incarnation import Incarnation
-from securevfl.transport.session import Refused, SessionEnd
-from securevfl.transport.session.facts import MOST, differing, facts
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.session import Refused, SessionEnd
+from securevfl_net.session.facts import MOST, differing, facts
 
 from .ends import Pair
 

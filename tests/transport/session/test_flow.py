@@ -7,21 +7,11 @@ import struct
 import tracemalloc
 
 import pytest
+from securevfl_net.session import OVERHEAD, Blocked, Bye, Deadlocked, Event, Line, Part, Refused, SessionLimits
+from securevfl_net.session.frames import PREFIX, FrameKind, Position, blocked_frame, data_head, frame
 from transport.session.ends import SMALL, Pair, Pipe, pair, view
 
 from securevfl.errors import InputError
-from securevfl.transport.session import (
-    OVERHEAD,
-    Blocked,
-    Bye,
-    Deadlocked,
-    Event,
-    Line,
-    Part,
-    Refused,
-    SessionLimits,
-)
-from securevfl.transport.session.frames import PREFIX, FrameKind, Position, blocked_frame, data_head, frame
 
 TAG = view(1)[:8]
 

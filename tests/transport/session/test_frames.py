@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from transport.session.ends import AGREEMENT, SMALL, incarnation, pair, view
-
-from securevfl.transport.session import (
+from securevfl_net.session import (
     CODES,
     OVERHEAD,
     Aborted,
@@ -20,7 +18,7 @@ from securevfl.transport.session import (
     SessionLimits,
     Up,
 )
-from securevfl.transport.session.frames import (
+from securevfl_net.session.frames import (
     BODY,
     VERSIONS,
     FrameKind,
@@ -30,8 +28,9 @@ from securevfl.transport.session.frames import (
     frame,
     refuse_frame,
 )
-from securevfl.transport.session.hello import Hello, hello_frame, read_hello
-from securevfl.transport.session.refusal import Refusal
+from securevfl_net.session.hello import Hello, hello_frame, read_hello
+from securevfl_net.session.refusal import Refusal
+from transport.session.ends import AGREEMENT, SMALL, incarnation, pair, view
 
 TAG = bytes.fromhex("0102030405060708")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 
 import pytest
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.session import CODES, Event, Part, Refused, SessionEnd, SessionLimits, Torn, Up
+from securevfl_net.session.frames import PREFIX, FrameKind, Position, data_head, frame
+from securevfl_net.session.hello import Hello, hello_frame, read_hello
 from transport.session.ends import AGREEMENT, SMALL, Pair, Pipe, incarnation, pair, view
 
 from securevfl.errors import InputError
-from securevfl.transport.incarnation import Incarnation
-from securevfl.transport.session import CODES, Event, Part, Refused, SessionEnd, SessionLimits, Torn, Up
-from securevfl.transport.session.frames import PREFIX, FrameKind, Position, data_head, frame
-from securevfl.transport.session.hello import Hello, hello_frame, read_hello
 
 
 def _end(me: str, peer: str, count: int = 1, **changed: object) -> SessionEnd:

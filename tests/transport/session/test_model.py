@@ -12,10 +12,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from securevfl_net.session import OVERHEAD, Line, Part, Refused, SessionEnd, Torn, Up
+from securevfl_net.session.frames import PREFIX, FrameKind
 from transport.session.ends import AGREEMENT, SMALL, incarnation, view
-
-from securevfl.transport.session import OVERHEAD, Line, Part, Refused, SessionEnd, Torn, Up
-from securevfl.transport.session.frames import PREFIX, FrameKind
 
 NAMES = ("bank", "shop")
 SIDES = st.integers(0, 1)

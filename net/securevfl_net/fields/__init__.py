@@ -1,0 +1,12 @@
+"""What one field of a configuration accepts, read off its annotation. Used by `config`, and by `data` for the
+options of named data sets.
+
+An annotation is compiled once into an `Accepts`, which takes a value, turns it into the field's own form (lists into
+tuples, whole numbers into floats, names into members of an enumeration) and notes every mistake with its path.
+"""
+
+from securevfl_net.fields.annotations import accepts
+from securevfl_net.fields.mistaken import Mistaken
+from securevfl_net.fields.single import Accepts, Mistakes, nearest, shown
+
+__all__ = ["Accepts", "Mistaken", "Mistakes", "accepts", "nearest", "shown"]

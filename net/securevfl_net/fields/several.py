@@ -1,0 +1,108 @@
+"""Fields that hold several values, or one of several kinds: tuples, sets, mappings, unions."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Any
+
+from securevfl_net.fields.single import Accepts, Bounds, Mistakes, shown
+
+__all__ = ["Either", "Named", "Record", "Several"]
+
+
+class Several:
+    """A tuple of any length, or a set; given as any sequence or set but a text."""
+
+    def __init__(self, item: Accepts, build: Callable[[Iterable[Any]], object], length: Bounds) -> None:
+        self._item = item
+        self._build = build
+        self._length = length
+        self.expected = f"a list of {length.count('values') + ', each ' if length.any else ''}{item.expected}"
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
+        return isinstance(value, Sequence | Set) and not isinstance(value, str | bytes | bytearray)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
+        if not self.fits(value, plain=plain) or not isinstance(value, Sequence | Set):
+            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            return value
+        before = len(found)
+        if not self._length.hold(len(value)):
+            found.append(f"{path} holds {len(value)} values; {self.expected} was expected")
+        where = (f"{path}[{i}]" if isinstance(value, Sequence) else path for i in range(len(value)))
+        items = [self._item.take(v, at, found, plain=plain) for v, at in zip(value, where, strict=True)]
+        return self._build(items) if len(found) == before else value  # what is refused may not fit into a set
+
+
+class Record:
+    """A tuple of so many values, each of its own kind."""
+
+    def __init__(self, items: Sequence[Accepts]) -> None:
+        self._items = items
+        self.expected = f"a list of {len(items)} values: {', '.join(item.expected for item in items)}"
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
+        return isinstance(value, list | tuple)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
+        if not isinstance(value, list | tuple) or len(value) != len(self._items):
+            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            return value
+        pairs = enumerate(zip(self._items, value, strict=True))
+        return tuple(item.take(v, f"{path}[{i}]", found, plain=plain) for i, (item, v) in pairs)
+
+
+class Named:
+    """A mapping from names to values of one kind; kept as a read-only copy."""
+
+    def __init__(self, item: Accepts) -> None:
+        self._item = item
+        self.expected = f"names with {item.expected} for each"
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
+        return isinstance(value, Mapping)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
+        if not isinstance(value, Mapping):
+            found.append(f"{path} is {shown(value)}; {self.expected} was expected")
+            return value
+        taken = {}
+        for name, content in value.items():
+            if not isinstance(name, str):
+                found.append(f"{path} has the key {shown(name)}; a text was expected")
+                continue
+            taken[name] = self._item.take(content, f"{path}.{name}", found, plain=plain)
+        return types.MappingProxyType(taken)
+
+
+class Either:
+    """A union: the first member that takes the value wins; where none does, the first of the right type complains."""
+
+    def __init__(self, members: Sequence[Accepts]) -> None:
+        self._members = members
+        self.expected = " or ".join(member.expected for member in members)
+
+    def fits(self, value: object, *, plain: bool) -> bool:
+        """See `Accepts.fits`."""
+        return any(member.fits(value, plain=plain) for member in self._members)
+
+    def take(self, value: object, path: str, found: Mistakes, *, plain: bool) -> object:
+        """See `Accepts.take`."""
+        best: Mistakes | None = None
+        for member in self._members:
+            if not member.fits(value, plain=plain):
+                continue
+            attempt: Mistakes = []
+            taken = member.take(value, path, attempt, plain=plain)
+            if not attempt:
+                return taken
+            best = best or attempt
+        found.extend(best or [f"{path} is {shown(value)}; {self.expected} was expected"])
+        return value

@@ -1,0 +1,47 @@
+"""A peer's sign of life, as its gate and its program wrote it: nothing in it is believed before it is checked."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from securevfl_net.link_state import Beat
+from securevfl_net.session import printable
+
+__all__ = ["read_beat"]
+
+_SEEN = struct.Struct("<fI")
+_Count = Annotated[int, Meta(ge=0)]
+_Name = Annotated[str, Meta(max_length=300)]
+_BEAT = msgspec.msgpack.Decoder(tuple[_Count, _Count, _Count, _Name, _Name, Annotated[bytes, Meta(max_length=16)]])
+
+
+def read_beat(body: bytes) -> tuple[Beat, bytes, float] | None:
+    """What a peer's gate says of its program, and what the program said last.
+
+    Args:
+        body: seconds that the program was seen to compute (float32), milliseconds since it said anything (uint32), and
+            what it said, if anything: steps, messages sent and read, for whom it waits, for which step, and the view in
+            which it closed its end.
+
+    Returns:
+        The beat, that view or nothing, and the seconds since the program said anything; None where the bytes are no
+        sign of life.
+    """
+    if len(body) < _SEEN.size:
+        return None
+    worked, quiet = _SEEN.unpack_from(body)
+    if not 0 <= worked < math.inf:
+        return None
+    if len(body) == _SEEN.size:
+        return Beat(worked=worked), b"", quiet / 1e3
+    try:
+        steps, sent, read, awaits, step, closed = _BEAT.decode(body[_SEEN.size :])
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    awaits, step = (printable(text.encode(), 1200) for text in (awaits, step))
+    return Beat(steps, sent, read, awaits, step, worked), closed, quiet / 1e3

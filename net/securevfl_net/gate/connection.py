@@ -1,0 +1,352 @@
+"""One TCP connection of a gate: from the first byte over TLS and the verdicts to frames of the session."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from securevfl_net.identity import Accepted, Handshake, PeerBook, Refusal, Want
+from securevfl_net.identity.refusal import Code, from_tls
+
+if TYPE_CHECKING:
+    from securevfl_net.session import Line
+
+__all__ = ["Connection", "Contexts", "Phase", "Turn"]
+
+_TURN = 1 << 20
+"""Bytes that one connection may move before others have their turn."""
+_PULL = 256 << 10
+_HELLO = 0x16
+"""First byte of a TLS client's hello (RFC 8446, section 5.1)."""
+_REVERSED = b"S"
+"""Said by a caller that is TLS server: the called side begins. Parties' roles in TLS follow from their names."""
+_UNSENT = 512 << 10
+"""Most bytes that wait in the kernel unsent, so that pings and aborts do not queue behind bulk there."""
+_LINGER = 2.0
+"""Seconds in which a peer may take what was said last."""
+_WAITS = (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError, InterruptedError)
+
+Contexts = Callable[[bool], ssl.SSLContext]
+"""Whether this party is server in TLS → the context of today."""
+
+
+class Phase:
+    """How far a connection is."""
+
+    PEEK = 0
+    SHAKE = 1
+    LIVE = 2
+    LINGER = 3
+    OVER = 4
+
+
+class Turn:
+    """What came of a turn."""
+
+    WAIT = 0
+    AGAIN = 1
+    OVER = 2
+
+
+class Connection:
+    """A connection from its first byte to its last.
+
+    Attributes:
+        phase: of `Phase`.
+        expected: the peer that was called; empty where somebody called.
+        dialled: whether this party called.
+        since: when it began.
+        heard: when bytes came last.
+        moved: bytes of frames, both ways.
+        number: its descriptor.
+        party: whose it is, once that is known.
+        certificate: that the peer showed, DER.
+        fingerprint: of it.
+        line: of the session.
+        refusal: why it ended, where it was refused.
+        why: it ended, in words.
+        reads: whether it takes bytes now; the gate holds it where the program does not keep up with notes.
+
+    Args:
+        sock: connected.
+        contexts: TLS contexts.
+        book: whom to let in.
+        live: party → fingerprint of connections that stand.
+        expected: the peer that was called.
+        server: this party's role in TLS, where it called.
+        reversed_: whether to say that the called side begins.
+    """
+
+    __slots__ = (
+        "_book",
+        "_contexts",
+        "_live",
+        "_mask",
+        "_out",
+        "_shake",
+        "certificate",
+        "dialled",
+        "expected",
+        "fingerprint",
+        "heard",
+        "line",
+        "moved",
+        "number",
+        "party",
+        "phase",
+        "reads",
+        "refusal",
+        "server",
+        "since",
+        "sock",
+        "until",
+        "why",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        contexts: Contexts,
+        book: PeerBook,
+        live: dict[str, str],
+        *,
+        seconds: float,
+        expected: str = "",
+        server: bool | None = None,
+        direct: bool = True,
+    ) -> None:
+        self.sock = sock
+        self.number = sock.fileno()
+        self._contexts, self._book, self._live = contexts, book, live
+        self._shake: Handshake | None = None
+        self._out: deque[memoryview] = deque()
+        self._mask = 0
+        self.expected, self.dialled, self.server = expected, server is not None, server
+        self.phase = Phase.PEEK
+        self.since = self.heard = time.monotonic()
+        self.until = self.since + seconds
+        self.moved = 0
+        self.party = self.fingerprint = self.why = ""
+        self.certificate = b""
+        self.line: Line | None = None
+        self.refusal: Refusal | None = None
+        self.reads = True
+        sock.setblocking(False)
+        if sock.family in {socket.AF_INET, socket.AF_INET6}:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_NOTSENT_LOWAT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)
+        if server is not None:
+            if server and direct:
+                sock.send(_REVERSED)  # the first byte of a connection always fits
+            self._begin_tls(server)
+
+    def wants(self) -> int:
+        """What to wait for."""
+        return self._mask
+
+    def turn(self) -> int:
+        """Move what can be moved now; see `Turn`. Handshakes and bytes; the gate looks at `line` and `phase` after."""
+        try:
+            if self.phase == Phase.PEEK:
+                self._peek()
+            if self.phase == Phase.SHAKE:
+                self._step()
+            if self.phase == Phase.LIVE:
+                return self._move()
+            if self.phase == Phase.LINGER:
+                self._drain()
+        except OSError as error:
+            self.end(from_tls(error, self.party or self.expected).words if self.phase != Phase.LIVE else _words(error))
+        return Turn.OVER if self.phase == Phase.OVER else Turn.WAIT
+
+    def _peek(self) -> None:
+        self._mask = selectors.EVENT_READ
+        try:
+            first = self.sock.recv(1, socket.MSG_PEEK)
+        except _WAITS:
+            return
+        if first == _REVERSED:
+            self.sock.recv(1)
+            self._begin_tls(False)
+        elif first and first[0] == _HELLO:
+            self._begin_tls(True)
+        else:
+            words = "what came is no TLS: is it a party that calls?" if first else "somebody called and hung up"
+            self.refusal = Refusal(Code.NOT_TLS if first else Code.HUNG_UP, words)
+            self.end(words)
+
+    def _begin_tls(self, server: bool) -> None:
+        self.server = server
+        self.sock = tls = self._contexts(server).wrap_socket(
+            self.sock, server_side=server, do_handshake_on_connect=False, suppress_ragged_eofs=True
+        )
+        self._shake = Handshake(tls, self._book, expected=self.expected, live=self._live)
+        self.phase = Phase.SHAKE
+
+    def _step(self) -> None:
+        shake = self._shake
+        if shake is None:
+            return
+        want = shake.step()
+        self._mask = selectors.EVENT_WRITE if want is Want.WRITE else selectors.EVENT_READ
+        outcome = shake.outcome
+        if isinstance(outcome, Refusal):
+            self.refusal = outcome
+            self.until = min(self.until, time.monotonic() + _LINGER)
+            if want is Want.DONE:
+                self.end(f"{outcome.code}: {outcome.words}")
+        elif isinstance(outcome, Accepted):
+            self._shake = None
+            self.party, self.fingerprint = outcome.party, outcome.certificate.fingerprint
+            self.certificate = outcome.certificate.der
+            self.heard = time.monotonic()
+            self.phase = Phase.LIVE
+        elif want is Want.DONE:
+            self.end("the handshake ended without a verdict")
+
+    def _move(self) -> int:
+        line = self.line
+        if line is None:
+            return Turn.WAIT
+        broken = None
+        try:
+            done, blocked = self._write(line)
+        except OSError as error:  # the peer takes nothing any more; what it said last may still be there
+            done, blocked, broken = False, False, error
+        more = self._read(line) if self.reads and not line.over else False
+        if broken is not None:
+            if not more:
+                self.end(_words(broken))
+            return Turn.AGAIN if more else Turn.OVER
+        if line.over and done:
+            done, blocked = self._write(line)  # its last words
+        if line.over and done:
+            self._linger(line.why)
+            return Turn.OVER if self.phase == Phase.OVER else Turn.WAIT
+        self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)
+        return Turn.AGAIN if more or not (done or blocked) else Turn.WAIT
+
+    def _write(self, line: Line) -> tuple[bool, bool]:
+        """Whether all was written, and whether the socket takes no more now."""
+        out, sock, total = self._out, self.sock, 0
+        while total < _TURN:
+            if not out:
+                out.extend(line.pull(_PULL))
+                if not out:
+                    return True, False
+            try:
+                count = sock.send(out[0])
+            except _WAITS:
+                return False, True
+            total += count
+            self.moved += count
+            if count == len(out[0]):
+                out.popleft()
+            else:
+                out[0] = out[0][count:]
+        return False, False
+
+    def _read(self, line: Line) -> bool:
+        """Whether there may be more."""
+        sock, total = self.sock, 0
+        recv_into = sock.recv_into
+        try:
+            while total < _TURN:
+                count = recv_into(line.buffer())
+                if not count:
+                    self.end("the peer closed the connection")
+                    return False
+                total += count
+                line.filled(count)
+                if line.over:
+                    break
+        except _WAITS:
+            return False
+        finally:
+            if total:
+                self.moved += total
+                self.heard = time.monotonic()
+        return not line.over
+
+    def flush(self) -> int:
+        """Write what the session has, where nothing waits to be written; see `Turn`."""
+        line = self.line
+        if self.phase != Phase.LIVE or self._out or line is None:
+            return Turn.WAIT
+        try:
+            done, blocked = self._write(line)
+        except OSError:
+            return Turn.AGAIN
+        if line.over:
+            return Turn.AGAIN
+        self._mask = (selectors.EVENT_READ if self.reads else 0) | (selectors.EVENT_WRITE if blocked else 0)
+        return Turn.WAIT if done or blocked else Turn.AGAIN
+
+    def leave(self, why: str) -> None:
+        """Write what is left, and then say that nothing more comes; take nothing any more."""
+        if self.line is not None and not self.line.over:
+            self._out.extend(self.line.pull(_PULL))
+            self.line.closed()
+            self.line.why = why
+
+    def _linger(self, why: str) -> None:
+        """Say that nothing more comes, and throw away what is under way: closing with bytes unread would discard, at
+        the peer, what was said last."""
+        self.why = self.why or why
+        try:
+            self.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self.end(why)
+            return
+        self.phase = Phase.LINGER
+        self.until = time.monotonic() + _LINGER
+        self._mask = selectors.EVENT_READ
+        self._drain()
+
+    def _drain(self) -> None:
+        try:
+            for _ in range(64):
+                if not self.sock.recv(1 << 16):
+                    self.end(self.why)
+                    return
+        except _WAITS:
+            return
+
+    def late(self, now: float) -> None:
+        """End it where its time is up."""
+        if self.phase in {Phase.LIVE, Phase.OVER} or now < self.until:
+            return
+        if self._shake is not None and self.refusal is None:
+            self._shake.time_is_up()
+            outcome = self._shake.outcome
+            self.refusal = outcome if isinstance(outcome, Refusal) else None
+        elif self.phase == Phase.PEEK:
+            self.refusal = Refusal(Code.NO_ANSWER, "somebody called and said nothing")
+        self.end(self.why or (self.refusal.words if self.refusal is not None else "its time is up"))
+
+    def end(self, why: str) -> None:
+        """Close it."""
+        if self.phase != Phase.OVER:
+            self.phase = Phase.OVER
+            self.why = why
+            if self._shake is not None:
+                self._shake.time_is_up()
+                self._shake = None
+            self._out.clear()
+            if self.line is not None:
+                self.line.closed()
+
+    def release(self) -> None:
+        """Give its descriptor back, once nobody waits for it any more."""
+        self.sock.close()
+
+
+def _words(error: OSError) -> str:
+    reason = getattr(error, "reason", None)
+    return f"the connection broke: {(reason or error.strerror or str(error)).replace('_', ' ').lower()}"

@@ -1,0 +1,312 @@
+"""One peer, as its party's gate sees it: the session, its connections, when to call, and what the program is told."""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from securevfl_net.gate.frames import Bulk, Frames, Outbox
+from securevfl_net.session import (
+    OVERHEAD,
+    Aborted,
+    Beaten,
+    Blocked,
+    Bye,
+    Deadlocked,
+    Endorsed,
+    Noted,
+    Part,
+    Refused,
+    SessionEnd,
+    Torn,
+    Up,
+)
+
+if TYPE_CHECKING:
+    from securevfl_net.gate.connection import Connection
+    from securevfl_net.gate.settings import Timing
+    from securevfl_net.session import Event
+
+__all__ = ["NOTED", "REFUSAL", "GatePeer", "LinkRow"]
+
+_PING = struct.Struct("<QQIfI")
+"""The sender's clock, the last clock it got and how long ago, all microseconds; seconds that its program was seen to
+compute; milliseconds since its program said anything."""
+_GATHER = 16 << 20
+"""Bytes of one message that are handed to the program at once, where it is slow."""
+REFUSAL = msgspec.json.Encoder()
+_BEAT = msgspec.msgpack.Decoder(tuple[int, int, int, str, str, bytes])
+NOTED = 1 << 20
+"""Bytes of notes that may wait for the program before their peer is read no more."""
+_AGAIN = 60.0
+"""Seconds after which the same refusal is told to the program again."""
+_CODES = 16
+"""Different refusals of one peer that the program is told of in that time."""
+
+
+class LinkRow(msgspec.Struct, array_like=True):
+    """What the program is told of one connection each second; see `LinkState`."""
+
+    connected: bool
+    since: float
+    connections: int
+    round_trip: float | None
+    silent: float | None
+    blocked: bool
+    why: str
+
+
+class GatePeer:
+    """A peer.
+
+    Args:
+        index: in the order of the settings.
+        session: with it.
+        outbox: to the program.
+        timing: seconds.
+        calls: whether this party calls it.
+    """
+
+    def __init__(self, index: int, session: SessionEnd, outbox: Outbox, timing: Timing, *, calls: bool) -> None:
+        self.index = index
+        self.name = session.peer
+        self.session = session
+        self.calls = calls
+        self.connections: list[Connection] = []
+        self.current: Connection | None = None
+        self.left = False
+        self.aborted = False
+        self.dialling = False
+        self.next_call = 0.0
+        self.pause = 0.0
+        self.generation = 0
+        self.noted = 0
+        self.waits = ""
+        self.awaits = False
+        self.echoed = 0
+        self.why = "not connected yet"
+        self._outbox = outbox
+        self._timing = timing
+        self._told_up = False
+        self._bulk: Bulk | None = None
+        self._held = 0
+        self._beat = b""
+        self._heard: bytes | None = None
+        self._theirs = (0, 0.0)
+        self._round_trip: float | None = None
+        self._next_ping = 0.0
+        self._count = 0
+        self._since = time.monotonic()
+        self._refusals: dict[str, float] = {}
+
+    # --- the program's side
+
+    def begin(self, generation: int, view: bytes) -> None:
+        """A view begins."""
+        self.session.begin(view)
+        self._beat, self.awaits, self.waits = b"", False, ""
+        self.generation, self._held, self._bulk = generation, 0, None
+
+    def open(self) -> None:
+        """Parts may leave; nothing where the session gave the view up, because the peer was started anew."""
+        if self.session.view:
+            self.session.open()
+
+    def park(self) -> None:
+        """It is over."""
+        self.session.park()
+        self._held, self._bulk = 0, None
+
+    def send(self, generation: int, total: int, body: memoryview) -> None:
+        """Send a part; of an earlier view, or one that the session gave up, it is dropped."""
+        session = self.session
+        if generation != self.generation & 0xFF or not session.view or self.aborted:
+            return
+        if total:
+            length = body[0]
+            session.send(
+                body[1 + length :], first_total=total, step=bytes(body[1 : 1 + length]).decode(errors="replace")
+            )
+            self._held += len(body) - 1 - length + OVERHEAD
+        else:
+            session.send(body, first_total=None)
+            self._held += len(body) + OVERHEAD
+
+    def credit(self, generation: int, cost: int) -> None:
+        """The program took parts out of the window."""
+        if generation == self.generation & 0xFF and self.session.view:
+            self.session.credit(self.session.view, cost)
+
+    def beat(self, payload: bytes, worked: float, spoke: float) -> None:
+        """The program's sign of life for this peer."""
+        self._beat = payload
+        awaits, step = _BEAT.decode(payload)[3:5]
+        self.awaits = bool(awaits)
+        self.waits = f"{step} of {awaits}" if awaits not in ("", self.name) else ""
+        self.ping(worked, spoke)
+
+    def ping(self, worked: float, spoke: float) -> None:
+        """Show the peer a sign of life: the program's last one, and what the gate saw of the program since."""
+        now = time.monotonic()
+        self._next_ping = now + self._timing.ping
+        clock, at = self._theirs
+        held = min(int(1e6 * (now - at)), (1 << 32) - 1) if clock else 0
+        quiet = min(int(1e3 * (now - spoke)), (1 << 32) - 1)
+        self.session.ping(_PING.pack(int(1e6 * now), clock, held, worked, quiet) + self._beat)
+
+    # --- the network's side
+
+    def due(self, now: float) -> bool:
+        """Whether to call now."""
+        if not self.calls or self.dialling or self.left or self.aborted or now < self.next_call:
+            return False
+        return not self._stand() or self.aged(now)
+
+    def aged(self, now: float) -> bool:
+        """Whether the present connection is to be replaced, and the only one."""
+        one = self.current
+        if one is None or self._stand() != [one]:
+            return False
+        return now - one.since > self._timing.age or one.moved > self._timing.volume
+
+    def _stand(self) -> list[Connection]:
+        return [one for one in self.connections if one.line is not None and not one.line.over]
+
+    def failed(self, why: str) -> None:
+        """A call failed, or a connection broke before it stood: wait a little longer each time."""
+        self.why = why
+        timing = self._timing
+        self.pause = min(max(timing.first, 1.5 * self.pause), timing.most)
+        self.next_call = time.monotonic() + self.pause * random.uniform(0.75, 1.0)  # noqa: S311  # no secret
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is over."""
+        if connection in self.connections:
+            self.connections.remove(connection)
+        if connection is self.current:
+            self.current = None
+        if connection.why:
+            self.why = connection.why
+        others = self._stand()
+        if self._told_up and not self.session.up and not others:
+            self._told_up = False
+            self._since = time.monotonic()
+            self.pause, self.next_call = 0.0, 0.0
+            if not self.left:
+                self._outbox.say(Frames.DOWN, self.why.encode(), peer=self.index)
+        elif not self._told_up and not others:
+            self.failed(connection.why)
+
+    def refused(self, code: str, words: str, *, ours: bool) -> None:
+        """Tell the program of a refusal; of the same one, once a minute."""
+        now = time.monotonic()
+        self._refusals = {known: at for known, at in self._refusals.items() if now - at < _AGAIN}
+        if code not in self._refusals and len(self._refusals) < _CODES:  # the peer makes up its codes as it likes
+            self._refusals[code] = now
+            words = words if ours or words.startswith("the peer refuses: ") else f"the peer refuses: {words}"
+            self._outbox.say(Frames.REFUSED, REFUSAL.encode((code, words)), peer=self.index)
+
+    def look(self, worked: float, spoke: float) -> None:
+        """Take what happened in the session to the program."""
+        session = self.session
+        for event in session.events():
+            self._take(event, worked, spoke)
+        held = session.held
+        if held < self._held:
+            self._outbox.say(Frames.ROOM, peer=self.index, generation=self.generation, number=self._held - held)
+            self._held = held
+        if self._heard is not None and not self._outbox.urgent:
+            self._outbox.say(Frames.BEAT, self._heard, peer=self.index)
+            self._heard = None
+
+    def _take(self, event: Event, worked: float, spoke: float) -> None:
+        outbox = self._outbox
+        match event:
+            case Part():
+                self._part(event)
+            case Up():
+                self._up(event, worked, spoke)
+            case Noted() | Endorsed():
+                kind = Frames.NOTE if isinstance(event, Noted) else Frames.ENDORSE
+                self.noted += len(event.payload)
+                outbox.say(kind, event.payload, peer=self.index)
+            case Beaten():
+                self._beaten(event.beat)
+            case Refused():
+                self.refused(event.code, event.words, ours=event.ours)
+            case Torn():
+                self.refused("broken-rule", event.reason, ours=True)
+            case Aborted():
+                self.left = True
+                outbox.say(Frames.ABORT, event.reason.encode(), peer=self.index)
+            case Bye():
+                self.left = True
+                outbox.say(Frames.ENDED, peer=self.index)
+            case Deadlocked():
+                outbox.say(Frames.DEADLOCKED, REFUSAL.encode((event.step, event.theirs, event.window)), peer=self.index)
+            case Blocked():
+                pass
+
+    def _up(self, event: Up, worked: float, spoke: float) -> None:
+        self._told_up, self.left = True, False
+        self._count += 1
+        self._since = time.monotonic()
+        self.pause = 0.0
+        self.current = next((one for one in self.connections if one.line is not None and one.line.up), None)
+        if not event.resumed:
+            self._bulk, self._held = None, 0
+        fingerprint = self.current.fingerprint if self.current is not None else ""
+        body = REFUSAL.encode((str(event.peer), fingerprint))
+        self._outbox.say(Frames.UP, body, peer=self.index, count=int(event.resumed))
+        self.ping(worked, spoke)
+
+    def _part(self, event: Part) -> None:
+        bulk = self._bulk
+        if event.total is not None or bulk is None or bulk.begun or bulk.size > _GATHER:
+            bulk = Bulk(Frames.PART, self.generation, self.index, event.total or 0)
+            self._outbox.put(bulk)
+            self._bulk = bulk
+        self._outbox.join(bulk, event.data)
+        if event.last:
+            self._bulk = None
+
+    def _beaten(self, beat: bytes) -> None:
+        if len(beat) < _PING.size:
+            return
+        clock, echo, held, worked, quiet = _PING.unpack_from(beat)
+        now = time.monotonic()
+        self._theirs = clock, now
+        self.echoed = max(self.echoed, echo)
+        trip = now - (echo + held) / 1e6
+        if echo and 0 <= trip < self._timing.silent:
+            self._round_trip = trip
+        self._heard = struct.pack("<fI", worked, quiet) + beat[_PING.size :]
+
+    def row(self, now: float) -> LinkRow:
+        """For the program."""
+        one = self.current
+        return LinkRow(
+            self.session.up,
+            now - self._since,
+            self._count,
+            self._round_trip,
+            now - one.heard if one is not None else None,
+            self.session.blocked is not None,
+            "" if self.session.up else self.why,
+        )
+
+    def timers(self, now: float, worked: float, spoke: float) -> None:
+        """What is due."""
+        if self.session.up and now >= self._next_ping:
+            self.ping(worked, spoke)
+        for one in list(self.connections):
+            if now - one.heard > self._timing.silent:
+                one.end(f"nothing came for {now - one.heard:.0f} s: the peer's machine or the network is gone")
+            elif one is not self.current and one.line is not None and not one.line.up and now > one.until:
+                one.end("the peer said no hello in time")
+            elif not self.calls and now - one.since > 1.5 * self._timing.age + 60:
+                one.end("the connection is old, and the peer did not replace it")

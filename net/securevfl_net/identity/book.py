@@ -1,0 +1,390 @@
+"""Who the peers are: pinned certificates, or an authority's with the exact name and a list of revoked ones.
+
+Nothing is believed by default: a party without an entry is refused, and an authority without a revocation list cannot
+be entered. OpenSSL checks signatures and that the peer holds its key; every other question is judged here, after the
+TLS handshake, so that the answer can be told to both sides in words: the name, the time with a stated tolerance
+(OpenSSL knows none), the revocation list with a stated grace, and who else is connected under the same name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from securevfl_net.durable import write_whole
+from securevfl_net.errors import InputError
+from securevfl_net.identity.certificate import TOLERANCE, Certificate, read_certificates, shown_time, utc_now
+from securevfl_net.identity.endorsement import Endorsement, Verifier
+from securevfl_net.identity.files import read_bounded
+from securevfl_net.identity.refusal import Code, Refusal
+from securevfl_net.identity.revocation import RevocationList
+
+__all__ = ["GRACE", "Authority", "PeerBook", "Pin"]
+
+GRACE: Final = timedelta(hours=24)
+"""How long a revocation list counts after its nextUpdate, where the party says nothing else."""
+_STORED = 4 << 20
+"""Bytes of the file with the endorsements that were taken."""
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A peer that shows exactly one of these certificates, whoever issued them."""
+
+    certificates: tuple[Certificate, ...]
+
+    @classmethod
+    def of(cls, files: Iterable[str | Path], fingerprints: Iterable[str] | None = None) -> Pin:
+        """From files in PEM.
+
+        Args:
+            files: with one certificate each.
+            fingerprints: SHA-256, 64 lower-case hexadecimal digits, that the agreement gives; each file must have one
+                of them, and each of them a file: TLS needs the whole certificate.
+
+        Raises:
+            InputError: a file cannot be used, or is not what was agreed.
+        """
+        paths = [Path(file) for file in files]
+        found = tuple(read_certificates(path)[0] for path in paths)
+        if fingerprints is not None:
+            agreed = set(fingerprints)
+            for path, certificate in zip(paths, found, strict=True):
+                if certificate.fingerprint not in agreed:
+                    raise InputError(
+                        f"{path} has the fingerprint {certificate.fingerprint}, which is not in the agreement: "
+                        f"ask the party for the file with {', '.join(sorted(agreed))}"
+                    )
+            if missing := agreed - {certificate.fingerprint for certificate in found}:
+                raise InputError(
+                    f"no file holds the agreed certificate {', '.join(sorted(missing))}: ask its party for it"
+                )
+        return cls(found)
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A peer whose certificate an authority issued directly, with exactly ``securevfl:party/NAME`` in it.
+
+    Attributes:
+        certificate: the authority's that signs the parties' certificates. Where a company has a root and authorities
+            below it, it is the one that signs, not the root.
+        crl: file with its list of revoked certificates, PEM or DER; read again by `PeerBook.reload`.
+    """
+
+    certificate: Certificate
+    crl: Path
+
+    @classmethod
+    def of(cls, file: str | Path, crl: str | Path, fingerprint: str | None = None) -> Authority:
+        """From files.
+
+        Args:
+            file: the authority's certificate, PEM.
+            crl: its revocation list.
+            fingerprint: SHA-256 that the agreement gives, 64 hexadecimal digits.
+
+        Raises:
+            InputError: a file cannot be used, or is not what was agreed.
+        """
+        (found,) = read_certificates(file)
+        if not found.authority:
+            raise InputError(f"{file} may issue no certificates (basicConstraints): name the authority's, or pin it")
+        if fingerprint is not None and found.fingerprint != fingerprint:
+            raise InputError(f"{file} has the fingerprint {found.fingerprint}; the agreement says {fingerprint}")
+        return cls(found, Path(crl))
+
+
+class PeerBook:
+    """The peers of one party in one job.
+
+    Args:
+        me: this party's name.
+        peers: how each peer is recognized.
+        agreement: SHA-256 of the proposal's bytes, 32 bytes; endorsements hold for it alone. Empty: none is taken.
+        signers: the parties' signing keys as the agreement names them.
+        grace: how long a revocation list counts after its nextUpdate.
+        store: file that keeps the endorsements taken, over restarts; none if not given.
+        now: this machine's clock.
+
+    Raises:
+        InputError: two parties with one certificate, this party among its peers, a revocation list that cannot be used.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        peers: Mapping[str, Pin | Authority],
+        *,
+        agreement: bytes = b"",
+        signers: Mapping[str, Verifier] | None = None,
+        grace: timedelta = GRACE,
+        store: Path | None = None,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self.me = me
+        self.peers = dict(peers)
+        self.now = now
+        self.grace = grace
+        self.version = 0
+        """Rises when contexts have to be made anew: another certificate is pinned."""
+        self.clocks: dict[str, timedelta] = {}
+        """By how much each peer's clock was ahead of this one's, when it last came."""
+        self._agreement = agreement
+        self._signers = dict(signers or {})
+        self._store = store
+        self._pinned: dict[str, str] = {}  # fingerprint → party
+        self._certificates: dict[str, Certificate] = {}  # by fingerprint, all that were ever pinned
+        self._retired: dict[str, str] = {}  # fingerprint → why
+        self._lists: dict[Path, RevocationList] = {}
+        self._newest: dict[str, tuple[int, bytes, str]] = {}  # party → counter, payload, fingerprint
+        if me in self.peers:
+            raise InputError(f"{me!r} is this party, and among its own peers: two parties have one name")
+        for party, rule in self.peers.items():
+            for certificate in rule.certificates if isinstance(rule, Pin) else ():
+                self._pin(party, certificate)
+        self.reload()
+        if store is not None and store.exists():
+            self._restore(store)
+
+    def accepts(self, der: bytes | None, *, expected: str = "", live: Mapping[str, str] | None = None) -> str:
+        """Whose certificate it is. Also right for a connection that lives: a certificate may have been revoked since.
+
+        Args:
+            der: the certificate that the peer showed in TLS, whose key it holds.
+            expected: the party that was called; empty where any may come.
+            live: party → fingerprint, of connections that stand; another certificate under one of these names is a
+                second party.
+
+        Returns:
+            The party's name.
+
+        Raises:
+            Refusal: it is not let in, and why.
+        """
+        if not der:
+            raise Refusal(Code.NO_CERTIFICATE, "the peer showed no certificate; each party shows its own")
+        try:
+            found = Certificate.of(der)
+        except InputError as error:
+            raise Refusal(Code.UNFIT, f"the peer shows {error}") from None
+        party = self._party(found)
+        self._check_time(found, party)
+        rule = self.peers[party]
+        if found.fingerprint in self._retired:
+            raise Refusal(Code.REVOKED, self._retired[found.fingerprint], party=party)
+        if isinstance(rule, Authority):
+            self._lists[rule.crl].check(found, party, self.now(), self.grace)
+        if expected and party != expected:
+            raise Refusal(
+                Code.OTHER_NAME, f"{expected!r} was called, and {party!r} answers: check the address", party=party
+            )
+        other = (live or {}).get(party, found.fingerprint)
+        if other != found.fingerprint:
+            raise Refusal(
+                Code.TWO_OF_ONE_NAME,
+                f"{party!r} is connected with the certificate {other[:16]}…, and another one comes with "
+                f"{found.fingerprint[:16]}…: two parties have one name",
+                party=party,
+            )
+        return party
+
+    def used(self, party: str, fingerprint: str) -> None:
+        """Note that a peer showed a certificate: once it is the one endorsed last, those before it are refused."""
+        counter, _, newest = self._newest.get(party, (0, b"", ""))
+        if fingerprint != newest:
+            return
+        older = {known for known, whose in self._pinned.items() if whose == party} - {newest, *self._retired}
+        if not older:
+            return
+        for known in older:
+            self._retired[known] = (
+                f"{party!r} replaced the certificate {known[:16]}… by {newest[:16]}…, endorsed with counter {counter}"
+            )
+        self._save()
+        self.version += 1
+
+    def endorse(self, payload: bytes, *, sender: str = "") -> Endorsement:
+        """Pin a new certificate that a peer's signing key vouches for.
+
+        The certificates before it are let in until the new one was first seen, see `used`.
+
+        Args:
+            payload: as `Endorsement.signed` makes it.
+            sender: the peer that it came from; empty for a file.
+
+        Raises:
+            Refusal: another agreement, party, key, or a counter that is not higher than the last one.
+        """
+        found = Endorsement.read(payload)
+        party = found.party
+        if sender and party != sender:
+            raise Refusal(
+                Code.ENDORSEMENT, f"{sender!r} sends an endorsement for {party!r}; each sends its own", party=sender
+            )
+        if party not in self.peers or party not in self._signers:
+            raise Refusal(Code.NOT_IN_AGREEMENT, f"an endorsement for {party!r}, who has no signing key in this job")
+        if not isinstance(self.peers[party], Pin):
+            raise Refusal(
+                Code.ENDORSEMENT,
+                f"{party!r} is known by an authority: that one issues its new certificates",
+                party=party,
+            )
+        Endorsement.check(payload, self._signers[party])
+        if not self._agreement or found.agreement != self._agreement:
+            raise Refusal(
+                Code.ENDORSEMENT,
+                f"endorsed for agreement {found.agreement.hex()[:16]}…, and this one is {self._agreement.hex()[:16]}…",
+                party=party,
+            )
+        if found.certificate.names != (party,):
+            raise Refusal(
+                Code.OTHER_NAME, f"{party!r} endorses a certificate that names {found.certificate.names}", party=party
+            )
+        counter, last, _ = self._newest.get(party, (0, b"", ""))
+        if payload == last:
+            return found  # said again after a reconnect
+        if found.counter <= counter:
+            raise Refusal(
+                Code.ENDORSEMENT,
+                f"an endorsement with counter {found.counter}; {counter} was the last one",
+                party=party,
+            )
+        if found.certificate.fingerprint in self._retired or found.certificate.authority:
+            raise Refusal(
+                Code.ENDORSEMENT, f"{party!r} endorses a certificate that was replaced before, or an authority's"
+            )
+        self._check_time(found.certificate, party)
+        try:
+            self._pin(party, found.certificate)
+        except InputError as error:
+            raise Refusal(Code.TWO_OF_ONE_NAME, str(error), party=party) from None
+        self._newest[party] = found.counter, payload, found.certificate.fingerprint
+        self._save()
+        self.version += 1
+        return found
+
+    def endorsements(self) -> list[tuple[bytes, str]]:
+        """The newest of each party, and the new certificate's fingerprint where it was seen: for the party's gate."""
+        return [
+            (payload, newest if self._replaced(party, newest) else "")
+            for party, (_, payload, newest) in sorted(self._newest.items())
+        ]
+
+    def _replaced(self, party: str, newest: str) -> bool:
+        return any(
+            whose == party and known in self._retired for known, whose in self._pinned.items() if known != newest
+        )
+
+    def reload(self) -> None:
+        """Read the revocation lists again. Then ask `accepts` again about every connection that lives.
+
+        Raises:
+            InputError: a list cannot be used, or is older than the one in memory; that one stays.
+        """
+        for rule in self.peers.values():
+            if not isinstance(rule, Authority):
+                continue
+            found = RevocationList.read(rule.crl, rule.certificate)
+            known = self._lists.get(rule.crl)
+            if known is not None and not found.after(known):
+                raise InputError(
+                    f"{rule.crl} was made {shown_time(found.made)}, and a list of {shown_time(known.made)} was read "
+                    "before: an older list would let revoked certificates in again"
+                )
+            self._lists[rule.crl] = found
+
+    def anchors(self) -> tuple[bytes, ...]:
+        """DER of the certificates that OpenSSL may build on: pinned ones and authorities."""
+        pinned = [self._certificates[known].der for known in self._pinned if known not in self._retired]
+        issuers = [rule.certificate.der for rule in self.peers.values() if isinstance(rule, Authority)]
+        return tuple(dict.fromkeys([*pinned, *issuers]))
+
+    def _party(self, found: Certificate) -> str:
+        if self.me in found.names:
+            raise Refusal(
+                Code.TWO_OF_ONE_NAME,
+                f"the peer shows a certificate of {self.me!r}, which is this party: two parties have one name",
+                party=self.me,
+            )
+        pinned = self._pinned.get(found.fingerprint)
+        if pinned is not None:
+            return pinned
+        authorities = [rule for rule in self.peers.values() if isinstance(rule, Authority)]
+        issuers = {rule.certificate for rule in authorities if found.issued_by(rule.certificate)}
+        if not issuers:
+            words = f"{found.fingerprint[:16]}… is neither pinned here nor issued by an authority of this job"
+            raise Refusal(Code.UNKNOWN_CA, f"{words}: compare fingerprints")
+        try:
+            name = found.name
+        except InputError as error:
+            code = Code.TWO_OF_ONE_NAME if found.names else Code.OTHER_NAME
+            raise Refusal(code, str(error)) from None
+        rule = self.peers.get(name)
+        if rule is None:
+            raise Refusal(
+                Code.NOT_IN_AGREEMENT, f"{name!r} is no party of this job: {', '.join(sorted(self.peers))} are"
+            )
+        if not isinstance(rule, Authority) or rule.certificate not in issuers:
+            known = "a pin" if isinstance(rule, Pin) else "another authority"
+            words = f"the certificate names {name!r}, who is known here by {known}: ask the party for the right file"
+            raise Refusal(Code.UNKNOWN_CA, words, party=name)
+        return name
+
+    def _check_time(self, found: Certificate, party: str) -> None:
+        now = self.now()
+        if now < found.not_before - TOLERANCE:
+            raise Refusal(
+                Code.NOT_YET_VALID,
+                f"{party!r} shows a certificate valid from {shown_time(found.not_before)}; the clock here says "
+                f"{shown_time(now)}, and 5 min are tolerated",
+                party=party,
+            )
+        if now > found.not_after + TOLERANCE:
+            raise Refusal(
+                Code.EXPIRED,
+                f"{party!r} shows a certificate valid until {shown_time(found.not_after)}; the clock here says "
+                f"{shown_time(now)}, and 5 min are tolerated",
+                party=party,
+            )
+
+    def _pin(self, party: str, certificate: Certificate) -> None:
+        if certificate.names not in {(), (party,)}:
+            names = ", ".join(certificate.names)
+            raise InputError(f"the certificate {certificate.fingerprint[:16]}… pinned for {party!r} names {names}")
+        other = self._pinned.setdefault(certificate.fingerprint, party)
+        if other != party:
+            raise InputError(
+                f"{party!r} and {other!r} have one certificate, {certificate.fingerprint}: each makes its own"
+            )
+        self._certificates[certificate.fingerprint] = certificate
+
+    def _save(self) -> None:
+        if self._store is None:
+            return
+        whole = {
+            "endorsements": {party: payload.hex() for party, (_, payload, _) in sorted(self._newest.items())},
+            "replaced": dict(sorted(self._retired.items())),
+        }
+        write_whole(self._store, json.dumps(whole).encode(), private=True)
+
+    def _restore(self, store: Path) -> None:
+        content = read_bounded(store, _STORED, "the endorsements that were taken")
+        try:
+            whole = json.loads(content)
+            payloads = [bytes.fromhex(text) for text in whole["endorsements"].values()]
+            retired = {str(known): str(why) for known, why in whole["replaced"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise InputError(f"{store} is damaged: remove it, and ask the peers for their endorsements again") from None
+        for payload in payloads:
+            found = Endorsement.read(payload)
+            if found.party not in self.peers or found.agreement != self._agreement or found.party not in self._signers:
+                raise InputError(f"{store} holds an endorsement of another job: each job has a state folder of its own")
+            Endorsement.check(payload, self._signers[found.party])
+            self._pin(found.party, found.certificate)
+            self._newest[found.party] = found.counter, payload, found.certificate.fingerprint
+        self._retired = retired

@@ -1,0 +1,212 @@
+"""What a party's certificate says: its name, its key, from when to when; unreadable and weak ones are refused."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, SECP384R1, EllipticCurvePublicKey
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from securevfl_net.errors import InputError
+from securevfl_net.fields.names import wrong_name
+from securevfl_net.identity.files import read_bounded
+
+__all__ = ["TOLERANCE", "URI", "Certificate", "key_kind", "read_certificates", "shown_time", "utc_now"]
+
+URI = "securevfl:party/"
+"""What a party's certificate holds as subjectAltName of the type URI (RFC 5280, section 4.2.1.6), before its name."""
+
+TOLERANCE = timedelta(minutes=5)
+"""By how much two parties' clocks may differ: a certificate is accepted that long before and after its time."""
+
+_MOST = 64 << 10
+"""Bytes of a file of certificates; one has about 700."""
+_LARGEST = 16 << 10
+"""Bytes of one certificate, DER."""
+_RSA = 2048
+"""Fewest bits of an authority's RSA key (NIST SP 800-57 part 1, table 2: 112 bits of security)."""
+
+
+def utc_now() -> datetime:
+    """This machine's wall clock."""
+    return datetime.now(UTC)
+
+
+def shown_time(when: datetime) -> str:
+    """A time for people, UTC, to the minute."""
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def key_kind(key: object) -> str:
+    """For people, for example ``"P-256"`` or ``"RSA-1024"``."""
+    if isinstance(key, Ed25519PublicKey):
+        return "Ed25519"
+    if isinstance(key, EllipticCurvePublicKey):
+        return {"secp256r1": "P-256", "secp384r1": "P-384"}.get(key.curve.name, key.curve.name)
+    if isinstance(key, RSAPublicKey):
+        return f"RSA-{key.key_size}"
+    return type(key).__name__.removesuffix("PublicKey")
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """An X.509 certificate that has been read.
+
+    Attributes:
+        der: the whole certificate, DER.
+        x509: the same as an object of the package `cryptography`.
+        names: of parties that its subjectAltName gives as ``securevfl:party/NAME``; a party's certificate has one.
+        authority: whether it may issue others.
+        kind: of its key, for people.
+    """
+
+    der: bytes
+    x509: x509.Certificate = field(repr=False, compare=False)
+    names: tuple[str, ...] = field(compare=False)
+    authority: bool = field(compare=False)
+    kind: str = field(compare=False)
+
+    @classmethod
+    def of(cls, der: bytes) -> Certificate:
+        """Read a certificate in DER.
+
+        Raises:
+            InputError: too large, unreadable, or with a key or signature that is too weak.
+        """
+        if len(der) > _LARGEST:
+            raise InputError(f"a certificate of {len(der)} bytes; {_LARGEST} are the most")
+        try:
+            found = x509.load_der_x509_certificate(der)
+            if found.public_bytes(Encoding.DER) != der:
+                raise ValueError("bytes after its end")
+            key = found.public_key()
+            digest = found.signature_hash_algorithm
+            names = _party_names(found)
+            authority = _is_authority(found)
+            _ = found.not_valid_before_utc, found.not_valid_after_utc, found.serial_number
+        except (
+            Exception
+        ) as error:  # the library raises several unrelated kinds; whatever it is, there is no certificate
+            raise InputError(
+                f"no X.509 certificate that can be read: {str(error)[:120] or type(error).__name__}"
+            ) from None
+        kind = key_kind(key)
+        if digest is not None and digest.digest_size < 32:
+            raise InputError(
+                f"a certificate signed over {digest.name.upper()}; SHA-256 or better is needed: issue it anew"
+            )
+        if not _strong(key, authority=authority):
+            held = (
+                f"an authority's is P-256, P-384, Ed25519 or RSA of {_RSA} bits"
+                if authority
+                else "P-256 or Ed25519 is needed"
+            )
+            raise InputError(f"a certificate whose key is {kind}; {held}: make a new one with `securevfl certs new`")
+        return cls(der, found, names, authority, kind)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the DER, 64 lower-case hexadecimal digits."""
+        return hashlib.sha256(self.der).hexdigest()
+
+    @property
+    def name(self) -> str:
+        """The party's.
+
+        Raises:
+            InputError: it names no party, or several.
+        """
+        if len(self.names) != 1:
+            found = "no party" if not self.names else f"several parties ({', '.join(self.names)})"
+            raise InputError(f"the certificate {self.fingerprint[:16]}… names {found}; one SAN URI {URI}NAME is needed")
+        return self.names[0]
+
+    @property
+    def not_before(self) -> datetime:
+        """From when it is valid."""
+        return self.x509.not_valid_before_utc
+
+    @property
+    def not_after(self) -> datetime:
+        """Until when it is valid."""
+        return self.x509.not_valid_after_utc
+
+    @property
+    def pem(self) -> bytes:
+        """As a file holds it."""
+        return self.x509.public_bytes(Encoding.PEM)
+
+    @property
+    def self_signed(self) -> bool:
+        """Whether no authority issued it."""
+        return self.x509.issuer == self.x509.subject
+
+    def issued_by(self, issuer: Certificate) -> bool:
+        """Whether `issuer` signed this certificate, directly, and may."""
+        if not issuer.authority:
+            return False
+        try:
+            self.x509.verify_directly_issued_by(issuer.x509)
+        except Exception:  # a wrong signature, name or kind of key; all say no
+            return False
+        return True
+
+
+def _party_names(found: x509.Certificate) -> tuple[str, ...]:
+    try:
+        san = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    names = [
+        uri.removeprefix(URI) for uri in san.get_values_for_type(x509.UniformResourceIdentifier) if uri.startswith(URI)
+    ]
+    if mistakes := [mistake for name in names if (mistake := wrong_name(name))]:
+        raise ValueError(mistakes[0])
+    return tuple(names)
+
+
+def _is_authority(found: x509.Certificate) -> bool:
+    try:
+        return bool(found.extensions.get_extension_for_class(x509.BasicConstraints).value.ca)
+    except x509.ExtensionNotFound:
+        return False
+
+
+def _strong(key: object, *, authority: bool) -> bool:
+    if isinstance(key, Ed25519PublicKey):
+        return True
+    if isinstance(key, EllipticCurvePublicKey):
+        return isinstance(key.curve, SECP256R1 | SECP384R1 if authority else SECP256R1)
+    return authority and isinstance(key, RSAPublicKey) and key.key_size >= _RSA
+
+
+def read_certificates(path: str | Path, most: int = 1) -> tuple[Certificate, ...]:
+    """The certificates in a PEM file.
+
+    Args:
+        path: of the file.
+        most: how many it may hold.
+
+    Raises:
+        InputError: it cannot be read, holds none or more, or one that is unreadable or weak.
+    """
+    file = Path(path)
+    content = read_bounded(file, _MOST, "a file of certificates (PEM)")
+    held = content.count(b"-----BEGIN CERTIFICATE-----")
+    if not 1 <= held <= most:
+        some = "one is" if most == 1 else f"1 to {most} are"
+        raise InputError(f"{file} holds {held} certificates in PEM; {some} expected")
+    try:
+        found = x509.load_pem_x509_certificates(content)
+    except Exception:  # as above
+        raise InputError(f"{file} is no certificate in PEM, or a damaged one: get the file again") from None
+    try:
+        return tuple(Certificate.of(one.public_bytes(Encoding.DER)) for one in found)
+    except InputError as error:
+        raise InputError(f"{file}: {error}") from None

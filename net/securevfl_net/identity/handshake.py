@@ -1,0 +1,267 @@
+"""From TLS to a peer that is known: both sides say whether they let the other in, and why not.
+
+In TLS 1.3 the client is done before its certificate was looked at, and an alert is one byte. So each side says, inside
+TLS, READY or REFUSED with a code and words, and a connection counts when both said READY. Every verdict carries the
+wall clock of its sender: where a certificate is not valid yet or no more, both sides can tell how far their clocks are
+apart.
+
+The routine is made for a loop over non-blocking connections::
+
+    handshake = Handshake(tls, book, expected="shop")
+    while (want := handshake.step()) is not Want.DONE:
+        ...                                  # until `tls` can be read, or written; or `handshake.time_is_up()`
+    handshake.outcome                        # Accepted, or the Refusal
+
+`tls` is a non-blocking `ssl.SSLSocket`, or an `ssl.SSLObject` over `ssl.MemoryBIO`, whose bytes the caller moves after
+each step.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import ssl
+import struct
+import time
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import Enum, auto
+from functools import partial
+from typing import TypeVar
+
+from securevfl_net.identity.book import PeerBook
+from securevfl_net.identity.certificate import TOLERANCE, Certificate
+from securevfl_net.identity.refusal import WORDS, Code, Refusal, from_tls
+from securevfl_net.identity.tls import ALPN
+
+__all__ = ["Accepted", "Handshake", "Want", "shake"]
+
+_READY, _REFUSED = 1, 2
+_HEAD = struct.Struct(">BQ")  # verdict; the sender's clock, milliseconds since 1970
+_DRAINED = 64 << 10
+"""Most bytes that are thrown away while a refused peer takes its refusal."""
+_LINGER = 2.0
+"""Seconds in which a refused peer may take its refusal, in `shake`."""
+
+_T = TypeVar("_T")
+
+
+class Want(Enum):
+    """What a handshake waits for."""
+
+    READ = auto()
+    WRITE = auto()
+    DONE = auto()
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Both sides let each other in.
+
+    Attributes:
+        party: the peer's name.
+        certificate: that it showed.
+        clock_ahead: by how much the peer's wall clock is ahead of this one's, the way of its message included.
+    """
+
+    party: str
+    certificate: Certificate
+    clock_ahead: timedelta
+
+
+class Handshake:
+    """One connection's handshake.
+
+    Args:
+        tls: non-blocking, its handshake not yet done.
+        book: who the peers are.
+        expected: the party that was called; empty where any may come.
+        live: party → fingerprint, of connections that stand, see `PeerBook.accepts`. A connection that this one will
+            replace is among them only with the same certificate or not at all.
+
+    Attributes:
+        outcome: None until it is known. A refusal is known before `step` says DONE: the peer still takes the words.
+    """
+
+    def __init__(
+        self,
+        tls: ssl.SSLSocket | ssl.SSLObject,
+        book: PeerBook,
+        *,
+        expected: str = "",
+        live: Mapping[str, str] | None = None,
+    ) -> None:
+        self.outcome: Accepted | Refusal | None = None
+        self._tls, self._book, self._expected, self._live = tls, book, expected, live
+        self._steps = self._run()
+
+    def step(self) -> Want:
+        """Go on as far as possible without waiting."""
+        return next(self._steps, Want.DONE)
+
+    def time_is_up(self) -> None:
+        """The caller waits no longer."""
+        if self.outcome is None:
+            words = "the peer did not finish the handshake in time: is a party at this address?"
+            self.outcome = Refusal(Code.NO_ANSWER, words, party=self._expected)
+        self._steps.close()
+
+    def _run(self) -> Generator[Want, None, None]:
+        refusal = None
+        try:
+            yield from self._retried(self._tls.do_handshake)
+            if self._tls.selected_alpn_protocol() != ALPN:
+                raise Refusal(Code.OTHER_PROTOCOL, f"the peer does not speak {ALPN}: is a party at this address?")
+            der = self._tls.getpeercert(binary_form=True)
+            party = self._book.accepts(der, expected=self._expected, live=self._live)
+        except Refusal as found:
+            self.outcome = refusal = found  # its words may still gain what the clocks say
+        except OSError as error:
+            self.outcome = from_tls(error, self._expected)
+            if self.outcome.by == "here":
+                yield from self._let_it_read()
+            return
+        try:
+            yield from self._say(refusal)
+            heard, ahead = yield from self._hear()
+        except OSError as error:
+            self.outcome = refusal or from_tls(error, self._expected)
+            return
+        except Refusal as found:
+            self.outcome = refusal or found
+            return
+        if refusal is not None:
+            self.outcome = self._with_clocks(refusal, ahead)
+            yield from self._let_it_read()
+        elif heard is not None:
+            self.outcome = self._with_clocks(heard, ahead)
+        else:
+            certificate = Certificate.of(der or b"")
+            self._book.clocks[party] = ahead
+            self._book.used(party, certificate.fingerprint)
+            self.outcome = Accepted(party, certificate, ahead)
+
+    def _retried(self, call: Callable[[], _T]) -> Generator[Want, None, _T]:
+        while True:
+            try:
+                return call()
+            except ssl.SSLWantReadError:
+                yield Want.READ
+            except ssl.SSLWantWriteError:
+                yield Want.WRITE
+
+    def _say(self, refusal: Refusal | None) -> Generator[Want, None, None]:
+        head = _HEAD.pack(_REFUSED if refusal else _READY, _milliseconds(self._book.now()))
+        frame = head
+        if refusal is not None:
+            code, words = refusal.code.encode(), _cut(refusal.words)
+            frame += bytes((len(code),)) + code + bytes((len(words),)) + words
+        while frame:
+            sent = yield from self._retried(partial(self._tls.write, frame))
+            frame = frame[sent:]
+
+    def _hear(self) -> Generator[Want, None, tuple[Refusal | None, timedelta]]:
+        verdict, clock = _HEAD.unpack((yield from self._exactly(_HEAD.size)))
+        here = self._book.now()
+        ahead = timedelta(milliseconds=min(clock, 1 << 48) - _milliseconds(here))
+        if verdict == _READY:
+            return None, ahead
+        if verdict != _REFUSED:
+            raise Refusal(Code.OTHER_PROTOCOL, f"the peer's verdict is {verdict}; 1 or 2 was expected: is it a party?")
+        parts = []
+        for _ in range(2):
+            (length,) = yield from self._exactly(1)
+            parts.append((yield from self._exactly(length)) if length else b"")
+        words = "".join(c if c.isprintable() else "?" for c in parts[1].decode("utf-8", "replace"))
+        try:
+            code = Code(parts[0].decode("ascii", "replace"))
+        except ValueError:
+            code = Code.OTHER_PROTOCOL
+        return Refusal(code, words, by="peer", party=self._expected), ahead
+
+    def _exactly(self, count: int) -> Generator[Want, None, bytes]:
+        """Never a byte more: what follows is the session's."""
+        found = b""
+        while len(found) < count:
+            more = yield from self._retried(partial(self._tls.read, count - len(found)))
+            if not more:
+                words = "the peer hung up before it said whether it lets this party in"
+                raise Refusal(Code.HUNG_UP, words, party=self._expected)
+            found += more
+        return found
+
+    def _with_clocks(self, refusal: Refusal, ahead: timedelta) -> Refusal:
+        if refusal.code not in {Code.EXPIRED, Code.NOT_YET_VALID, Code.CRL_OUT_OF_DATE}:
+            return refusal
+        words = f"{refusal.words}; {self._clocks(ahead, refusal.party)}"
+        return Refusal(refusal.code, words, by=refusal.by, party=refusal.party)
+
+    def _clocks(self, ahead: timedelta, party: str) -> str:
+        if abs(ahead) <= TOLERANCE:
+            return "the clocks of both sides agree: the file is the cause, not a clock"
+        way = "ahead of" if ahead > timedelta() else "behind"
+        apart = f"the peer's clock is {abs(ahead).total_seconds() / 60:.0f} min {way} this one"
+        others = {name: by for name, by in self._book.clocks.items() if name != party}
+        if others and all(abs(by - ahead) <= TOLERANCE for by in others.values()):
+            return f"{apart}, and so is that of {', '.join(sorted(others))}: set the clock here"
+        if others and all(abs(by) <= TOLERANCE for by in others.values()):
+            return f"{apart}, which agrees with {', '.join(sorted(others))}: the peer has to set its clock"
+        return f"{apart}: one of the two is wrong, compare both with a time server"
+
+    def _let_it_read(self) -> Generator[Want, None, None]:
+        """Says that nothing more comes and throws away what is under way: closing with bytes unread would discard, at
+        the peer, what was said last."""
+        if not isinstance(self._tls, ssl.SSLSocket):
+            return
+        try:
+            self._tls.shutdown(socket.SHUT_WR)  # from here on it is a plain socket
+            drained = 0
+            while drained < _DRAINED:
+                try:
+                    more = len(self._tls.recv(1 << 12))
+                except BlockingIOError:
+                    yield Want.READ
+                    continue
+                if not more:
+                    return
+                drained += more
+        except OSError:
+            return
+
+
+def _milliseconds(when: datetime) -> int:
+    return max(0, int((when - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1000))
+
+
+def _cut(words: str) -> bytes:
+    return words.encode()[:WORDS].decode(errors="ignore").encode()
+
+
+def shake(sock: ssl.SSLSocket, handshake: Handshake, seconds: float) -> Accepted:
+    """Drive a handshake to its end, waiting; `sock` is closed where it fails.
+
+    Args:
+        sock: that `handshake` was made with; non-blocking.
+        handshake: from its beginning.
+        seconds: after which the peer is given up.
+
+    Raises:
+        Refusal: one of the sides does not let the other in.
+    """
+    end = time.monotonic() + seconds
+    with selectors.DefaultSelector() as selector:
+        selector.register(sock, selectors.EVENT_READ)
+        while (want := handshake.step()) is not Want.DONE:
+            if handshake.outcome is not None:
+                end = min(end, time.monotonic() + _LINGER)
+            selector.modify(sock, selectors.EVENT_READ if want is Want.READ else selectors.EVENT_WRITE)
+            if not selector.select(max(0.0, end - time.monotonic())):
+                handshake.time_is_up()
+                break
+    if isinstance(handshake.outcome, Accepted):
+        return handshake.outcome
+    sock.close()
+    if handshake.outcome is None:  # a finished handshake has one
+        raise Refusal(Code.HUNG_UP, "the handshake ended without a verdict")
+    raise handshake.outcome

@@ -1,0 +1,125 @@
+"""A list of revoked certificates, signed by the authority that issued them (RFC 5280, section 5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+
+from securevfl_net.errors import InputError
+from securevfl_net.identity.certificate import TOLERANCE, Certificate, shown_time
+from securevfl_net.identity.files import read_bounded
+from securevfl_net.identity.refusal import Code, Refusal
+
+__all__ = ["RevocationList"]
+
+_MOST = 16 << 20
+"""Bytes of a revocation list."""
+
+
+@dataclass(frozen=True)
+class RevocationList:
+    """The revoked certificates of one authority.
+
+    Attributes:
+        issuer: the authority.
+        made: when it was signed.
+        due: when the next one was to come (nextUpdate).
+        number: of the list (cRLNumber), -1 where it has none.
+    """
+
+    issuer: Certificate
+    made: datetime
+    due: datetime
+    number: int
+    _list: x509.CertificateRevocationList = field(repr=False, compare=False)
+
+    @classmethod
+    def read(cls, path: str | Path, issuer: Certificate) -> RevocationList:
+        """Read a list, PEM or DER.
+
+        Raises:
+            InputError: it cannot be read, is another authority's, or has no nextUpdate.
+        """
+        file = Path(path)
+        content = read_bounded(file, _MOST, "a revocation list (PEM or DER)")
+        try:
+            load = x509.load_pem_x509_crl if b"-----BEGIN" in content[:64] else x509.load_der_x509_crl
+            found = load(content)
+            key = issuer.x509.public_key()
+            right = found.issuer == issuer.x509.subject and found.is_signature_valid(key)  # type: ignore[arg-type]
+            made, due, number = found.last_update_utc, found.next_update_utc, _number(found)
+            _ = found.get_revoked_certificate_by_serial_number(1)  # reads the entries
+            odd = [one.oid.dotted_string for one in found.extensions if one.critical]
+        except Exception:  # the library raises several unrelated kinds
+            raise InputError(
+                f"{file} is no revocation list, or a damaged one: get it again from the authority"
+            ) from None
+        if not right:
+            raise InputError(f"{file} is not signed by the authority {issuer.fingerprint[:16]}…: get that one's list")
+        if odd:  # a list of changes alone, or of a part of the certificates (RFC 5280, section 5.2)
+            raise InputError(
+                f"{file} is not a whole list (critical extension {odd[0]}): ask the authority for one that is"
+            )
+        if due is None:
+            raise InputError(
+                f"{file} does not say when the next one comes (nextUpdate): ask the authority for one that does"
+            )
+        return cls(issuer, made, due, number, found)
+
+    def after(self, older: RevocationList) -> bool:
+        """Whether it is as new as `older`, or newer."""
+        return (self.number, self.made) >= (older.number, older.made)
+
+    def check(self, certificate: Certificate, party: str, now: datetime, grace: timedelta) -> None:
+        """Do nothing where a certificate is not revoked and the list is not out of date.
+
+        Args:
+            certificate: that this authority issued.
+            party: whose it is.
+            now: this machine's clock.
+            grace: how long after nextUpdate the list still counts; then nobody is let in.
+
+        Raises:
+            Refusal: it is revoked, or the list is out of date.
+        """
+        if now > self.due + grace + TOLERANCE:
+            raise Refusal(
+                Code.CRL_OUT_OF_DATE,
+                f"the revocation list here was due to be replaced {shown_time(self.due)}, and the grace of "
+                f"{_hours(grace)} is over: get the authority's new list",
+                party=party,
+            )
+        if now < self.made - TOLERANCE:
+            raise Refusal(
+                Code.CRL_OUT_OF_DATE,
+                f"the revocation list here was made {shown_time(self.made)}, and the clock says {shown_time(now)}: "
+                "set the clock",
+                party=party,
+            )
+        entry = self._list.get_revoked_certificate_by_serial_number(certificate.x509.serial_number)
+        if entry is not None:
+            raise Refusal(
+                Code.REVOKED,
+                f"the authority revoked the certificate {certificate.fingerprint[:16]}… "
+                f"{shown_time(entry.revocation_date_utc)}: its party needs a new one",
+                party=party,
+            )
+
+    @property
+    def revoked(self) -> tuple[tuple[int, datetime], ...]:
+        """Serial number of each revoked certificate, and since when."""
+        return tuple((entry.serial_number, entry.revocation_date_utc) for entry in self._list)
+
+
+def _number(found: x509.CertificateRevocationList) -> int:
+    try:
+        return found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+    except x509.ExtensionNotFound:
+        return -1
+
+
+def _hours(time: timedelta) -> str:
+    return f"{time.total_seconds() / 3600:g} h"

@@ -1,0 +1,65 @@
+"""The incarnation of a party: which start of its program this is, and 128 random bits that no other start has."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from securevfl_net.errors import InputError
+
+__all__ = ["NONCE", "Incarnation"]
+
+NONCE = 16
+"""Random bytes of an incarnation."""
+_MOST = 1 << 63
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Incarnation:
+    """One start of a party's program.
+
+    A peer that comes back with the same incarnation still has what it was sent; with another one it lost all that was
+    under way. The count is stored before anybody hears of it, so that it only grows; the random bits tell a folder that
+    was restored from a back-up from the one that went on.
+
+    Attributes:
+        count: starts so far, from 1.
+        nonce: 16 random bytes.
+
+    Raises:
+        InputError: a count or a nonce that no start has.
+    """
+
+    count: int
+    nonce: bytes
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.count < _MOST or len(self.nonce) != NONCE:
+            raise InputError(
+                f"an incarnation counts from 1 and has {NONCE} random bytes; got {self.count} and {len(self.nonce)} "
+                "bytes: take the one that the state folder stored"
+            )
+
+    @classmethod
+    def after(cls, count: int) -> Incarnation:
+        """The start that follows `count` earlier ones; its nonce is fresh."""
+        return cls(count + 1, secrets.token_bytes(NONCE))
+
+    @classmethod
+    def read(cls, text: str) -> Incarnation:
+        """From its text form.
+
+        Raises:
+            InputError: not of this form.
+        """
+        count, _, nonce = text.partition("-")
+        try:
+            found = cls(int(count), bytes.fromhex(nonce))
+        except ValueError:
+            raise InputError(f"{text!r} is no incarnation; they look like '12-00ff…', a count and 32 digits") from None
+        if str(found) != text:
+            raise InputError(f"{text!r} is no incarnation; {found} would be written so")
+        return found
+
+    def __str__(self) -> str:
+        return f"{self.count}-{self.nonce.hex()}"

@@ -1,0 +1,59 @@
+"""Who may use a relay: a file with a name and the digest of a token in each line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from securevfl_net.errors import InputError
+from securevfl_net.identity.files import read_private
+from securevfl_net.relay.introduction import name_of
+
+__all__ = ["Tokens"]
+
+_MOST = 1 << 20
+
+
+class Tokens:
+    """The customers of a relay.
+
+    Args:
+        keys: by customer, see `key_of`; 32 bytes each.
+
+    Raises:
+        InputError: none.
+    """
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        if not keys:
+            raise InputError("a relay without tokens lets nobody in: make one with `securevfl relay --new-token NAME`")
+        self._by_name = {name_of(key): (customer, key) for customer, key in keys.items()}
+
+    def find(self, name: bytes) -> tuple[str, bytes] | None:
+        """Customer and key of a key's name."""
+        return self._by_name.get(name)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Tokens:
+        """From a private file; a line holds a customer's name and 64 hexadecimal digits, ``#`` begins a comment.
+
+        Raises:
+            InputError: others can read the file, or a line is neither.
+        """
+        keys: dict[str, bytes] = {}
+        content = read_private(Path(path), _MOST, "the relay's tokens").decode("utf-8", "replace")
+        for number, line in enumerate(content.splitlines(), 1):
+            words = line.split("#")[0].split()
+            if not words:
+                continue
+            try:
+                customer, digits = words
+                key = bytes.fromhex(digits)
+                if len(key) != 32 or customer in keys:
+                    raise ValueError
+            except ValueError:
+                raise InputError(
+                    f"{path}, line {number}: a customer's name, once, and 64 hexadecimal digits are expected"
+                ) from None
+            keys[customer] = key
+        return cls(keys)

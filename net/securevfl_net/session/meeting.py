@@ -1,0 +1,294 @@
+"""What the peer says to one end of a session, and what comes of it: the handshake, parts, positions, refusals."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+from securevfl_net.errors import InputError
+from securevfl_net.incarnation import NONCE, Incarnation
+from securevfl_net.session import events as ev
+from securevfl_net.session.facts import facts
+from securevfl_net.session.frames import REASON, FrameKind, Position, frame, read_blocked, read_refuse, refuse_frame
+from securevfl_net.session.hello import Hello, hello_frame, known_or_newer, read_hello
+from securevfl_net.session.limits import DEFAULT_SESSION_LIMITS, OVERHEAD, SessionLimits
+from securevfl_net.session.line import Line
+from securevfl_net.session.refusal import Refusal, printable
+from securevfl_net.session.streams import Incoming, Outgoing
+from securevfl_net.version import VERSION
+
+__all__ = ["REPLACED", "Meeting"]
+
+REPLACED = "a newer connection takes its place"
+"""Why a connection is over that neither end refused."""
+_REMEMBERED = 64
+"""Connections of the peer whose hellos are known again."""
+
+
+class Meeting:
+    """What one end knows and holds, and what becomes of it with each frame that the peer sends; see `SessionEnd`."""
+
+    def __init__(
+        self,
+        me: str,
+        peer: str,
+        *,
+        agreement: bytes,
+        own: Incarnation,
+        known: Incarnation | None = None,
+        limits: SessionLimits = DEFAULT_SESSION_LIMITS,
+        fields: Mapping[str, bytes] | None = None,
+    ) -> None:
+        if me == peer or not me or not peer or max(len(me.encode()), len(peer.encode())) > 200:
+            raise InputError(f"a session between {me!r} and {peer!r}; two names of 1 to 200 bytes are needed")
+        if len(agreement) != 32:
+            raise InputError(f"the agreement's digest has {len(agreement)} bytes; SHA-256 has 32")
+        self.me = me
+        self.peer = peer
+        self.own = own
+        self.limits = limits
+        self.known = known
+        self._agreement = agreement
+        self._fields = dict(fields or {})
+        self._first = me < peer
+        self._line: Line | None = None
+        self._young: list[Line] = []
+        self._connections = 0
+        self._seen: tuple[Incarnation | None, list[int]] = (None, [])
+        self._greeting: Hello | None = None
+        self._met: Incarnation | None = None
+        self._events: list[ev.Event] = []
+        self._beat: bytes | None = None
+        self._out = Outgoing()
+        self._in = Incoming()
+        self._grant = Position()
+        self._views: set[bytes] = set()
+        self._stale = 0
+        self._notes: deque[bytes] = deque()
+        self._note_bytes = 0
+        self._ping: bytes | None = None
+        self._abort: bytes | None = None
+        self._bye = self._bye_sent = self._left = False
+        self._owes = False
+        self._blocked_at = -1
+        self._theirs: tuple[int, str] | None = None
+        self._control = 0
+        self._still: tuple[int, int, int, int] | None = None
+        self._idle = 0
+
+    # --- what lines tell
+
+    def on_refusal(self, line: Line, refusal: Refusal) -> None:
+        """See `LineOwner`."""
+        if line.over:
+            return
+        self._end(line, f"{refusal.code}: {refusal.words}")
+        line.last_words = [refuse_frame(refusal, self.me)]
+        self._events.append(ev.Refused(refusal.code, refusal.words, True, refusal.party))
+
+    def on_closed(self, line: Line) -> None:
+        """See `LineOwner`."""
+        self._forget(line)
+
+    def on_frame(self, line: Line, kind: int, body: memoryview) -> None:
+        """See `LineOwner`."""
+        self._control += 1
+        if self._control > self.limits.control:
+            raise Refusal(
+                "flood", f"{self._control} control frames within a second; the limit is {self.limits.control}"
+            )
+        match kind:
+            case FrameKind.ACK:
+                self._on_position(Position.unpack(body))
+            case FrameKind.PING:
+                self._beat = bytes(body)
+            case FrameKind.NOTE | FrameKind.ENDORSE:
+                if len(body) > self.limits.note:
+                    raise Refusal("over-limit", f"a note of {len(body)} bytes; the limit is {self.limits.note}")
+                self._events.append((ev.Noted if kind == FrameKind.NOTE else ev.Endorsed)(bytes(body)))
+            case FrameKind.BLOCKED:
+                self._on_blocked(*read_blocked(body))
+            case FrameKind.HELLO:
+                self._on_hello(line, read_hello(body))
+            case FrameKind.ACCEPT:
+                self._on_accept(line, body)
+            case FrameKind.REFUSE:
+                fault, code, words = read_refuse(body)
+                self._end(line, f"{self.peer} refused: {code}: {words}")
+                self._events.append(ev.Refused(code, words, False, ("", self.peer, self.me)[fault]))
+            case FrameKind.ABORT:
+                self._end(line, f"{self.peer} aborted")
+                self._events.append(ev.Aborted(printable(body, REASON)))
+            case FrameKind.BYE:
+                if self._left:
+                    raise Refusal("broken-rule", "a second goodbye on one connection")
+                self._left = True
+                self._events.append(ev.Bye())
+            case _:
+                raise Refusal("no-session", f"a frame of kind {kind}")
+
+    def on_head(self, line: Line, tag: bytes, number: int, size: int, total: int | None) -> Incoming | None:
+        """See `LineOwner`."""
+        incoming = self._in
+        if self._left:
+            raise Refusal("broken-rule", "a part after the goodbye")
+        if tag != incoming.tag or not incoming.view:
+            self._stale -= size + OVERHEAD
+            if self._stale < 0:
+                raise Refusal("broken-rule", f"a part of view {tag.hex()}, which this end never opened to the peer")
+            return None
+        incoming.admit(number, size, total, self.limits)
+        return incoming
+
+    def on_part(self, incoming: Incoming | None, data: memoryview, total: int | None) -> None:
+        """See `LineOwner`."""
+        if incoming is None or incoming is not self._in:
+            return
+        last = incoming.take(len(data), total)
+        self._owes = True
+        self._events.append(ev.Part(incoming.view, total, data, last))
+
+    # --- the handshake
+
+    def _hello(self, line: Line, answers: bytes, position: Position) -> Hello:
+        known = self.known
+        return Hello(
+            messages=VERSION,
+            part=self.limits.part,
+            agreement=self._agreement,
+            me=self.me,
+            peer=self.peer,
+            own=(self.own.count, self.own.nonce),
+            expected=(known.count, known.nonce) if known else None,
+            connection=line.number,
+            id=line.id,
+            answers=answers,
+            tag=position.tag,
+            received=position.received,
+            allowed=position.allowed,
+            facts=b"" if answers or not self._first else facts(self._fields, line.id),
+        )
+
+    def _on_hello(self, line: Line, hello: Hello) -> None:
+        hello.check(self._hello(line, b"", Position()), line.id if self._first else b"", self._fields)
+        known_or_newer(hello.incarnation, self.known, self.peer)
+        line.greeted = True
+        if self._first:
+            self._use(line, hello.incarnation)
+            position = self._in.position()
+            line.last_words.append(frame(FrameKind.ACCEPT, hello.id + position.pack()))
+            self._rise(line, hello.incarnation, hello.position)
+            return
+        if not self._is_newest(hello):
+            self._end(line, REPLACED)
+            return
+        self._greeting = hello
+        self._use(line, hello.incarnation)
+        line.last_words.append(hello_frame(self._hello(line, hello.id, self._in.position())))
+
+    def _is_newest(self, hello: Hello) -> bool:
+        """Whether the peer opened no later connection of which the hello has come.
+
+        Raises:
+            Refusal: this very hello has come before, or one of so much later connections that nobody can tell.
+        """
+        incarnation, numbers = self._seen
+        if incarnation != hello.incarnation:
+            self._seen = (hello.incarnation, [hello.connection])
+            return True
+        last = numbers[-1]
+        if hello.connection in numbers or hello.connection <= last - _REMEMBERED:
+            raise Refusal(
+                "replayed-hello", f"the hello of connection {hello.connection} again, after that of connection {last}"
+            )
+        numbers.append(hello.connection)
+        numbers.sort()
+        del numbers[:-_REMEMBERED]
+        return hello.connection > last
+
+    def _on_accept(self, line: Line, body: memoryview) -> None:
+        greeting = self._greeting
+        if self._first or greeting is None or body[:NONCE] != line.id:
+            raise Refusal(
+                "replayed-hello",
+                f"connection {bytes(body[:8]).hex()} is accepted by {self.peer!r}; this one is {line.id.hex()[:16]}",
+            )
+        self._rise(line, greeting.incarnation, Position.unpack(body[NONCE:]))
+
+    def _use(self, line: Line, peer: Incarnation) -> None:
+        """From here on this end takes nothing from other lines, so that its position is final for them."""
+        for older in [self._line, *self._young]:
+            if older is not None and older is not line and (older.up or older.greeted):
+                self._end(older, REPLACED)
+        self._stale = 0
+        if self._met is not None and peer != self._met:
+            self._void()
+
+    def _rise(self, line: Line, peer: Incarnation, position: Position) -> None:
+        """The handshake is done: go on with the streams behind what the peer has."""
+        resumed = peer == self._met
+        self.known = self._met = peer
+        self._young.remove(line)
+        self._line, line.up = line, True
+        self._notes.clear()
+        self._note_bytes = 0
+        self._bye_sent = self._left = False
+        self._blocked_at, self._theirs = -1, None
+        self._grant = Position()
+        if self._in.view:
+            try:
+                if position.tag == self._out.tag:
+                    self._out.rewind(position)
+                else:
+                    self._out.rewind(Position(self._out.tag, self._out.acked, self._out.allowed))
+                    self._out.allowed = 0  # the peer has left this view, or has not begun it
+            except Refusal as refusal:
+                self._leave()
+                self._void()
+                resumed = False
+                self._events.append(ev.Torn(refusal.words))
+        if position.received == 0:
+            self._grant = position
+        self._events.append(ev.Up(peer, resumed))
+
+    def _void(self) -> None:
+        """Both streams end, and their view with them."""
+        self._in, self._out = Incoming(), Outgoing()
+        self._theirs = None
+
+    # --- positions and room
+
+    def _on_position(self, position: Position) -> None:
+        if position.tag == self._out.tag and self._in.view:
+            before = self._out.acked
+            self._out.acknowledged(position)
+            self._control -= self._out.acked > before  # there are no more of these than parts that left
+        elif position.received == 0:
+            self._grant = position
+
+    def _on_blocked(self, tag: bytes, limit: int, step: str) -> None:
+        incoming = self._in
+        if not incoming.view or tag != incoming.tag or limit < incoming.granted:
+            return
+        if limit > incoming.granted:
+            raise Refusal("broken-rule", f"the peer waits at {limit}; it was granted {incoming.granted}")
+        before, self._theirs = self._theirs, (limit, step)
+        if incoming.allowed > limit:
+            self._owes = True
+        elif before != self._theirs:
+            self._events.append(ev.Blocked(step))
+
+    def _leave(self) -> None:
+        """Parts that the peer sends before it hears of the change are dropped, and no more than were granted."""
+        self._stale += max(0, self._in.granted - self._in.arrived)
+        self._theirs, self._still, self._idle, self._blocked_at = None, None, 0, -1
+
+    def _end(self, line: Line, why: str) -> None:
+        line.end(why)
+        self._forget(line)
+
+    def _forget(self, line: Line) -> None:
+        if line is self._line:
+            self._line = None
+        if line in self._young:
+            self._young.remove(line)

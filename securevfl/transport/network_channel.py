@@ -1,0 +1,258 @@
+"""A channel over the network: the program's end. Parts go to the gate and come from it, in the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+from securevfl_net.gate.frames import Bulk, FrameIn, Frames, Outbox
+from securevfl_net.link_state import Beat
+from securevfl_net.session import OVERHEAD
+
+from securevfl.errors import PeerEnded, ProtocolError
+from securevfl.transport.parts import Assembler, in_parts
+from securevfl.transport.wire import Limits, decode, encode_parts
+
+if TYPE_CHECKING:
+    from securevfl.transport.message import Message
+
+__all__ = ["NetworkChannel"]
+
+_END = b"\0"
+"""Sent as a message of one byte; real ones have at least 16. Nothing follows it."""
+_STEP = 60
+"""Most bytes of a step's name, as a peer that waits for room tells it."""
+_QUEUED = 2 << 20
+"""Bytes of one peer that wait in the outbox; more stay with the channel, where urgent frames need not pass them."""
+_BEATS = msgspec.msgpack.Encoder()
+
+
+class Carrier(Protocol):
+    """What a channel needs of its mesh."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Frames to the gate."""
+        ...
+
+    def wake(self) -> None:
+        """Write what waits, soon."""
+        ...
+
+    def credit(self, index: int, generation: int, cost: int) -> None:
+        """Parts were taken out of the window."""
+        ...
+
+
+class NetworkChannel:
+    """One party's end of a view's connection to one peer. Made by `NetworkMesh.begin`; see `Channel`."""
+
+    def __init__(
+        self, mesh: Carrier, index: int, view: bytes, generation: int, *, window: int, part: int, limits: Limits
+    ) -> None:
+        self._mesh = mesh
+        self._index = index
+        self._view = view
+        self._generation = generation
+        self._window, self._part = window, part
+        self._limits = limits
+        self._failure: ProtocolError | None = None
+        # outgoing
+        self._parts: deque[tuple[int, str, Iterator[list[memoryview]]]] = deque()
+        self._begun = False
+        self._out = 0
+        self._at_gate = 0
+        self._writers: deque[asyncio.Future[None]] = deque()
+        self._closed = False
+        self._beat = Beat()
+        # incoming
+        self._assembler = Assembler(limits)
+        self._hash = hashlib.sha256()
+        self._inbox: deque[tuple[memoryview, str, int]] = deque()
+        self._cost = 0
+        self._given = 0
+        self._reader: asyncio.Future[None] | None = None
+        self._ended = self._gone = False
+        self._heard = Beat()
+
+    @property
+    def ready(self) -> bool:
+        """See `Channel.ready`."""
+        return self._out < self._window
+
+    async def send(self, message: Message) -> int:
+        """See `Channel.send`."""
+        while self._failure is None and not self._closed and self._out >= self._window:
+            if self._gone:
+                raise PeerEnded(f"the peer ended and will not read {message.what!r}; look at its own error")
+            waiter = asyncio.get_running_loop().create_future()
+            self._writers.append(waiter)
+            await waiter
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise ProtocolError(f"cannot send {message.what!r}: this end of the channel was closed")
+        buffers = encode_parts(message)
+        size = sum(map(len, buffers))
+        self._queue(size, message.what, buffers)
+        if self._out < self._window:
+            self._wake_writers()
+        return size
+
+    def _queue(self, size: int, what: str, buffers: list[memoryview]) -> None:
+        self._out += size + OVERHEAD * -(-size // self._part)
+        self._parts.append((size, what, in_parts(buffers, self._part)))
+        self.pump()
+
+    def pump(self) -> None:
+        """Hand parts to the gate while it has room."""
+        outbox, window = self._mesh.outbox, self._window
+        queue = self._parts
+        while queue and self._at_gate < window and outbox.waiting < _QUEUED:
+            size, what, parts = queue[0]
+            part = next(parts, None)
+            if part is None:
+                queue.popleft()
+                self._begun = False
+                continue
+            bulk = Bulk(Frames.PART, self._generation, self._index, 0)
+            if not self._begun:
+                self._begun = True
+                bulk.number = size
+                step = what.encode()[:_STEP]
+                part.insert(0, memoryview(bytes((len(step),)) + step))
+                self._at_gate -= len(part[0])
+            bulk.body = part
+            bulk.size = sum(map(len, part))
+            self._at_gate += bulk.size + OVERHEAD
+            outbox.put(bulk)
+        self._mesh.wake()
+
+    async def receive(self) -> tuple[Message, int]:
+        """See `Channel.receive`."""
+        while self._failure is None and not self._inbox:
+            if self._ended:
+                raise PeerEnded("the peer ended before it sent what was expected; look at its own error")
+            if self._reader is not None and not self._reader.done():
+                raise ProtocolError("two readers wait on one channel; a party reads its channels one at a time")
+            self._reader = asyncio.get_running_loop().create_future()
+            await self._reader
+        if self._failure is not None:
+            raise self._failure
+        whole, digest, cost = self._inbox.popleft()
+        if cost:
+            self._mesh.credit(self._index, self._generation, cost)
+        if not self._inbox and self._cost > self._given:
+            self._give(self._cost - self._given)
+        message = decode(whole, self._limits)
+        object.__setattr__(message, "written", (len(whole), digest))
+        return message, len(whole)
+
+    def beat(self, beat: Beat) -> None:
+        """See `Channel.beat`."""
+        self._beat = beat
+        if self._failure is None:
+            step = beat.step.encode()[:_STEP].decode(errors="ignore")
+            awaits = beat.awaits.encode()[: 4 * _STEP].decode(errors="ignore")
+            payload = _BEATS.encode(
+                (beat.steps, beat.sent, beat.read, awaits, step, self._view if self._closed else b"")
+            )
+            self._mesh.outbox.say(Frames.BEAT, payload, peer=self._index)
+            self._mesh.wake()
+
+    @property
+    def heard(self) -> Beat:
+        """See `Channel.heard`."""
+        return self._heard
+
+    def close(self) -> None:
+        """See `Channel.close`."""
+        if not self._closed and self._failure is None:
+            self._closed = True
+            self._queue(len(_END), "the end", [memoryview(_END)])
+            self.beat(self._beat)
+            self._wake_writers(every=True)
+
+    def fail(self, failure: ProtocolError) -> None:
+        """Pending and later calls raise `failure`; the first one stays. What was not sent is dropped."""
+        if self._failure is None:
+            self._failure = failure
+            self._parts.clear()
+            self._inbox.clear()
+            self._assembler.drop()
+            self._wake_reader()
+            self._wake_writers(every=True)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was not handed to the gate yet."""
+        return bool(self._parts) and self._failure is None
+
+    # --- what the gate says
+
+    def room(self, released: int) -> None:
+        """The peer has that much of what was sent."""
+        self._at_gate -= released
+        self._out -= released
+        self.pump()
+        self._wake_writers()
+
+    def beaten(self, beat: Beat, closed: bytes) -> None:
+        """The peer's sign of life, and the view in which it closed its end, if it did."""
+        self._heard = beat
+        if closed == self._view and not self._gone:
+            self._gone = True
+            self._wake_writers(every=True)
+
+    def place(self, total: int, length: int) -> memoryview | None:
+        """Where a long part goes: into its message's buffer."""
+        if self._failure is not None:
+            return None
+        if total:
+            self._assembler.begin(total)
+        return self._assembler.room()[:length]
+
+    def part(self, frame: FrameIn) -> None:
+        """Take parts of a message."""
+        if self._failure is not None:
+            return
+        size = len(frame.body)
+        if frame.placed:
+            whole = self._assembler.filled(size)
+        else:
+            body = memoryview(bytes(frame.body)) if frame.number == size else frame.body
+            whole = self._assembler.add(body, frame.number or None)
+        self._hash.update(frame.body)
+        cost = size + OVERHEAD * frame.parts
+        self._cost += cost
+        if not self._inbox:  # it is the next to be read, or its beginning: its own size does not count for the window
+            self._give(cost)
+        if whole is None:
+            return
+        digest, self._hash = self._hash.hexdigest(), hashlib.sha256()
+        if len(whole) == len(_END):
+            self._ended = True
+        else:
+            self._inbox.append((whole, digest, self._cost - self._given))
+        self._cost = self._given = 0
+        self._wake_reader()
+
+    def _give(self, cost: int) -> None:
+        self._given += cost
+        self._mesh.credit(self._index, self._generation, cost)
+
+    def _wake_reader(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _wake_writers(self, *, every: bool = False) -> None:
+        while self._writers and (every or self._out < self._window):
+            waiter = self._writers.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                if not every:
+                    return

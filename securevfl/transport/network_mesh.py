@@ -1,0 +1,459 @@
+"""A mesh over the network: the program's end of its gate."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import subprocess
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import asdict
+
+import msgspec
+from securevfl_net.gate.beats import read_beat
+from securevfl_net.gate.frames import FrameIn, Frames, GateLost, Inbox, Outbox
+from securevfl_net.gate.links import Standing
+from securevfl_net.gate.settings import Address, BookSettings, GateSettings, Route, Timing
+from securevfl_net.gate.spawn import BUFFER, spawn_gate
+from securevfl_net.identity import Identity, PeerBook
+from securevfl_net.identity import Refusal as IdentityRefusal
+from securevfl_net.incarnation import Incarnation
+from securevfl_net.link_state import LinkState
+from securevfl_net.session import DEFAULT_SESSION_LIMITS, SessionLimits
+
+from securevfl.errors import InputError, Parked, PeerEnded, ProtocolError
+from securevfl.transport.channel import Channel
+from securevfl.transport.mesh import NOTE, VIEW, Aborted, Down, Ended, Endorsed, MeshEvent, Noted, Refused, Up
+from securevfl.transport.network_channel import NetworkChannel
+from securevfl.transport.wire import Limits
+
+__all__ = ["NetworkMesh"]
+
+_START = 30.0
+"""Seconds in which a gate has to say that it listens, on a machine that is busy."""
+_PAIR = msgspec.json.Decoder(tuple[str, str])
+
+
+class NetworkMesh:
+    """See `Mesh`. Made by `start`; lives in the event loop that started it.
+
+    Attributes:
+        me: the party.
+        peers: sorted.
+        incarnation: the party's own.
+        listening: addresses at which the gate listens, with the ports that the system chose.
+        outbox: frames to the gate.
+    """
+
+    def __init__(
+        self, gate: subprocess.Popen[bytes], sock: socket.socket, settings: GateSettings, book: PeerBook
+    ) -> None:
+        self.me = settings.me
+        self.peers = tuple(settings.peers)
+        self.incarnation = Incarnation.read(settings.incarnation)
+        self.listening: tuple[Address, ...] = ()
+        self.outbox = Outbox()
+        self._gate, self._sock, self._book = gate, sock, book
+        self._limits = SessionLimits(**settings.limits)
+        self._messages = Limits(message_bytes=self._limits.message)
+        self._farewell = settings.timing.farewell
+        self._inbox = Inbox(self._frame, self._place)
+        self._loop = asyncio.get_running_loop()
+        self._events: deque[MeshEvent] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._done: asyncio.Future[None] = self._loop.create_future()
+        self._why = ""
+        self._view = b""
+        self._past: set[bytes] = set()
+        self._generation = 0
+        self._channels: dict[str, NetworkChannel] = {}
+        self._by_index: list[NetworkChannel | None] = [None] * len(self.peers)
+        self._credits = [0] * len(self.peers)
+        self._standing = Standing(self.peers)
+        self._flushing = self._writing = False
+        self._drained: asyncio.Future[None] | None = None
+        self._loop.add_reader(sock, self._readable)
+
+    @classmethod
+    async def start(
+        cls,
+        identity: Identity,
+        book: PeerBook,
+        *,
+        agreement: bytes,
+        fields: Mapping[str, bytes] | None = None,
+        incarnation: Incarnation,
+        listen: Iterable[Address] = (),
+        routes: Mapping[str, Route] | None = None,
+        known: Mapping[str, Incarnation] | None = None,
+        limits: SessionLimits = DEFAULT_SESSION_LIMITS,
+        timing: Timing | None = None,
+    ) -> NetworkMesh:
+        """Start a gate and wait until it listens; connections come later, as events.
+
+        Args:
+            identity: the party's certificate; its name is the party's.
+            book: the peers. Endorsements are checked by it, in this process.
+            agreement: SHA-256 of the proposal.
+            fields: of the agreement, name → digest of its value: a peer with another one is told where they differ.
+            incarnation: of this start; it was stored before.
+            listen: where to listen; nowhere, if only this party calls.
+            routes: peer → how to call it; the others call.
+            known: newest incarnation that was seen of each peer.
+            limits: of the sessions; parts are of one size at all parties.
+            timing: seconds of the gate.
+
+        Raises:
+            InputError: a certificate, a revocation list or an address that cannot be used.
+            ProtocolError: the gate did not start.
+        """
+        peers = sorted(book.peers)
+        if strangers := sorted(set(routes or {}) - set(peers)):
+            raise InputError(f"a route to {', '.join(strangers)}, who has no certificate in the book of peers")
+        settings = GateSettings(
+            me=identity.name,
+            peers=peers,
+            agreement=agreement,
+            fields=dict(fields or {}),
+            incarnation=str(incarnation),
+            known={peer: str(one) for peer, one in (known or {}).items()},
+            certificate=str(identity.certificate_file.absolute()),
+            key=str(identity.key_file.absolute()),
+            book=BookSettings.of(book),
+            listen=list(listen),
+            routes=dict(routes or {}),
+            limits=asdict(limits),
+            timing=timing or Timing(),
+        )
+        mesh = cls(*spawn_gate(), settings, book)
+        mesh.outbox.say(Frames.SETTINGS, msgspec.msgpack.encode(settings))
+        mesh.wake()
+        try:
+            await asyncio.wait_for(asyncio.shield(mesh._started), _START)
+        except TimeoutError:
+            mesh.kill()
+            raise ProtocolError(f"the gate of {mesh.me!r} did not start within {_START:.0f} s") from None
+        except BaseException:
+            mesh.kill()
+            raise
+        return mesh
+
+    # --- Mesh
+
+    async def next(self) -> MeshEvent:
+        """See `Mesh.next`."""
+        while not self._events:
+            self._require()
+            if self._waiter is not None and not self._waiter.done():
+                raise ProtocolError("two readers wait for the events of one mesh; a party has one")
+            self._waiter = self._loop.create_future()
+            await self._waiter
+        return self._events.popleft()
+
+    async def note(self, peer: str, payload: bytes) -> None:
+        """See `Mesh.note`."""
+        self._require()
+        if len(payload) > min(NOTE, self._limits.note):
+            raise InputError(f"a note of {len(payload)} bytes; at most {NOTE} fit: say less, or send it as a message")
+        if peer not in self.peers:
+            raise InputError(f"{self.me!r} has no peer {peer!r}; it has {', '.join(self.peers)}")
+        self.outbox.say(Frames.NOTE, payload, peer=self.peers.index(peer))
+        self.wake()
+
+    def begin(self, view: bytes) -> Mapping[str, Channel]:
+        """See `Mesh.begin`."""
+        self._require()
+        if len(view) != VIEW or view in self._past:
+            raise InputError(f"a view has {VIEW} bytes that none before it had; got {view.hex()}")
+        self.park("another view began")
+        self._view = bytes(view)
+        self._past.add(self._view)
+        self._generation += 1
+        self.outbox.say(Frames.BEGIN, self._view, generation=self._generation)
+        for index, peer in enumerate(self.peers):
+            channel = NetworkChannel(
+                self,
+                index,
+                self._view,
+                self._generation,
+                window=self._limits.window,
+                part=self._limits.part,
+                limits=self._messages,
+            )
+            self._channels[peer] = self._by_index[index] = channel
+        self.wake()
+        return dict(self._channels)
+
+    def open(self) -> None:
+        """See `Mesh.open`."""
+        self._require()
+        if not self._view:
+            raise InputError("there is no view to open; begin one first")
+        self.outbox.say(Frames.OPEN)
+        self.wake()
+
+    def park(self, why: str) -> None:
+        """See `Mesh.park`."""
+        if not self._view:
+            return
+        self._fail(Parked(why))
+        self._channels, self._view = {}, b""
+        self._by_index = [None] * len(self.peers)
+        self._credits = [0] * len(self.peers)
+        self.outbox.drop_bulk()
+        self.outbox.say(Frames.PARK)
+        self.wake()
+
+    async def abort(self, reason: str) -> None:
+        """See `Mesh.abort`."""
+        self._require()
+        self._fail(ProtocolError(f"{self.me!r} ended the job: {reason}"))
+        self.outbox.drop_bulk()
+        self.outbox.say(Frames.ABORT, reason.encode())
+        await self._finish(10.0, f"the mesh of {self.me!r} ended the job")
+
+    async def close(self) -> None:
+        """See `Mesh.close`."""
+        if self._why:
+            return
+        for channel in self._channels.values():
+            channel.close()
+        end = time.monotonic() + self._farewell
+        while any(channel.pending and self._waits(peer, end) for peer, channel in self._channels.items()):
+            self._drained = self._loop.create_future()
+            await asyncio.wait([self._drained], timeout=0.2)
+            self._require()
+        self.outbox.say_behind(Frames.CLOSE)
+        await self._finish(None, f"the mesh of {self.me!r} was closed")
+
+    def links(self) -> Mapping[str, LinkState]:
+        """See `Mesh.links`."""
+        return {peer: self._standing.of(index) for index, peer in enumerate(self.peers)}
+
+    # --- more than `Mesh`
+
+    def renew(self, endorsement: bytes = b"") -> None:
+        """Show the newest certificate beside the present one from now on, and say so to pinned peers.
+
+        Connections are made anew and go on where they were. Call it while all peers are connected: one that is away
+        learns of no endorsement.
+
+        Args:
+            endorsement: as `Endorsement.signed` makes it; empty where an authority vouches.
+        """
+        self._require()
+        if endorsement:
+            self.outbox.say(Frames.ENDORSE, endorsement)
+        self.outbox.say(Frames.RENEW)
+        self.wake()
+
+    def kill(self) -> None:
+        """End the gate at once, without a word to anybody."""
+        self._gate.kill()
+        self._lost(f"the gate of {self.me!r} was killed")
+        self._gate.wait()
+
+    @property
+    def gate(self) -> int:
+        """The gate's process number."""
+        return self._gate.pid
+
+    # --- for channels
+
+    def wake(self) -> None:
+        """Write what waits, soon."""
+        if not self._flushing and not self._why:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def credit(self, index: int, generation: int, cost: int) -> None:
+        """Parts were taken out of the window."""
+        if generation == self._generation:
+            self._credits[index] += cost
+            self.wake()
+
+    # --- inside
+
+    async def _finish(self, seconds: float | None, why: str) -> None:
+        self.wake()
+        await asyncio.wait([self._done], timeout=seconds)
+        self._lost(why)
+        try:
+            await asyncio.to_thread(self._gate.wait, 5.0)
+        except subprocess.TimeoutExpired:
+            self._gate.kill()
+            self._gate.wait()
+
+    def _waits(self, peer: str, end: float) -> bool:
+        index = self.peers.index(peer)
+        return time.monotonic() < end or self._standing.connected(index)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if self._why:
+            return
+        for index, cost in enumerate(self._credits):
+            if cost:
+                self._credits[index] = 0
+                self.outbox.say(Frames.CREDIT, peer=index, generation=self._generation, number=cost)
+        try:
+            done = self.outbox.write(self._sock)
+        except GateLost as error:
+            self._broken(error)
+            return
+        if done == self._writing:
+            self._writing = not done
+            if done:
+                self._loop.remove_writer(self._sock)
+            else:
+                self._loop.add_writer(self._sock, self._flush)
+        if self.outbox.waiting < BUFFER >> 2:
+            for channel in self._channels.values():
+                if channel.pending:
+                    channel.pump()
+            if self._drained is not None and not self._drained.done():
+                self._drained.set_result(None)
+
+    def _readable(self) -> None:
+        try:
+            self._inbox.read(self._sock)
+        except ProtocolError as error:
+            self._lost(f"the gate of {self.me!r} ended: {error}")
+
+    def _broken(self, error: GateLost) -> None:
+        """Nothing can be written any more: what the gate said before it ended, its reason among it, is read first."""
+        with suppress(ProtocolError):
+            while not self._why and self._inbox.read(self._sock):
+                pass
+        self._lost(f"the gate of {self.me!r} ended: {error}")
+
+    def _lost(self, why: str) -> None:
+        """The gate is gone: nothing can be done any more."""
+        if self._why:
+            return
+        self._why = why
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        self._fail(PeerEnded(why))
+        for future in (self._started, self._done):
+            if not future.done():
+                if future is self._started:
+                    future.set_exception(ProtocolError(why))
+                    future.exception()
+                else:
+                    future.set_result(None)
+        self._wake()
+
+    def _fail(self, failure: ProtocolError) -> None:
+        for channel in self._channels.values():
+            channel.fail(failure)
+
+    def _place(self, kind: int, generation: int, peer: int, count: int, number: int, length: int) -> memoryview | None:
+        channel = self._by_index[peer] if peer < len(self._by_index) else None
+        if kind != Frames.PART or channel is None or generation != self._generation & 0xFF:
+            return None
+        return channel.place(number, length)
+
+    def _frame(self, frame: FrameIn) -> None:
+        kind = frame.kind
+        if kind in (Frames.PART, Frames.ROOM):
+            channel = self._by_index[frame.peer]
+            if channel is None or frame.generation != self._generation & 0xFF:
+                return
+            if kind == Frames.PART:
+                self._standing.received[frame.peer] += len(frame.body)
+                channel.part(frame)
+            else:
+                self._standing.sent[frame.peer] += frame.number
+                channel.room(frame.number)
+        elif kind == Frames.BEAT:
+            self._beaten(frame.peer, bytes(frame.body))
+        elif kind == Frames.STATE:
+            self._standing.told(frame.body)
+        else:
+            self._happened(kind, frame.peer, frame.parts, bytes(frame.body))
+
+    def _happened(self, kind: int, index: int, count: int, body: bytes) -> None:
+        peer = self.peers[index] if index < len(self.peers) else ""
+        match kind:
+            case Frames.UP:
+                text, fingerprint = _PAIR.decode(body)
+                self._standing.incarnations[peer] = incarnation = Incarnation.read(text)
+                if fingerprint:
+                    self._book.used(peer, fingerprint)
+                self._tell(Up(peer, incarnation, bool(count)))
+            case Frames.DOWN:
+                self._tell(Down(peer, body.decode(errors="replace")))
+            case Frames.NOTE:
+                self._tell(Noted(peer, body))
+            case Frames.REFUSED:
+                self._tell(Refused(peer, *_PAIR.decode(body)))
+            case Frames.ABORT:
+                reason = body.decode(errors="replace")
+                self._fail(PeerEnded(f"{peer!r} ended the job for all: {reason}"))
+                self._tell(Aborted(peer, reason))
+            case Frames.ENDED:
+                self._tell(Ended(peer))
+            case Frames.ENDORSE:
+                self._endorsed(peer, body)
+            case Frames.DEADLOCKED:
+                self._deadlocked(peer, body)
+            case Frames.LISTENING:
+                self.listening = tuple(msgspec.json.decode(body, type=list[Address]))
+                self._started.set_result(None)
+            case Frames.FAILED:
+                name, words = _PAIR.decode(body)
+                failure = InputError(words) if name == "InputError" else ProtocolError(words)
+                if not self._started.done():
+                    self._started.set_exception(failure)
+                self._lost(words)
+            case Frames.DONE:
+                self._done.set_result(None)
+            case _:
+                raise GateLost(f"it said something of kind {kind}")
+
+    def _endorsed(self, peer: str, payload: bytes) -> None:
+        try:
+            found = self._book.endorse(payload, sender=peer)
+        except IdentityRefusal as refusal:
+            self._tell(Refused(peer, refusal.code, refusal.words))
+            return
+        self.outbox.say(Frames.PIN, payload)
+        self.wake()
+        self._tell(Endorsed(peer, found.certificate.fingerprint))
+
+    def _deadlocked(self, peer: str, body: bytes) -> None:
+        step, theirs, window = msgspec.json.decode(body, type=tuple[str, str, int])
+        words = (
+            f"{self.me!r} waits for room for {step!r} and {peer!r} for {theirs!r}, neither reads, and the window has "
+            f"grown to {window} bytes: exchange bulk both ways at once, or raise the window's limit"
+        )
+        channel = self._channels.get(peer)
+        if channel is not None:
+            channel.fail(ProtocolError(words))
+
+    def _beaten(self, index: int, body: bytes) -> None:
+        found = read_beat(body)
+        if found is None:
+            return
+        beat, closed, quiet = found
+        self._standing.beaten(index, beat, quiet)
+        channel = self._by_index[index]
+        if channel is not None:
+            channel.beaten(beat, closed)
+
+    def _tell(self, event: MeshEvent) -> None:
+        self._events.append(event)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _require(self) -> None:
+        if self._why:
+            raise ProtocolError(f"{self._why}; nothing can be done over it any more")
