@@ -68,7 +68,7 @@ def test_names_and_birth_are_proposed_where_no_column_alone_names_a_row(kind: st
     draft = drafted(tmp_path, first, mixed(second, 4, 0.9), kind=kind)
     assert [sorted(one) for one in ids(draft)] == [["born", "first", "last"]] * 2
     assert not draft.missing
-    assert sv.jobs.check_file(_kept(tmp_path, draft)).mistakes == ()
+    assert sv.checks.check_file(_kept(tmp_path, draft)).mistakes == ()
 
 
 def _kept(folder: Path, draft: Draft) -> Path:
