@@ -86,7 +86,7 @@ def far(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(PassiveProgram, "run", steps)
 
 
-def few_steps(name: str) -> sv.jobs.simulation.Ran:  # type: ignore[name-defined]
+def few_steps(name: str) -> sv.run.simulation.Ran:  # type: ignore[name-defined]
     algorithm = make(name, **FEW.get(name, {}))
     people = scarce(1 if name in ONE_OTHER else 2, rows=120)
     epochs = max(algorithm.least_epochs, 2)

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 DATA = '[data]\nname = "breast_cancer"\n'
 
 
-def _read(folder: Path, text: str) -> sv.jobs.JobFile:
+def _read(folder: Path, text: str) -> sv.jobfile.JobFile:
     path = folder / "job.toml"
     path.write_text(text, encoding="utf-8")
     return sv.read_job(path)

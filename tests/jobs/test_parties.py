@@ -45,7 +45,7 @@ def _compare(company: Company, job: sv.Job) -> None:
         sv.audit(state)
 
 
-def _collected(company: Company) -> sv.jobs.Audit:  # type: ignore[name-defined]
+def _collected(company: Company) -> sv.auditing.Audit:  # type: ignore[name-defined]
     """An audit of all parties' ledgers."""
     folder = company.folder / "collected"
     (folder / "ledgers").mkdir(parents=True)
