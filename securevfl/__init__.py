@@ -113,6 +113,7 @@ _NAMES: Mapping[str, str] = {
         "LogisticRegression MFTL MultiVFL PartyDropout PlugVFL RISA RandomMatch ResidualAtTheCut SFHTL "
         "Scorecard SelfSupervised SplitNN ZeroImputation"
     ),
+    "securevfl.checks": "",
     "securevfl.cut": "Auto BFV CKKS Paillier Plain Shares",
     "securevfl.data": "ColumnPreparation LabelBook Parties PartyTable Preparation Storage TableLimits datasets "
     "read_csv read_parquet read_table",
@@ -137,7 +138,7 @@ _NAMES: Mapping[str, str] = {
     "securevfl.privacy": "DP Gaussian JointNoise Marvell Policy RandomisedResponse",
     "securevfl.training": "Algorithm Frozen",
 }
-"""Module → the public names that it holds."""
+"""Module → the public names that it gives to `sv`. A module without one is still loaded by its own name."""
 
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
