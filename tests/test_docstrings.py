@@ -31,7 +31,7 @@ def _bare_methods(kind: type) -> Iterator[str]:
             yield label
 
 
-@pytest.mark.parametrize("package", ["securevfl", "securevfl_psi"])
+@pytest.mark.parametrize("package", ["securevfl", "securevfl_net", "securevfl_psi"])
 def test_public_definitions_have_docstrings(package: str) -> None:
     whole = importlib.import_module(package)
     names = [package, *(item.name for item in pkgutil.walk_packages(whole.__path__, f"{package}."))]

@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["ROOT", "Break", "Outcome", "attempt", "broken"]
 
 ROOT = Path(__file__).parents[2]
-_COPIED = ("securevfl", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
+_COPIED = ("securevfl", "net", "psi", "crypto", "tests", "examples", "benchmarks", "docs", "tools")
 _FILES = ("pyproject.toml", "mkdocs.yml", "README.md", "Makefile", "CHANGELOG.md", "SECURITY.md")
 
 
