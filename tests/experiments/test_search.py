@@ -17,8 +17,8 @@ from own_frames import frames
 
 import securevfl as sv
 from securevfl.data.table import TEST, VALID
+from securevfl.experiments import pool as pool_module
 from securevfl.experiments import search_trial
-from securevfl.experiments import sweep as sweep_module
 from securevfl.experiments.privacy_cost import Cost
 from securevfl.experiments.search_budget import Budget, released
 from securevfl.experiments.search_study import make_study, spent_by
@@ -183,7 +183,7 @@ def test_a_winner_s_run_that_broke_off_or_was_deleted_counts_when_it_runs_again(
     parties: sv.Parties, job: sv.Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It released its noise, and releases it again."""
-    space, real, ran = {"algorithm.lr": SPACE["algorithm.lr"]}, sweep_module.run_cell, []
+    space, real, ran = {"algorithm.lr": SPACE["algorithm.lr"]}, pool_module.run_cell, []
 
     def killed(*arguments: Any) -> object:
         ran.append(real(*arguments))
@@ -192,10 +192,10 @@ def test_a_winner_s_run_that_broke_off_or_was_deleted_counts_when_it_runs_again(
     def searched(budget: float) -> sv.Study:
         return sv.search(noisy(job), parties, space, trials=1, budget=budget, folder=tmp_path)
 
-    monkeypatch.setattr(sweep_module, "run_cell", killed)
+    monkeypatch.setattr(pool_module, "run_cell", killed)
     with pytest.raises(KeyboardInterrupt):
         searched(8.0)
-    monkeypatch.setattr(sweep_module, "run_cell", lambda *a: ran.append(1) or real(*a))
+    monkeypatch.setattr(pool_module, "run_cell", lambda *a: ran.append(1) or real(*a))
     with pytest.raises(sv.InputError, match="winner's 1 runs would cross the budget of ε = 8"):
         searched(8.0)
     assert len(ran) == 1

@@ -293,7 +293,7 @@ def test_errors_cross_processes_as_they_are() -> None:
 def test_damaged_results_are_an_error(file: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "cells.jsonl").write_text(json.dumps({"key": "k", "cell": {"data": 1}}) + "\n")
-    with pytest.raises(sv.InputError, match="line 1, is no finished cell"):
+    with pytest.raises(sv.InputError, match=r"line 1 of .*cells\.jsonl is not a finished cell"):
         run_sweep(read_sweep(file), tmp_path / "out")
 
 
